@@ -61,7 +61,7 @@ RUNS = {
     "ks by a bank and members": f"ks --shadows ks {TARGET} {MEMBERS} --same-recipe --out RUN",
     "power": f"power {PAIR} {SMALL} --holdout-shadow-models 20 --budget none --out RUN",
     "power by a bank": "power --shadows ks --out RUN",
-    "attack by a bank": f"attack --shadows ks {TARGET} --out RUN",
+    "attack by a bank": "attack --shadows ks --target query.csv --out RUN",
     "shadows train": f"shadows train {SETS} {GROUPS} {SMALL} --models 4 --out RUN",
     "shadows train, more": f"shadows train {SETS} {GROUPS} {SMALL} --models 6 --out RUN:shadows-train",
     "shadows train, killed": f"shadows train {SETS} --hidden 8 --epochs 400 --models-per-batch 1 --models 6 --out RUN",
@@ -100,15 +100,21 @@ def write_files(folder: Path) -> None:
     write_lira(folder / "experiments", 20)
 
 
-def jaxaudit(words: str, folder: Path, kill: bool = False) -> None:
-    """Runs it as a process; `kill`: once its first chunk is kept, and then again."""
+def jaxaudit(words: str, folder: Path, killed: Path | None = None) -> None:
+    """Runs it as a process; with `killed`, where it writes: it is killed once a chunk is kept there, and run again."""
     command = [sys.executable, "-m", "jaxaudit", *words.split()]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAXAUDIT_CACHE": str(folder / "cache")}
-    if kill:
-        with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL) as run:
-            while run.poll() is None and not any((folder / "cache").rglob("chunks/*/*.npz")):
+    if killed is not None:
+        with subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as run:
+            while (
+                run.poll() is None and not any(killed.rglob("[0-9]*-*.npz")) and not any(killed.glob("outputs/*.npy"))
+            ):
                 time.sleep(0.01)
             run.send_signal(signal.SIGKILL)
+        if run.returncode != -signal.SIGKILL:
+            raise SystemExit(f"jaxaudit {words}\nended before it was killed")
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"jaxaudit {words}\n{done.stderr}")
@@ -124,7 +130,7 @@ def numbers() -> dict[str, dict[str, Any]]:
             out = name.replace(",", "").replace(" ", "-")
             whole, colon, other = words.partition("RUN:")
             out, words = (other, whole + other) if colon else (out, words.replace("RUN", out))
-            jaxaudit(words, folder, kill="killed" in name)
+            jaxaudit(words, folder, folder / out if "killed" in name else None)
             found[name] = dict(_of_run(folder / (out if "--out" in words else "shadows-plan")))
             print(f"{name}: {len(found[name]):,} numbers and arrays", file=sys.stderr)
     return found

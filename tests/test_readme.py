@@ -138,7 +138,7 @@ def test_python_example_runs(tmp_path):
     outputs = rng.dirichlet(np.ones(5), 60)
     np.savetxt(tmp_path / "outputs.csv", outputs, delimiter=",")
     short = code[1].replace("epochs=15", "epochs=1").replace("LiuCNN", "MLP")
-    short = short.replace("without_query=39", "without_query=19")
+    short = short.replace("never=39", "never=19")
     assert short != code[1]
     shown = subprocess.run([sys.executable, "-c", short], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert shown.returncode == 0, shown.stderr

@@ -1,6 +1,7 @@
 """One pool of examples for all models of an audit, and their training sets."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,6 +12,7 @@ from jaxaudit.data.groups import Groups
 from jaxaudit.data.overlap import MEMBERS, refuse_held, refuse_in_reference
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only, random_subset
+from jaxaudit.shadow_models import Pool
 
 
 class Part(NamedTuple):
@@ -28,35 +30,6 @@ class Trainable(Protocol):
     def name(self) -> str: ...
     @property
     def parts(self) -> tuple[Part, ...]: ...
-
-
-class Pool(NamedTuple):
-    """Query records, calibration records, the holdout, a reference of its own, then what only simulated targets use.
-
-    `groups` has the group of each query and then each holdout record, where groups were dealt whole. `reference` are
-    records that a target is known not to have used, where targets say what they answer on them: the calibration set, or
-    a set of its own; else it is empty. `members` are records that the targets are known to have used, and
-    `member_groups` the group of each, in one numbering with `groups`.
-    """
-
-    examples: Examples
-    query: slice
-    calibration: slice
-    holdout: slice = slice(0, 0)
-    groups: Int[np.ndarray, " asked"] | None = None
-    reference: slice = slice(0, 0)
-    members: slice = slice(0, 0)
-    member_groups: Int[np.ndarray, " members"] | None = None
-
-    @property
-    def asked(self) -> Int[np.ndarray, " asked"]:
-        """The records whose outputs the tests of use compare: query set, holdout, reference, members."""
-        return np.r_[self.query, self.holdout, self.reference, self.members]
-
-    @property
-    def reference_apart(self) -> bool:
-        """Whether the reference is a set of its own."""
-        return self.reference.start >= self.calibration.stop
 
 
 def make_pool(
@@ -77,28 +50,23 @@ def make_pool(
             in query set, calibration set or holdout, a target's parts cannot be used, or groups are not those of query
             set, holdout and members.
     """
-    parts = [query] if calibration is None else [query, calibration]
-    known = {record for part in parts for record in part.record_hashes.tolist()}
-    q, c = len(query), sum(map(len, parts))
+    sets = {"query set": query, "calibration set": calibration}
     if holdout is not None:
-        for role, other in zip(("query set", "calibration set"), parts, strict=False):
-            refuse_held(other, holdout, role)
-        parts.append(holdout)
-    h = c + (0 if holdout is None else len(holdout))
-    place = slice(0, 0) if reference is None else slice(q, c)
-    if reference is not None and reference is not calibration:
-        refuse_in_reference(reference, query, calibration or query, holdout)
-        parts.append(reference)
-        known.update(reference.record_hashes.tolist())
-        place = slice(h, h + len(reference))
-    end = sum(map(len, parts))
+        for role, other in sets.items():
+            if other is not None:
+                refuse_held(other, holdout, role)
+    apart = None if reference is calibration else reference
+    if apart is not None:
+        refuse_in_reference(apart, query, calibration or query, holdout)
     if members is not None:
-        used = {"query set": query, "calibration set": calibration, "holdout": holdout, "reference": reference}
-        for role, other in used.items():
+        for role, other in {**sets, "holdout": holdout, "reference": reference}.items():
             if other is not None:
                 refuse_held(other, members, role, of=MEMBERS)
-        parts.append(members)
-        known.update(members.record_hashes.tolist())
+    given = (query, holdout, calibration, apart, members)
+    ends = np.cumsum([0, *(0 if each is None else len(each) for each in given)]).tolist()
+    query_at, holdout_at, calibration_at, apart_at, members_at = (slice(*each) for each in pairwise(ends))
+    parts = [each for each in given if each is not None]
+    known = {record for each in parts for record in each.record_hashes.tolist()}
     for target in targets:
         for part in target.parts:
             if not 0 < part.fraction <= 1:
@@ -113,15 +81,16 @@ def make_pool(
             if fresh.any():
                 parts.append(extra.take(np.flatnonzero(fresh)))
                 known.update(parts[-1].record_hashes.tolist())
-    sizes = q, h - c, 0 if members is None else len(members)
+    sizes = len(query), len(holdout or ()), len(members or ())
     if groups is not None and tuple(map(len, groups)) != sizes:
         raise InputError(
             f"there are groups of {', '.join(str(len(each)) for each in groups)} records of query set, holdout and "
             f"members, but these have {', '.join(map(str, sizes))}: give each record of all of them its group."
         )
     whole, own = (None, None) if groups is None else (groups.dealt, groups.members)
-    spans = slice(0, q), slice(q, c), slice(c, h)
-    return Pool(concatenate(parts, "pool"), *spans, whole, place, slice(end, end + sizes[2]), own)
+    reference_at = slice(0, 0) if reference is None else calibration_at if apart is None else apart_at
+    examples = concatenate(parts, "pool")
+    return Pool(examples, query_at, holdout_at, calibration_at, whole, reference_at, members_at, own)
 
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:
@@ -183,7 +152,7 @@ def shadow_row(
 
 def control_row(pool: Pool) -> Bool[np.ndarray, "1 examples"]:
     """Trained on the whole query and the whole calibration set."""
-    return only(np.arange(pool.calibration.stop), len(pool.examples))
+    return only(np.r_[pool.query, pool.calibration], len(pool.examples))
 
 
 def _share_of(

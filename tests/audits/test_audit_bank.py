@@ -23,6 +23,7 @@ from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.power import detection_probability, separation
+from jaxaudit.shadow_models import OF_QUERY
 
 KEY = jax.random.key(8)
 MODELS, MEMORY = 21, 6.0
@@ -38,7 +39,7 @@ def bank_of(folder: Path, memory: float, models: int = MODELS, *, holdout: bool 
 
 
 def evidence_of(bank: Bank) -> Evidence:
-    return bank_evidence(bank, bank.finished().tolist())
+    return bank_evidence(bank)
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +93,14 @@ def test_evidence_is_what_a_loop_over_the_files_finds(
     slow, found = slow_evidence(bank), evidence_of(bank)
     assert tuple(len(models) for models in slow.values()) == numbers
     asked = np.r_[bank.query, bank.holdout]
-    order = np.r_[bank.query, bank.calibration, bank.holdout]
     for role, models in slow.items():
-        assert len(found.roles[role]) == len(models) == len(found.trained[role].log_odds)
+        trained = found.models.take(found.models.of(role))
+        assert len(models) == len(trained) == found.count(role)
         for place, model in enumerate(models):
-            trained = found.trained[role]
-            np.testing.assert_array_equal(found.roles[role][place][0], model["row"][order])
+            np.testing.assert_array_equal(trained.membership[place], model["row"])
             np.testing.assert_array_equal(found.members(role)[place], model["row"][asked])
-            np.testing.assert_allclose(trained.log_odds[place], model["odds"][asked], rtol=1e-5, atol=1e-5)
+            np.testing.assert_array_equal(found.log_odds(role)[place], trained.log_odds[place][asked])
+            np.testing.assert_allclose(trained.log_odds[place], model["odds"], rtol=1e-5, atol=1e-5)
             probability = 1 / (1 + np.exp(-model["odds"][bank.query]))
             np.testing.assert_allclose(trained.confidences[place], probability, rtol=1e-5)
             assert trained.own_accuracy[place] == pytest.approx(model["own"])
@@ -147,7 +148,7 @@ def by_share(found: tuple[Rates, ...]) -> dict[tuple[str, float], Rates]:
 @pytest.mark.outer
 def test_a_model_of_the_holdout_test_is_found_where_it_used_the_query_set(remembering: Bank):
     """With half of the records. Where it used none: at most 5%, but for once in 1,000 keys."""
-    tests = (HoldoutTest(query_and_holdout=MODELS),)
+    tests = (HoldoutTest(mixed=MODELS),)
     rates = leave_one_out(KEY, evidence_of(remembering), tests)
     assert leave_one_out(KEY, evidence_of(remembering), tests) == rates
     found = by_share(rates)
@@ -164,7 +165,7 @@ def test_rates_are_measured_where_whole_groups_were_dealt(tmp_path: Path):
     """Used models are found; of unused ones at most 5% are called so, but for once in 1,000 keys."""
     bank = load_bank(planned(tmp_path / "bank", MODELS, 0, holdout=True, groups=True))
     train(bank, range(MODELS), MEMORY)
-    unused, half, used = leave_one_out(KEY, evidence_of(bank), [HoldoutTest(query_and_holdout=MODELS)])
+    unused, half, used = leave_one_out(KEY, evidence_of(bank), [HoldoutTest(mixed=MODELS)])
     for each, share in ((unused, 0.0), (half, 0.5), (used, 1.0)):
         assert (each.used, each.targets, each.records) == (share, MODELS, QUERY // 2)
     assert unused.not_forgotten <= most(MODELS)
@@ -175,9 +176,9 @@ def test_rates_are_measured_where_whole_groups_were_dealt(tmp_path: Path):
 def test_models_of_the_shadow_and_reference_test_are_found(tmp_path: Path, without_holdout: Bank):
     """Those that used all of the query set; those without: at most 5%, but for once in 1,000 keys."""
     kinds = kinds_of(without_holdout)
-    places = {kind: [place for place, each in enumerate(kinds) if each == kind] for kind in set(kinds)}
-    models = [*places["without_query"][:20], places["half_query"][0], *places["with_query"]]
-    counts = {"without_query": 20, "half_query": 1, "with_query": 20}
+    never, half, fully = ([place for place, each in enumerate(kinds) if each == kind] for kind in OF_QUERY)
+    models = [*never[:20], half[0], *fully]
+    counts = {"never": 20, "half": 1, "fully": 20}
     tests = ShadowTest(**counts), ReferenceTest(**counts)
     # They were trained on 40 of 60 calibration records, so too few are left to be a reference.
     with pytest.raises(InputError, match="20 of the calibration records"):
@@ -203,8 +204,8 @@ def test_rates_need_a_model_more_than_the_test(tmp_path: Path, without_holdout: 
     with pytest.raises(InputError, match=r"query and holdout.*there are 19"):
         leave_one_out(KEY, evidence_of(bank), tests)
     few = bank_evidence(without_holdout, range(77))
-    with pytest.raises(InputError, match=r"with query.*there are 19"):
-        leave_one_out(KEY, few, (ShadowTest(without_query=39, half_query=19, with_query=19),))
+    with pytest.raises(InputError, match=r"with all of the query.*there are 19"):
+        leave_one_out(KEY, few, (ShadowTest(never=39, half=19, fully=19),))
 
 
 # Power

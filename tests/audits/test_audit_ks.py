@@ -148,7 +148,7 @@ SHORT = FileTarget(as_outputs(np.full((200, 3), 1 / 3)))
     ],
 )
 def test_what_cannot_be_judged_is_refused_before_training(option, words, monkeypatch):
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
+    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_shadows", None)
     with pytest.raises(InputError, match=words):
         run(**option)
 

@@ -35,7 +35,7 @@ def simulated(seed: int) -> SimulatedTarget:
 TARGETS = [FileTarget(outputs(1, QUERY)), simulated(11)]
 HELD = [FileTarget(outputs(1, QUERY), outputs(6, HOLDOUT)), simulated(11)]
 RHO = RhoTest(replicates=2)
-SHADOW = ShadowTest(without_query=19, half_query=3, with_query=19)
+SHADOW = ShadowTest(never=19, half=3, fully=19)
 REFERENCE = examples(8, -0.5, "kept from the target")
 
 
@@ -78,7 +78,7 @@ def base() -> KSAudit:
 def everything() -> KSAudit:
     """Every test and more targets, at once."""
     more = [FileTarget(outputs(2, QUERY), outputs(7, HOLDOUT)), *HELD, simulated(12)]
-    return run(HoldoutTest(query_and_holdout=19), SHADOW, EMATest(), RHO, targets=more, holdout=HOLDOUT)
+    return run(HoldoutTest(mixed=19), SHADOW, EMATest(), RHO, targets=more, holdout=HOLDOUT)
 
 
 def test_tests_and_targets_that_are_added_change_nothing_of_rho(base, everything):
@@ -89,13 +89,13 @@ def test_tests_and_targets_that_are_added_change_nothing_of_rho(base, everything
 
 
 def test_the_holdout_test_says_the_same_alone_and_among_all(everything):
-    alone = run(HoldoutTest(query_and_holdout=19), RhoTest(replicates=1), targets=HELD, holdout=HOLDOUT)
+    alone = run(HoldoutTest(mixed=19), RhoTest(replicates=1), targets=HELD, holdout=HOLDOUT)
     same(alone, everything, "holdout", "confidences")
 
 
 def test_a_reference_of_its_own_changes_nothing_of_the_other_tests(everything):
     targets = [each._replace(on_reference=outputs(9, REFERENCE)) for each in HELD[:1]] + HELD[1:]
-    tests = (HoldoutTest(query_and_holdout=19), ReferenceTest(without_query=19, half_query=3, with_query=19), SHADOW)
+    tests = (HoldoutTest(mixed=19), ReferenceTest(never=19, half=3, fully=19), SHADOW)
     beside = run(*tests, EMATest(), RHO, targets=targets, holdout=HOLDOUT, reference=REFERENCE)
     assert "reference" in told(beside, "1.csv")
     same(beside, everything, "holdout", "shadow", "ema", "rho", "confidences")
@@ -103,15 +103,18 @@ def test_a_reference_of_its_own_changes_nothing_of_the_other_tests(everything):
 
 def test_more_of_a_kind_begins_with_what_was_there(base, everything):
     """And replicates change nothing but rho."""
-    more = run(ShadowTest(without_query=20, half_query=4, with_query=21), EMATest(), RhoTest(replicates=3, controls=2))
+    more = run(ShadowTest(never=20, half=4, fully=21), EMATest(), RhoTest(replicates=3, controls=2))
     same(more, everything, "confidences")
     assert told(more, "1.csv")["ema"][:2] == told(everything, "1.csv")["ema"]
     assert np.array_equal(more.query_confidences[:2], base.query_confidences)
     assert np.array_equal(more.calibration_confidences[:2], base.calibration_confidences)
     assert np.array_equal(more.control_confidences[:1], base.control_confidences)
-    for role, odds in more.shadow_log_odds.items():
-        there = everything.shadow_log_odds[role]
-        assert np.array_equal(odds[: len(there), : len(QUERY)], there[:, : len(QUERY)])
+    found, there = more.shadows, everything.shadows
+    assert found is not None
+    assert there is not None
+    for kind in set(found.kinds):
+        more_odds, odds = (each.log_odds[each.of(kind), : len(QUERY)] for each in (found, there))
+        assert np.array_equal(more_odds[: len(odds)], odds)
 
 
 def test_which_test_decides_changes_no_number(everything):

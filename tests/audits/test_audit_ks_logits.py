@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 from support.outputs_files import write_outputs
 from support.references import ks_by_scipy
+from support.simulated_shadows import shadow_models
 
 from jaxaudit.audits.ks.evidence import of_file
-from jaxaudit.audits.ks.models import Trained
+from jaxaudit.audits.ks.models import Rows
+from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
-from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.scores import log_odds
+from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
 
 N, CLASSES = 3000, 4
 LABELS = np.arange(N) % CLASSES
-NOTHING = np.zeros(0)
 
 
 def logits_of(seed: int, centre: float) -> np.ndarray:
@@ -24,18 +25,22 @@ def logits_of(seed: int, centre: float) -> np.ndarray:
     return logits
 
 
-def trained(*logits: np.ndarray) -> Trained:
-    odds = log_odds(np.stack(logits), LABELS)
-    with_holdout = np.concatenate([odds, odds], axis=1).astype(np.float32)
-    confidences = (1 / (1 + np.exp(-odds))).astype(np.float32)
-    return Trained(confidences, with_holdout, NOTHING, NOTHING, Signals(NOTHING, NOTHING, NOTHING))
+def trained(query: np.ndarray, calibration: np.ndarray, control: np.ndarray) -> ShadowModels:
+    """Models of rho with these log-odds on the query set, and the same on the holdout."""
+    records = Examples(np.zeros((2 * N, 1)), np.zeros(2 * N, int), ("a", "b"), "records")
+    pool = Pool(records, slice(0, N), slice(N, 2 * N), slice(2 * N, 2 * N))
+    counts = zip(OF_RHO, (query, calibration, control), strict=True)
+    rows: Rows = {kind: np.zeros((len(odds), 2 * N), bool) for kind, odds in counts}
+    odds = np.concatenate([query, calibration, control])
+    return shadow_models(pool, rows, np.concatenate([odds, odds], axis=1).astype(np.float32))
 
 
-MODELS = {
-    "query": trained(logits_of(1, 18), logits_of(2, 18)),
-    "calibration": trained(logits_of(3, 16), logits_of(4, 16)),
-    "control": trained(logits_of(5, 17)),
-}
+MODELS = trained(
+    *(
+        log_odds(np.stack([logits_of(seed, centre) for seed in seeds]), LABELS)
+        for seeds, centre in (((1, 2), 18), ((3, 4), 16), ((5,), 17))
+    )
+)
 
 
 def file_of(tmp_path, values: np.ndarray) -> Outputs:
@@ -52,7 +57,7 @@ def test_float32_logits_are_compared_as_finely_as_they_were_stored(tmp_path):
     _, _, compared = of_file((file_of(tmp_path, shifted),), (LABELS,), MODELS)
     assert tied(compared.target) < 0.01
     of_target = log_odds(exact, LABELS)
-    for sample, model in zip(compared.query, MODELS["query"].log_odds, strict=True):
+    for sample, model in zip(compared.query, MODELS.log_odds[:2], strict=True):
         distance = ks_by_scipy(model[:N].astype(np.float64), of_target)
         assert ks_by_scipy(sample, compared.target[0]) == pytest.approx(distance, abs=2 / N)
     assert compared.controls.shape == (1, N)
@@ -77,8 +82,7 @@ def test_coarse_logits_do_not_part_a_model_from_itself(tmp_path, stored):
     values = np.stack([np.full(N, 30.0), 30.0 + margins], axis=1)
     file = load_outputs(write_outputs(tmp_path, store(values)), 2, N)
     labels, odds = np.ones(N, int), margins.astype(np.float32)[None]
-    model = Trained(odds, odds, NOTHING, NOTHING, Signals(NOTHING, NOTHING, NOTHING))
-    _, _, compared = of_file((file,), (labels,), dict.fromkeys(MODELS, model))
+    _, _, compared = of_file((file,), (labels,), trained(odds, odds, odds))
     assert file.kind == "logits"
     assert ks_by_scipy(compared.query[0], compared.target[0]) < 0.01
     assert ks_by_scipy(odds[0], log_odds(file.logits.astype(np.float64), labels)) > 0.01
@@ -88,7 +92,7 @@ def test_logits_of_both_sets_go_into_the_tests_of_use_as_they_are(tmp_path):
     logits = logits_of(7, 17).astype(np.float32)
     (tmp_path / "held").mkdir()
     files = [file_of(tmp_path, logits), file_of(tmp_path / "held", logits[::-1])]
-    shadows, labels = MODELS["query"].log_odds, (LABELS, LABELS[::-1])
+    shadows, labels = MODELS.log_odds[:2], (LABELS, LABELS[::-1])
     target, brought, _ = of_file((files[0], files[1]), labels, MODELS)
     odds = log_odds(logits.astype(np.float64), LABELS)
     np.testing.assert_allclose(target, np.concatenate([odds, odds[::-1]]), atol=5e-6)

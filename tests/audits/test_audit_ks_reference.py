@@ -1,5 +1,6 @@
 """The reference test in the `ks` audit: by the calibration set or a set of its own; and designs of shadow models."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -24,6 +25,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 from jaxaudit.metrics.checks import REFERENCE_LIKE_TARGET, REFERENCE_MODELS, SHADOW_MODELS
 from jaxaudit.models import MLP
+from jaxaudit.shadow_models import ShadowModels
 
 SURE = 1e-4
 """A correct test fails one claim of this file for one in ten thousand keys; the keys are fixed."""
@@ -31,8 +33,8 @@ RECORDS = 200
 KEY = jax.random.key(5)
 LEARNER = network(partial(MLP, hidden=(16,)), (12,), 3, optimizer=optax.adam(0.02), epochs=25, batch_size=50)
 WIDER = Design("wider", replace(LEARNER, epochs=20))
-COUNTS = {"without_query": 19, "half_query": 2, "with_query": 19}
-TEST, SHADOW, HELD = ReferenceTest(**COUNTS), ShadowTest(**COUNTS), HoldoutTest(query_and_holdout=19)
+COUNTS = {"never": 19, "half": 2, "fully": 19}
+TEST, SHADOW, HELD = ReferenceTest(**COUNTS), ShadowTest(**COUNTS), HoldoutTest(mixed=19)
 FEW = RhoTest(replicates=1, controls=0)
 TOGETHER = {"never": 19, "half": 2, "fully": 19}
 APART = {"reference_never": 19, "reference_half": 2, "reference_fully": 19}
@@ -124,13 +126,16 @@ def test_it_finds_use_and_calls_none_that_is_not(by_calibration: KSAudit, of_des
     assert by_calibration.targets[0].verdict == "not forgotten"
 
 
+def shadows(audit: KSAudit) -> ShadowModels:
+    assert audit.shadows is not None
+    return audit.shadows
+
+
 def test_designs_take_turns_and_the_first_keeps_its_numbers(by_calibration: KSAudit, of_designs: KSAudit) -> None:
-    assert {role: odds.shape for role, odds in of_designs.shadow_log_odds.items()} == {
-        role: (count, RECORDS) for role, count in TOGETHER.items()
-    }
-    for role in ("never", "fully"):
-        same = (by_calibration.shadow_log_odds[role] == of_designs.shadow_log_odds[role]).all(axis=1)
-        assert (same == (np.arange(19) % 2 == 0)).all()
+    assert Counter(shadows(of_designs).kinds) == TOGETHER
+    for kind in ("never", "fully"):
+        one, several = (each.log_odds[each.of(kind)] for each in map(shadows, (by_calibration, of_designs)))
+        assert ((one == several).all(axis=1) == (np.arange(19) % 2 == 0)).all()
 
 
 def test_the_calibration_set_is_the_reference_unless_another_is_given(by_calibration: KSAudit) -> None:
@@ -138,7 +143,7 @@ def test_the_calibration_set_is_the_reference_unless_another_is_given(by_calibra
     named = run([used()], TEST, reference=CALIBRATION)
     assert repr(by_calibration.targets[0].usage) == repr(named.targets[0].usage)
     assert repr(by_calibration.targets[0].checks) == repr(named.targets[0].checks)
-    assert list(by_calibration.shadow_log_odds) == [*TOGETHER]
+    assert list(dict.fromkeys(shadows(by_calibration).kinds)) == [*TOGETHER]
     pool = make_pool(QUERY, CALIBRATION, (), reference=CALIBRATION)
     assert pool.reference == pool.calibration
     assert len(pool.examples) == 400
@@ -156,7 +161,7 @@ def test_each_test_has_the_check_of_its_own_models_and_outputs_in_another_order_
     for each in answer.targets:
         names = [check.name for check in each.checks]
         assert [names.count(name) for name in (REFERENCE_MODELS, SHADOW_MODELS, REFERENCE_LIKE_TARGET)] == [1, 1, 1]
-    assert {role: len(odds) for role, odds in answer.shadow_log_odds.items()} == {**APART, **TOGETHER}
+    assert Counter(shadows(answer).kinds) == {**APART, **TOGETHER}
     failed = [
         REFERENCE_LIKE_TARGET in {check.name for check in each.finding.checks if check.state == "failed"}
         for each in answer.targets
@@ -167,13 +172,19 @@ def test_each_test_has_the_check_of_its_own_models_and_outputs_in_another_order_
 
 def test_its_models_are_trained_on_a_share_of_both_sets() -> None:
     pool = make_pool(QUERY, CALIBRATION, (), HOLDOUT, reference=REFERENCE)
-    assert (pool.holdout, pool.reference) == (slice(400, 600), slice(600, 750))
+    assert (pool.holdout, pool.calibration, pool.reference) == (slice(200, 400), slice(400, 600), slice(600, 750))
     np.testing.assert_array_equal(pool.examples.inputs[pool.reference], REFERENCE.inputs)
-    assert pool.asked.tolist() == [*range(200), *range(400, 750)]
+    assert pool.asked.tolist() == [*range(400), *range(600, 750)]
+    assert np.arange(750)[pool.training_order].tolist() == [
+        *range(200),
+        *range(400, 600),
+        *range(200, 400),
+        *range(600, 750),
+    ]
     drawn = TEST.draw(KEY, pool)
     assert {role: len(rows) for role, rows in drawn.items()} == APART
     for role, used in zip(APART, (0, 100, 200), strict=True):
-        rows = np.concatenate(drawn[role])
+        rows = drawn[role]
         parts = (pool.query, pool.calibration, pool.holdout, pool.reference)
         assert {tuple(int(row[part].sum()) for part in parts) for row in rows} == {(used, 133, 0, 100)}
         assert len({row[pool.reference].tobytes() for row in rows}) == len(rows)
@@ -215,7 +226,7 @@ def test_the_default_is_the_firmest_test_that_the_data_allow() -> None:
     ],
 )
 def test_what_does_not_go_together_is_refused_before_training(targets, reference, words, monkeypatch) -> None:
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
+    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_shadows", None)
     holdout = HOLDOUT if reference is HOLDOUT else None
     tests = [HELD, TEST] if holdout else [TEST]
     with pytest.raises(InputError, match=words):

@@ -1,5 +1,6 @@
 """The tests of use and EMA in the `ks` audit, on clouds that a network learns by heart."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -7,25 +8,27 @@ import jax
 import numpy as np
 import pytest
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, probabilities, trained_outputs
+from support.simulated_shadows import shadow_models
 
 from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.evidence import of_file
-from jaxaudit.audits.ks.models import Trained
+from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, make_pool
+from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
-from jaxaudit.metrics.ema import Signals
+from jaxaudit.shadow_models import OF_RHO, Pool
 
 KEY = jax.random.key(5)
 
 
 BOTH = SimulatedTarget("both", (Part(CALIBRATION, 0.67), Part(QUERY, 1.0)))
 NEVER = SimulatedTarget("never", (Part(CALIBRATION, 0.67),))
-HELD_TEST = HoldoutTest(query_and_holdout=19)
+HELD_TEST = HoldoutTest(mixed=19)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def audit():
     now, held_now = trained_outputs(LEARNER, 9, [CALIBRATION], asked, "after.csv")
     file = FileTarget(before, held_before)
     after = FileTarget(now, held_now, before=before, before_on_holdout=held_before)
-    shadow = ShadowTest(without_query=19, half_query=2, with_query=19)
+    shadow = ShadowTest(never=19, half=2, fully=19)
     return audit_ks(
         *(KEY, QUERY, CALIBRATION, LEARNER, [file, BOTH, NEVER, after]),
         holdout=HOLDOUT,
@@ -63,8 +66,8 @@ def test_the_holdout_test_decides_and_use_is_found_where_it_was(audit):
     # The file's model was trained on the query set, so it classifies all but a few of its records.
     assert all(each.flags.shape == (300,) for each in file.ema)
     assert file.ema[0].member_share > 0.95
-    shapes = {role: odds.shape for role, odds in audit.shadow_log_odds.items()}
-    assert shapes == {"never": (19, 600), "half": (2, 600), "fully": (19, 600), "mixed": (19, 600)}
+    assert Counter(audit.shadows.kinds) == {"never": 19, "half": 2, "fully": 19, "mixed": 19}
+    assert not np.isnan(audit.shadows.log_odds).any()
 
 
 def test_a_deletion_is_a_change_of_the_used_fraction(audit):
@@ -80,12 +83,13 @@ def test_a_deletion_is_a_change_of_the_used_fraction(audit):
 def test_shadow_models_are_compared_at_the_files_resolution():
     """A probability of 1 with two decimals counts as 0.995, of every model."""
     odds = np.array([[0.0, 12.0, -12.0], [3.0, 5.0, -0.5]], np.float32)
-    none = np.zeros(0)
-    models = Trained(np.ones((1, 2), np.float32), odds[:1], none, none, Signals(none, none, none))
-    trained: dict[str, Trained] = {"query": models, "calibration": models, "control": models}
+    three = Examples(np.zeros((3, 1)), np.zeros(3, int), ("a", "b"), "three")
+    pool = Pool(three, slice(0, 2), slice(2, 3), slice(3, 3))
+    rows: Rows = {kind: np.zeros((1, 3), bool) for kind in OF_RHO}
+    models = shadow_models(pool, rows, np.repeat(odds[:1], 3, axis=0))
     printed = Outputs(np.array([[0.5, 0.5], [0.0, 1.0]], np.float32), "probabilities", 2, "float64", "q")
     held = Outputs(np.array([[0.125, 0.875]], np.float32), "probabilities", 3, "float64", "h")
-    target, brought, _ = of_file((printed, held), (np.array([0, 1]), np.array([0])), trained)
+    target, brought, _ = of_file((printed, held), (np.array([0, 1]), np.array([0])), models)
     highest = np.log(0.995 / 0.005)
     # 0.125 of the holdout's file is 0.12 to two decimals, the coarser of the two.
     np.testing.assert_allclose(target, [0.0, highest, np.log(0.12 / 0.88)], rtol=1e-5)
@@ -110,10 +114,10 @@ HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
         ([PAIR._replace(before=SHORT)], HELD, r"\(200, 3\), but the query set has 300 records"),
         ([PAIR], {"holdout": HOLDOUT, "tests": [ShadowTest()]}, "by the holdout test only"),
         ([BOTH], {**HELD, "tests": [HoldoutTest(stated=1.0)]}, "above 0 and below 1; got 1"),
-        ([BOTH], {"tests": [ShadowTest(half_query=-1)]}, "at least 19 shadow models"),
-        ([BOTH], {"tests": [ShadowTest(with_query=18)]}, "at least 19 shadow models .* got 39 and 18"),
+        ([BOTH], {"tests": [ShadowTest(half=-1)]}, "at least 19 shadow models"),
+        ([BOTH], {"tests": [ShadowTest(fully=18)]}, "at least 19 shadow models .* got 39 and 18"),
         ([BOTH], {"tests": [HELD_TEST]}, "the holdout test needs a holdout"),
-        ([BOTH], {**HELD, "tests": [HoldoutTest(query_and_holdout=3)]}, "at least 19 shadow models .* got 3"),
+        ([BOTH], {**HELD, "tests": [HoldoutTest(mixed=3)]}, "at least 19 shadow models .* got 3"),
         ([BOTH], {**HELD, "tests": [HELD_TEST, HELD_TEST]}, r"\(holdout, holdout\)"),
         ([BOTH], {"tests": []}, "there is no test"),
         ([BOTH], {"tests": [EMATest()]}, r"EMA .* add RhoTest\(\)"),
@@ -127,14 +131,14 @@ HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
     ],
 )
 def test_what_does_not_go_together_is_refused_before_training(targets, options, words, monkeypatch):
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
+    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_shadows", None)
     with pytest.raises(InputError, match=words):
         audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, **options)
 
 
 def test_the_holdout_stands_in_the_pool_once_and_no_target_is_trained_on_it():
     pool = make_pool(QUERY, CALIBRATION, (), HOLDOUT)
-    assert (pool.calibration.stop, pool.holdout.start, pool.holdout.stop) == (600, 600, 900)
+    assert (pool.query, pool.holdout, pool.calibration) == (slice(0, 300), slice(300, 600), slice(600, 900))
     np.testing.assert_array_equal(pool.examples.inputs[pool.holdout], HOLDOUT.inputs)
     target = SimulatedTarget("t", (Part(HOLDOUT.take(slice(0, 7)), 1.0),))
     with pytest.raises(InputError, match="7 of the 300 records of the holdout holdout also occur in the target's data"):

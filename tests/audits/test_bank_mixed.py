@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.banks import CLASSES, bank_of, softmax
 
-from jaxaudit.audits.ks.bank.evidence import bank_evidence
+from jaxaudit.audits.ks.bank.evidence import bank_evidence, open_bank
 from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.tests import HoldoutTest
 from jaxaudit.cli.shadows.unfinished import MODELS, unfinished_models
@@ -38,7 +38,7 @@ def dealt(models: int, query: int, records: int) -> np.ndarray:
 @pytest.mark.parametrize("coarse", [range(0), range(1, 6), range(6)])
 def test_outputs_are_compared_at_the_coarsest_resolution_of_any_file(tmp_path: Path, coarse: range):
     bank = made(tmp_path / "bank", dealt(6, 40, 80), 40, "probabilities", coarse=coarse)
-    stored = bank_evidence(bank, range(6)).stored
+    stored = open_bank(bank, range(6)).resolutions
     fine, printed = ([None], ["model 0"]) if len(coarse) < 6 else ([], [])
     assert [each.decimals for each in stored] == [*fine, *([2] if coarse else [])]
     # The first model of a resolution stands for it, whichever file was read first.

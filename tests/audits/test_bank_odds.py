@@ -24,10 +24,11 @@ from support.memory import at_most
 
 from jaxaudit.audits.bank_odds import bank_accuracy, bank_log_odds, model_outputs, said
 from jaxaudit.audits.ks.bank.evidence import target_outputs
-from jaxaudit.audits.ks.bank.state import HALF, MIXED, OTHER, WITH, WITHOUT, allowed_tests, kinds_of
+from jaxaudit.audits.ks.bank.state import allowed_tests, kinds_of
 from jaxaudit.audits.ks.bank.whose import first_models, whose
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.metrics.scores import log_odds
+from jaxaudit.shadow_models import Kind
 
 
 def slow_log_odds(values: np.ndarray, label: int) -> float:
@@ -116,7 +117,7 @@ def test_of_a_large_bank_one_file_of_outputs_is_in_memory(tmp_path: Path):
 @pytest.mark.parametrize("groups", [False, True])
 def test_a_holdout_test_needs_19_models_and_takes_40(tmp_path: Path, groups: bool):
     bank = load_bank(planned(tmp_path / "bank", 41, 0, holdout=True, groups=groups))
-    assert set(kinds_of(bank)) == {"query_and_holdout"}
+    assert set(kinds_of(bank)) == {"mixed"}
     found = {count: allowed_tests(bank, range(count))[0] for count in (18, 19, 39, 40)}
     assert [each.possible for each in found.values()] == [False, True, True, True]
     assert [each.complete for each in found.values()] == [False, False, False, True]
@@ -127,7 +128,7 @@ def test_a_holdout_test_needs_19_models_and_takes_40(tmp_path: Path, groups: boo
 def test_the_shadow_tests_need_19_models_of_two_kinds(tmp_path: Path):
     bank = load_bank(planned(tmp_path / "bank", 77, 0, holdout=False))
     kinds = kinds_of(bank)
-    assert [kinds.count(kind) for kind in ("without_query", "with_query", "half_query")] == [39, 19, 19]
+    assert [kinds.count(kind) for kind in (Kind.NEVER, Kind.FULLY, Kind.HALF)] == [39, 19, 19]
     for count, possible, complete in ((73, False, False), (74, True, False), (77, True, True)):
         holdout, reference, shadow = allowed_tests(bank, range(count))
         assert (holdout.possible, shadow.possible, shadow.complete) == (False, possible, complete)
@@ -169,8 +170,8 @@ def test_rows_that_no_test_knows_are_of_no_use(tmp_path: Path):
     dealt[5:] = ~query, ~(places >= 0), query, places >= 0, query & (places % 2 == 0), query & (places > 1)
     np.save(folder / "membership.npy", found)
     assert kinds_of(load_bank(folder)) == [
-        *(MIXED, MIXED, OTHER, MIXED, OTHER),
-        *(OTHER, WITHOUT, WITH, OTHER, HALF, HALF),
+        *("mixed", "mixed", "other", "mixed", "other"),
+        *("other", "never", "fully", "other", "half", "half"),
     ]
 
 

@@ -24,8 +24,6 @@ def examples(count: int, of: int) -> Examples:
 
 SETS = examples(QUERY, 1), examples(CALIBRATION, 2), examples(HOLDOUT, 3)
 GROUPS = as_groups(np.arange(QUERY) // 4, 100 + np.arange(HOLDOUT) // 3)
-COLUMNS = np.r_[0:QUERY, QUERY + CALIBRATION : QUERY + CALIBRATION + HOLDOUT, QUERY : QUERY + CALIBRATION]
-"""Of a pool, whose calibration set stands before the holdout."""
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["records", "groups"])
@@ -33,19 +31,19 @@ def test_with_a_holdout_rows_are_those_that_ks_draws(groups):
     """audit_ks draws with the stream `draw` of its key."""
     query, calibration, holdout = SETS
     pool = make_pool(query, calibration, (), holdout, groups)
-    rows = HoldoutTest(query_and_holdout=12).draw(stream(KEY, "draw"), pool)["mixed"]
+    rows = HoldoutTest(mixed=12).draw(stream(KEY, "draw"), pool)["mixed"]
     plan = plan_bank(KEY, 12, QUERY, holdout=HOLDOUT, calibration=CALIBRATION, groups=groups)
-    np.testing.assert_array_equal(plan.membership, np.concatenate(rows)[:, COLUMNS])
+    np.testing.assert_array_equal(plan.membership, rows)
 
 
 def test_without_a_holdout_rows_are_those_that_ks_draws_in_turn():
     query, calibration, _ = SETS
     pool = make_pool(query, calibration, ())
-    roles = ShadowTest(without_query=6, half_query=3, with_query=3).draw(stream(KEY, "draw"), pool)
+    roles = ShadowTest(never=6, half=3, fully=3).draw(stream(KEY, "draw"), pool)
     plan = plan_bank(KEY, 12, QUERY, calibration=CALIBRATION)
     names = ["never", "fully", "never", "half"] * 3
     wanted = [roles[name][place] for name, place in zip(names, plan.places, strict=True)]
-    np.testing.assert_array_equal(plan.membership, np.concatenate(wanted))
+    np.testing.assert_array_equal(plan.membership, np.stack(wanted))
     assert plan.places.tolist() == [0, 0, 1, 0, 2, 1, 3, 1, 4, 2, 5, 2]
 
 

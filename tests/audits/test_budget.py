@@ -40,14 +40,14 @@ def works(**more: Any) -> st.SearchStrategy[Work]:
 def shadows_of(work: Work) -> tuple[int, int, int, int]:
     """Models trained on nothing, half and all of the query set, and on a mix of it and the holdout."""
     (plain,) = (test for test in work.tests if type(test) is ShadowTest)
-    mixed = sum(test.query_and_holdout for test in work.tests if isinstance(test, HoldoutTest))
-    return plain.without_query, plain.half_query, plain.with_query, mixed
+    mixed = sum(test.mixed for test in work.tests if isinstance(test, HoldoutTest))
+    return plain.never, plain.half, plain.fully, mixed
 
 
 def referring_of(work: Work) -> tuple[int, int, int]:
     """Models of the reference test alone: with the calibration set as its reference it has none."""
     own = (test for test in work.tests if isinstance(test, ReferenceTest) and work.reference)
-    return next(((test.without_query, test.half_query, test.with_query) for test in own), (0, 0, 0))
+    return next(((test.never, test.half, test.fully) for test in own), (0, 0, 0))
 
 
 def rho_of(work: Work) -> RhoTest:

@@ -16,9 +16,10 @@ from jaxaudit.audits.ks.judge import judge_targets
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, KSTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.audits.pool import Pool, make_pool
+from jaxaudit.audits.pool import make_pool
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, CLASS_COVERAGE, SHADOW_ACCURACY
+from jaxaudit.shadow_models import Pool
 
 KEY = jax.random.key(5)
 TESTS: tuple[KSTest, ...] = (HoldoutTest(), ReferenceTest(), ShadowTest())
@@ -84,11 +85,13 @@ def test_no_check_of_the_calibration_set_is_lost(audit: KSAudit):
     names = [check.name for check in audit.targets[0].checks]
     assert names[:2] == [CALIBRATION_LIKE_QUERY, CLASS_COVERAGE]
     assert SHADOW_ACCURACY not in names
-    never = whole().trained["never"]
+    models = whole().models
+    query, never = np.arange(len(QUERY)), models.of("never")
     # A third of the records is of the commonest class: 0.4 is 0.1 of the way from guessing to none wrong.
     for accuracy, passed in ((0.401, True), (0.399, False)):
-        worse = never._replace(query_accuracy=np.full(len(never.log_odds), accuracy))
-        bank = replace(whole(), trained={**whole().trained, "never": worse})
+        worse = np.array(models.correct, float)
+        worse[np.ix_(never, query)] = accuracy
+        bank = replace(whole(), models=replace(models, correct=worse))
         found = judge_targets(KEY, bank, [used()], TESTS).targets[0]
         (check,) = (check for check in found.checks if check.name == CALIBRATION_LIKE_QUERY)
         assert (check.passed, check.decisive) == (passed, True)

@@ -9,17 +9,16 @@ import jax
 import numpy as np
 import pytest
 from support.banks import CLASSES, QUERY, RECORDS, logits, planned, save, target
+from support.simulated_shadows import shadow_models
 
 from jaxaudit.audits.ks.bank.audit import audit_bank, evidence_for
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.learned import without_unlearned
-from jaxaudit.audits.ks.models import Trained
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.pool import Pool
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.outputs.outputs import load_outputs
-from jaxaudit.metrics.ema import Signals
+from jaxaudit.shadow_models import Pool
 
 KEY = jax.random.key(8)
 NAMES = ("guess", "wider", "adam", "plain")
@@ -34,28 +33,25 @@ def evidence(counts: dict[str, int], accuracy: Sequence[float], targets: int = 1
     inputs = scale * np.random.default_rng(1).normal(size=(9, 2)).astype(np.float32)
     examples = Examples(inputs, np.arange(9) % 3, ("a", "b", "c"), "records")
     pool = Pool(examples, slice(0, 3), slice(3, 6), slice(6, 9))
-    designs = {role: np.arange(count) % len(accuracy) for role, count in counts.items()}
-    trained = {}
-    for role, count in counts.items():
-        own, odds = np.array(accuracy)[designs[role]], np.arange(6.0 * count).reshape(count, 6)
-        trained[role] = Trained(odds[:, :3], odds, own, own, Signals(*[np.zeros((count, 0))] * 3))
-    roles = {role: [np.zeros((1, 9), bool)] * count for role, count in counts.items()}
-    query = examples.take(pool.query)
-    return Evidence(trained, roles, pool, query, 0.9, designs, design_names=NAMES, targets=targets)
+    designs = np.concatenate([np.arange(count) % len(accuracy) for count in counts.values()])
+    rows = {kind: np.zeros((count, 9), bool) for kind, count in counts.items()}
+    odds, own = np.arange(6.0 * len(designs)).reshape(-1, 6), np.array(accuracy)[designs]
+    models = shadow_models(pool, rows, odds, own, designs=designs, design_names=NAMES)
+    return Evidence(models, examples.take(pool.query), 0.9, targets=targets)
 
 
 def left(found: Evidence, role: str) -> list[int]:
     """How many models of each design there are."""
-    assert len(found.roles[role]) == len(found.trained[role].log_odds) == len(found.designs[role])
-    return np.bincount(found.designs[role], minlength=len(NAMES)).tolist()
+    assert len(found.members(role)) == len(found.log_odds(role)) == found.count(role)
+    return np.bincount(found.design_of(role), minlength=len(NAMES)).tolist()
 
 
 def test_a_design_that_did_not_learn_is_left_out_and_named():
     whole = evidence({"mixed": 40}, (LEARNED, LEARNED, BARELY, LEARNED))
     found = without_unlearned(whole, [HOLDOUT])
     assert left(found, "mixed") == [10, 10, 0, 10]
-    others = whole.trained["mixed"].log_odds[np.arange(40) % 4 != 2]
-    np.testing.assert_array_equal(found.trained["mixed"].log_odds, others)
+    others = whole.log_odds("mixed")[np.arange(40) % 4 != 2]
+    np.testing.assert_array_equal(found.log_odds("mixed"), others)
     (said,) = found.limitations
     assert "left out: adam (training accuracy 39%, guessing 33%)" in said
     assert "scale the inputs" not in said
@@ -95,7 +91,8 @@ def test_a_first_or_only_design_that_did_not_learn_stays_and_is_said(scale: floa
     assert "the first design" in said
     assert "guess (training accuracy 39%" in said
     assert ("centre and scale the inputs" in said) == (scale > 1)
-    one = replace(evidence({"mixed": 40}, (BARELY,)), designs={}, design_names=())
+    whole = evidence({"mixed": 40}, (BARELY,))
+    one = replace(whole, models=replace(whole.models, design_names=()))
     (said,) = without_unlearned(one, [HOLDOUT, ("members test", ())]).limitations
     assert "its shadow models did not learn: training accuracy 39%" in said
 
@@ -125,7 +122,7 @@ def test_a_bank_is_rid_of_a_design_that_did_not_learn_where_enough_are_left(tmp_
     )
     given = [FileTarget(on_query, on_holdout, True)]
     found = evidence_for(bank, given)
-    assert len(found.roles["mixed"]) == kept
+    assert found.count("mixed") == kept
     (judged,) = audit_bank(KEY, bank, given).targets
     assert judged.verdict == "not forgotten"
     (said,) = found.limitations

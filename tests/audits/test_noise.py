@@ -106,9 +106,9 @@ def test_no_test_or_level_makes_anything_of_noise_in_a_bank(holdout: bool, tmp_p
             FileTarget(query, others.take(np.arange(30)), True) if holdout else FileTarget(query, None, True, others)
         )
     evidence = evidence_for(bank, targets)
-    counts = {"without_query": 40, "half_query": 20, "with_query": 20}
+    counts = {"never": 40, "half": 20, "fully": 20}
     shadow, reference = ShadowTest(**counts), ReferenceTest(**counts)
-    asked = [[HoldoutTest(query_and_holdout=models)]] if holdout else [[shadow, reference], [reference, shadow]]
+    asked = [[HoldoutTest(mixed=models)]] if holdout else [[shadow, reference], [reference, shadow]]
     for tests in asked:
         audits = [judge_by_bank(KEY, bank, evidence, targets, tests, level=level) for level in LEVELS[::2]]
         verdicts = [[each.verdict for each in audit.targets] for audit in audits]

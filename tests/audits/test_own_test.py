@@ -18,7 +18,7 @@ from support.terminals import said
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.models import Roles, shadow_rows
+from jaxaudit.audits.ks.models import Rows, shadow_rows
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import SimulatedTarget
 from jaxaudit.audits.ks.tests import Judgement, KSTest, RhoTest
@@ -64,7 +64,7 @@ class LossTest:
         if self.models < 2:
             raise InputError("the loss test takes at least 2 models.")
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         nothing = np.zeros(0, int)
         return {self.role: shadow_rows(key, pool, self.role, nothing, 0, self.models)}
 

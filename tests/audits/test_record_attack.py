@@ -13,7 +13,7 @@ from support.record_attacks import target_of
 from jaxaudit import audit_records, load_bank
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, Stacked
 from jaxaudit.audits.finding import Finding
-from jaxaudit.audits.ks.bank.evidence import bank_evidence
+from jaxaudit.audits.ks.bank.evidence import open_bank
 from jaxaudit.audits.record_attack.audit import RecordTarget
 from jaxaudit.audits.record_attack.evidence import bank_outputs
 from jaxaudit.audits.record_attack.result import RecordAudit
@@ -135,14 +135,14 @@ def test_a_bank_has_one_hash_whoever_reads_it(tmp_path: Path):
     bank = load_bank(folder)
     train(bank, range(20))
     models = bank.finished().tolist()
-    whole = bank_evidence(bank, models).content_hash
+    whole = open_bank(bank, models).content_hash
     assert whole == bank_outputs(bank, 1).content_hash == bank_outputs(bank, 1, records=30).content_hash
     assert whole == audit_records(bank, attacks=[BASE()]).content_hash
-    assert whole == bank_evidence(bank, models[::-1]).content_hash
+    assert whole == open_bank(bank, models[::-1]).content_hash
     changed = np.load(folder / "outputs" / "00003.npy")
     changed[5, 1] += 0.5
     save(folder, 3, changed)
-    assert bank_outputs(bank, 1).content_hash == bank_evidence(bank, models).content_hash != whole
+    assert bank_outputs(bank, 1).content_hash == open_bank(bank, models).content_hash != whole
 
 
 def test_files_are_opened_by_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -157,7 +157,7 @@ def test_files_are_opened_by_one_thread(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(arrays, "_checked_header", noted)
     bank_outputs(bank, 1)
-    bank_evidence(bank, bank.finished().tolist())
+    open_bank(bank, bank.finished().tolist())
     assert len(threads) >= 24
     assert set(threads) == {threading.get_ident()}
 

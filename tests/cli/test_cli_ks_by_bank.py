@@ -135,7 +135,7 @@ def test_a_model_that_is_missing_is_said_and_left_out(folder: Path):
     assert f"1 of {MODELS} shadow models" in done.err
     assert shadows_of(done.result)["models"] == MODELS - 1
     Path("bank/outputs/00007.npy").unlink()
-    assert "18 of at least 19 models query and holdout" in refused(*files("used"))
+    assert "18 of at least 19 models on random query and holdout records" in refused(*files("used"))
 
 
 def test_a_bank_without_a_holdout_makes_the_shadow_test_or_the_reference_test(tmp_path: Path, monkeypatch: Any):

@@ -169,5 +169,5 @@ def test_what_does_not_go_together_is_refused_before_any_data_are_read(
 def test_a_reference_that_does_not_fit_is_refused_before_training(
     outputs: SimpleNamespace, words: tuple[str, ...], named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
+    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_shadows", None)
     refused(("ks", *SETS, *FEW, *words), named)

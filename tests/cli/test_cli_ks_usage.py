@@ -71,10 +71,10 @@ def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
 
     held, rho = ("--holdout", "holdout.npz"), RhoTest(replicates=2)
     # As many as a p-value of 0.05 takes that is adjusted for the three targets.
-    counts = {"without_query": 59, "half_query": 29, "with_query": 29, "targets": 3}
+    counts = {"never": 59, "half": 29, "fully": 29, "targets": 3}
     shadow, reference, holdout = ShadowTest(**counts), ReferenceTest(**counts), HoldoutTest()
     assert of() == ((shadow, rho), False, "125")
-    more = ShadowTest(without_query=60, half_query=30, with_query=30, targets=3)
+    more = ShadowTest(never=60, half=30, fully=30, targets=3)
     assert of("--tests", "shadow", "--shadow-models", "60") == ((more, rho), False, "128")
     assert of(*held) == ((holdout, rho), True, "48")
     assert of("--tests", "rho") == ((rho,), False, "8")
@@ -86,7 +86,7 @@ def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     assert of(*none) == ((shadow,), False, "120")
     assert of(*none, *held) == ((holdout,), True, "43")
     assert of(*none, "--tests", "all") == ((reference, shadow), False, "120")
-    fewer = HoldoutTest(query_and_holdout=20)
+    fewer = HoldoutTest(mixed=20)
     everything = of("--tests", "all", *held, "--holdout-shadow-models", "20")
     assert everything == ((fewer, reference, shadow, EMATest(), rho), True, "145")
 
@@ -281,7 +281,7 @@ def test_groups_follow_records_that_are_kept(grouped: Path, asked: dict[str, Any
 def test_what_is_no_deal_of_groups_is_refused_before_training(
     grouped: Path, words: tuple[str, ...], said: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
+    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_shadows", None)
     np.save("both.npy", 4000 + np.arange(RECORDS) // 5)
     np.save("few.npy", np.zeros(RECORDS, int))
     np.save("held_few.npy", 1 + np.arange(RECORDS) // 100)

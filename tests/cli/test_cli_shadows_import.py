@@ -116,7 +116,7 @@ def test_without_rows_the_pool_is_the_query_set_and_ks_says_what_is_missing(fold
     assert "holdout" in imported("exp").out
     assert load_bank("bank").description.sizes == (POOL, 0, 0)
     np.save("target.npy", pool().logits(1, np.ones(POOL, bool)))
-    said = ("holdout", "0 of at least 19 models without query")
+    said = ("holdout", "0 of at least 19 models without the query set")
     refused(("ks", "--shadows", "bank", "--target", "target.npy"), said)
     # Nor are models of the holdout test where sets have sizes that they are not trained on.
     np.save("most.npy", QUERY[:8])
@@ -136,8 +136,8 @@ def test_rows_are_numbers_or_a_boolean_for_each_record(folder: Path):
     np.save("rest.npy", ~rows[0])
     done = imported("exp", "--query-rows", "exp/experiment-0_24/keep.npy", "--holdout-rows", "rest.npy", out="own")
     found = jaxaudit("shadows", "show", "own", "--json").result["tests"]["holdout"]
-    assert 19 <= found["planned"]["query_and_holdout"] <= 23
-    assert f"{24 - found['planned']['query_and_holdout']} of the models are not of the holdout test" in done.out
+    assert 19 <= found["planned"]["mixed"] <= 23
+    assert f"{24 - found['planned']['mixed']} of the models are not of the holdout test" in done.out
 
 
 def test_architectures_are_designs(folder: Path):

@@ -7,10 +7,8 @@ import numpy as np
 from scipy import special
 
 from jaxaudit.audits.ks.evidence import Evidence
-from jaxaudit.audits.ks.models import Trained
 from jaxaudit.audits.ks.tests import KSTest
-from jaxaudit.audits.pool import Pool
-from jaxaudit.metrics.ema import Signals
+from jaxaudit.shadow_models import Pool, ShadowModels
 
 
 class Provider(NamedTuple):
@@ -36,14 +34,28 @@ def halves(generator: np.random.Generator, models: int, records: int, size: int)
 def bank_of(key: Any, world: Provider, pool: Pool, tests: Iterable[KSTest], *, own_recipe: bool = False) -> Evidence:
     """What models of known membership, those that these tests draw, say of the records of a pool."""
     random = np.random.default_rng(2)
-    roles = {role: rows for test in tests for role, rows in test.draw(key, pool).items()}
+    rows = {kind: own for test in tests for kind, own in test.draw(key, pool).items()}
     query, asked = pool.examples.take(pool.query), len(pool.asked)
     world = Provider(world.level[:asked], world.gap[:asked])
+    odds = [world.outputs(random, own[:, pool.asked]).astype(np.float32) for own in rows.values()]
+    return Evidence(shadow_models(pool, rows, np.concatenate(odds)), query, 0.9, own_recipe=own_recipe)
 
-    def said(rows: list[np.ndarray]) -> Trained:
-        odds = world.outputs(random, np.concatenate(rows)[:, pool.asked]).astype(np.float32)
-        right, none = np.full(len(rows), 0.95), np.zeros((len(rows), 0))
-        return Trained(special.expit(odds[:, : len(query)]), odds, right, right, Signals(none, none, none))
 
-    trained = {role: said(rows) for role, rows in roles.items()}
-    return Evidence(trained, roles, pool, query, 0.9, own_recipe=own_recipe)
+def shadow_models(
+    pool: Pool, rows: dict[str, np.ndarray], odds: np.ndarray, accuracy: float | np.ndarray = 0.95, **more: Any
+) -> ShadowModels:
+    """Models with these training sets, log-odds on the records that tests ask about, and accuracies."""
+    models = len(odds)
+    whole = np.full((models, len(pool.examples)), np.nan, np.float32)
+    whole[:, pool.asked] = odds
+    reached = np.broadcast_to(accuracy, models)
+    return ShadowModels(
+        pool=pool,
+        kinds=tuple(kind for kind, own in rows.items() for _ in own),
+        membership=np.concatenate(list(rows.values())),
+        log_odds=whole,
+        correct=np.broadcast_to(reached[:, None], whole.shape),
+        confidences=special.expit(odds[:, : pool.query.stop]).astype(np.float32),
+        own_accuracy=reached,
+        **{"designs": np.zeros(models, int), **more},
+    )

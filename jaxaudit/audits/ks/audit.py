@@ -10,13 +10,12 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.judge import judge_targets
 from jaxaudit.audits.ks.learned import without_unlearned
-from jaxaudit.audits.ks.models import OF_RHO, Design, Roles, train_roles
-from jaxaudit.audits.ks.result import KSAudit, Shadows
+from jaxaudit.audits.ks.models import Design, Rows, train_shadows
+from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, Target
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.ema import refuse_without_records
-from jaxaudit.audits.ks.tests.holdout import ROLE
-from jaxaudit.audits.ks.tests.shadow import ROLES, least_models
+from jaxaudit.audits.ks.tests.shadow import least_models
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import as_groups
@@ -27,11 +26,10 @@ from jaxaudit.learners import Learner
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.reference import refuse_few
 from jaxaudit.randomness import stream
+from jaxaudit.shadow_models import OF_RHO, Kind, no_models
 
 GUESS = "guess"
 """What the design of `learner` is called."""
-KINDS = (ROLE, *ROLES)
-"""Roles of models that a bank can have."""
 
 
 def audit_ks(
@@ -108,42 +106,42 @@ def audit_ks(
     trainable = tuple(target for target in targets if target.parts)
     pool = make_pool(query, calibration, trainable, holdout, dealt, reference, members)
     drawing = stream(key, "draw")
-    names = _roles_of(targets)
+    names = _kinds_of(targets)
     of_rho = (test.draw(drawing, pool) for test in tests if isinstance(test, RhoTest))
-    of_targets = (target.draw(drawing, pool, role) for target, role in zip(targets, names, strict=True))
+    of_targets = (target.draw(drawing, pool, kind) for target, kind in zip(targets, names, strict=True))
     drawn = [(test.title, test.draw(drawing, pool)) for test in tests if not isinstance(test, RhoTest)]
     of_tests = _together([rows for _, rows in drawn])
-    # Without rho its roles have no model, and are nobody else's.
-    roles = _together([next(of_rho, {role: [] for role in OF_RHO}), *of_targets, of_tests])
-    if not any(roles.values()):
+    # Without rho its kinds have no model, and are nobody else's.
+    none = np.zeros((0, len(pool.examples)), bool)
+    rows = _together([next(of_rho, dict.fromkeys(OF_RHO, none)), *of_targets, of_tests])
+    if not any(map(len, rows.values())):
         raise InputError("no model is to be trained: add a test that compares with models, such as RhoTest().")
     if reference is not None:
         # What a simulated target was trained on is no reference for it.
-        used = (int(roles[role][0][0, pool.reference].sum()) for role in names if role)
+        used = (int(rows[kind][0, pool.reference].sum()) for kind in names if kind)
         refuse_few(len(reference) - max(used, default=0))
     watching = any(isinstance(test, EMATest) for test in tests)
     if watching:
-        refuse_without_records(roles, pool)
+        refuse_without_records(rows.get(Kind.CALIBRATION, none), pool)
     learners = (learner, *(design.learner for design in designs))
-    in_turn = {role: np.arange(len(rows)) % len(learners) for role, rows in of_tests.items()}
-    trained, models_per_batch = train_roles(
-        stream(key, "train"), roles, pool, learners, in_turn, with_signals=watching, execution=execution
+    models, models_per_batch = train_shadows(
+        *(stream(key, "train"), rows, pool, learners),
+        {kind: np.arange(len(own)) % len(learners) for kind, own in of_tests.items()},
+        design_names=(GUESS, *(design.name for design in designs)),
+        with_signals=watching,
+        execution=execution,
     )
     evidence = Evidence(
-        *(trained, roles, pool, query, min_accuracy, in_turn),
-        design_names=(GUESS, *(design.name for design in designs)),
-        own_recipe=own_recipe,
-        reduced=tuple(reduced),
-        targets=len(targets),
+        models, query, min_accuracy, own_recipe=own_recipe, reduced=tuple(reduced), targets=len(targets)
     )
-    evidence = without_unlearned(evidence, [(title, tuple(rows)) for title, rows in drawn])
+    evidence = without_unlearned(evidence, [(title, tuple(own)) for title, own in drawn])
     heard = [
-        target.says(evidence, holdout, role, with_signals=watching) for target, role in zip(targets, names, strict=True)
+        target.says(evidence, holdout, kind, with_signals=watching) for target, kind in zip(targets, names, strict=True)
     ]
-    odds = {role: evidence.trained[role].log_odds[:, evidence.dealt] for role in of_tests}
     judged = judge_targets(key, evidence, heard, tests, level=level)
-    shadows = shadows_of(evidence, [role for role in of_tests if role in KINDS])
-    return replace(judged, models_per_batch=models_per_batch, shadow_log_odds=odds, shadows=shadows)
+    of_use = evidence.models.take(evidence.models.of(*of_tests))
+    alike = evidence.once("dealt", lambda: None)
+    return replace(judged, models_per_batch=models_per_batch, shadows=of_use, sampled_alike=alike)
 
 
 def default_tests(
@@ -165,8 +163,8 @@ def default_tests(
         return known
     files = [target for target in targets if isinstance(target, FileTarget)]
     referred = reference is not None or (files and all(target.on_reference is not None for target in files))
-    alone = max(ShadowTest().without_query, least_models(len(targets)))
-    of_shadows = {"without_query": alone, "targets": max(1, len(targets))}
+    alone = max(ShadowTest().never, least_models(len(targets)))
+    of_shadows = {"never": alone, "targets": max(1, len(targets))}
     by_reference = (ReferenceTest(**of_shadows),) if referred else ()
     given = (*known, *((HoldoutTest(),) if holdout is not None else ()), *by_reference)
     return (*(given or (ShadowTest(**of_shadows),)), RhoTest())
@@ -192,31 +190,11 @@ def _without_models(
     _refuse(targets, tests, query, None, holdout, members, level)
     dealt = None if groups is None else as_groups(*groups)
     pool = make_pool(query, None, (), holdout, dealt, None, members)
-    drawn = [test.draw(stream(key, "draw"), pool) for test in tests]
-    evidence = Evidence({}, _together(drawn), pool, query, preflight.MIN_ACCURACY)
+    for test in tests:
+        test.draw(stream(key, "draw"), pool)
+    evidence = Evidence(no_models(pool), query, preflight.MIN_ACCURACY)
     heard = [target.says(evidence, holdout, "", with_signals=False) for target in targets]
     return judge_targets(key, evidence, heard, tests, level=level)
-
-
-def shadows_of(evidence: Evidence, roles: Sequence[str]) -> Shadows | None:
-    """The models of these roles, as a bank has them; None if there are none."""
-    pool, found = evidence.pool, [role for role in roles if evidence.has(role)]
-    if not found:
-        return None
-    columns = np.r_[pool.query, pool.holdout, pool.calibration]
-    said, correct = [], []
-    for trained in (evidence.trained[role] for role in found):
-        if trained.on_calibration is None or trained.correct is None:
-            return None
-        said.append(np.concatenate([trained.log_odds[:, evidence.dealt], trained.on_calibration], axis=1))
-        correct.append(trained.correct[:, columns])
-    return Shadows(
-        np.concatenate([row[:, columns] for role in found for row in evidence.roles[role]]),
-        np.concatenate(said),
-        np.concatenate(correct),
-        evidence.design_of(*found),
-        evidence.once("dealt", lambda: None),
-    )
 
 
 def _refuse(
@@ -253,7 +231,7 @@ def _refuse(
 def _refuse_few_models(tests: Sequence[KSTest], targets: int) -> None:
     """Refuses tests of which none could ever detect use, as their p-values are adjusted for so many targets."""
     least = least_models(targets)
-    ranked = [test.without_query for test in tests if isinstance(test, ShadowTest)]
+    ranked = [test.never for test in tests if isinstance(test, ShadowTest)]
     if len(ranked) == len(tests) and max(ranked) < least:
         raise InputError(
             f"no target could be called not forgotten: {max(ranked)} shadow models without the query set give p-values "
@@ -262,22 +240,22 @@ def _refuse_few_models(tests: Sequence[KSTest], targets: int) -> None:
         )
 
 
-def _together(drawn: Sequence[Roles]) -> Roles:
-    """The training sets of all roles, which are named apart."""
-    roles: Roles = {}
+def _together(drawn: Sequence[Rows]) -> Rows:
+    """The training sets of all kinds, which are named apart."""
+    rows: Rows = {}
     for each in drawn:
         # Tests may share models: those of one name and the same training sets.
-        twice = {name for name in roles.keys() & each.keys() if not np.array_equal(roles[name], each[name])}
+        twice = {name for name in rows.keys() & each.keys() if not np.array_equal(rows[name], each[name])}
         if twice:
             raise InputError(
                 f"two tests draw models of one name ({', '.join(sorted(twice))}): rename those of one. The names "
                 f"{', '.join(OF_RHO)} are rho's."
             )
-        roles |= each
-    return roles
+        rows |= each
+    return rows
 
 
-def _roles_of(targets: Sequence[Target]) -> list[str]:
-    """The role of each target's model; targets from files have none."""
+def _kinds_of(targets: Sequence[Target]) -> list[str]:
+    """The kind of each target's model, which is its own; targets from files have none."""
     numbers = count()
     return [f"target {next(numbers)}" if target.parts else "" for target in targets]

@@ -1,15 +1,13 @@
 """The outputs of the shadow models and of one target at the same resolution: the input of every test."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.ks.advice import TRAINED, Advice
-from jaxaudit.audits.ks.models import OF_RHO, Designs, Roles, Trained
-from jaxaudit.audits.pool import Pool
 from jaxaudit.audits.resolution import Brought, as_logits, resolution_of, rounded
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, match_logits, match_precision
@@ -17,6 +15,7 @@ from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.scores import log_odds
+from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
 
 Made = TypeVar("Made")
 
@@ -99,47 +98,39 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Outputs and training sets of all models of an audit.
+    """What the tests of an audit judge targets by.
 
     Attributes:
-        trained: the models, by role; those of rho may be missing.
-        roles: their training sets, by role.
-        pool: the records.
+        models: the shadow models; those of rho may be missing.
         query: the query set.
         min_accuracy: minimum training accuracy of a model that fits its data.
-        designs: the place of each model's design, by role.
         sampled_alike: whether query set and holdout were sampled alike, where it was measured before and their inputs
             are not at hand.
         at_hand: the known members, the query set and the holdout with their inputs, in this order, where the pool has
             none; what they tell of how alike the sets are changes no other number.
-        stored: outputs of some models as they were stored, one for each resolution that files have: these may be
-            coarser than a target's.
-        design_names: of the designs; none where there is one.
         advice: what to do about a verdict.
         own_recipe: whether the shadow models are said to be trained by the targets' own recipe.
         reduced: how the shadow models differ from those that were asked for, in words.
         limitations: what else is to be said of them, in sentences.
         targets: how many targets are judged by them.
-        content_hash: of the bank whose models they are; empty where they were trained here.
     """
 
-    trained: Mapping[str, Trained]
-    roles: Roles
-    pool: Pool
+    models: ShadowModels
     query: Examples
     min_accuracy: float
-    designs: Designs = field(default_factory=dict)
     sampled_alike: Alike | None = None
     at_hand: Examples | None = None
-    stored: tuple[Outputs, ...] = ()
-    design_names: tuple[str, ...] = ()
     advice: Advice = TRAINED
     own_recipe: bool = False
     reduced: tuple[str, ...] = ()
     limitations: tuple[str, ...] = ()
     targets: int = 1
-    content_hash: str = ""
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def pool(self) -> Pool:
+        """The records."""
+        return self.models.pool
 
     @property
     def queries(self) -> int:
@@ -154,8 +145,7 @@ class Evidence:
     @property
     def dealt(self) -> slice:
         """The places of query set and holdout among the records whose outputs are compared."""
-        pool = self.pool
-        return slice(0, self.queries + pool.holdout.stop - pool.holdout.start)
+        return slice(0, self.pool.holdout.stop)
 
     @property
     def referred(self) -> slice:
@@ -170,24 +160,31 @@ class Evidence:
     @property
     def design(self) -> str:
         """Of the shadow models of the tests of use: `guessed`, or `mixed` where there are several."""
-        return "mixed" if any(places.any() for places in self.designs.values()) else "guessed"
+        return "mixed" if self.models.designs.any() else "guessed"
 
-    def has(self, role: str) -> bool:
-        """Whether there is a model of this role."""
-        return role in self.trained and len(self.trained[role].confidences) > 0
+    def count(self, *kinds: str) -> int:
+        """How many models of these kinds there are."""
+        return sum(self.models.kinds.count(kind) for kind in kinds)
 
-    def members(self, *roles: str) -> Bool[np.ndarray, "models asked"]:
-        """Which query, holdout and reference records the models of these roles were trained on."""
-        none = np.zeros((0, len(self.pool.examples)), bool)
-        return np.concatenate([none, *(row for role in roles for row in self.roles[role])])[:, self.pool.asked]
+    def members(self, *kinds: str) -> Bool[np.ndarray, "models asked"]:
+        """Which query, holdout and reference records the models of these kinds were trained on."""
+        return self._of("membership", kinds)
 
-    def design_of(self, *roles: str) -> Int[np.ndarray, " models"]:
-        """The place of the design of each model of these roles, in the same order."""
-        return np.concatenate([self.designs.get(role, np.zeros(len(self.roles[role]), int)) for role in roles])
+    def log_odds(self, *kinds: str) -> Float[np.ndarray, "models asked"]:
+        """Log-odds of the models of these kinds, in the same order; NaN of records that they were not asked about."""
+        return self._of("log_odds", kinds)
 
-    def log_odds(self, *roles: str) -> Float[np.ndarray, "models asked"]:
-        """Log-odds of the models of these roles, in the same order."""
-        return np.concatenate([self.trained[role].log_odds for role in roles])
+    def design_of(self, *kinds: str) -> Int[np.ndarray, " models"]:
+        """The place of the design of each model of these kinds, in the same order."""
+        return self.models.designs[self.models.of(*kinds)]
+
+    def own_accuracy(self, *kinds: str) -> Float[np.ndarray, " models"]:
+        """The accuracy of each model of these kinds on its own training records, in the same order."""
+        return self.models.own_accuracy[self.models.of(*kinds)]
+
+    def among(self, models: Bool[np.ndarray, " models"]) -> "Evidence":
+        """The same by some of the models."""
+        return replace(self, models=self.models.take(np.flatnonzero(models)), _known={})
 
     def once(self, name: str, make: Callable[[], Made]) -> Made:
         """What is the same for all targets; it is made once."""
@@ -195,21 +192,23 @@ class Evidence:
             self._known[name] = make()
         return self._known[name]
 
+    def _of(self, name: str, kinds: tuple[str, ...]) -> Any:
+        places, asked = self.models.of(*kinds), self.pool.asked
+        return self.once(f"{name} {kinds}", lambda: np.take(getattr(self.models, name)[places], asked, axis=1))
+
 
 def of_rho(
-    trained: Mapping[str, Trained], read: Callable[[Trained], Float[np.ndarray, "models n"]], records: int
+    models: ShadowModels, values: Float[np.ndarray, "models n"]
 ) -> tuple[Float[np.ndarray, "replicates n"], Float[np.ndarray, "replicates n"], Float[np.ndarray, "controls n"]]:
-    """`read` of the query, calibration and control models; no row of those that there are not."""
-    none = np.zeros((0, records), np.float32)
-    query, calibration, controls = (read(trained[role]) if role in trained else none for role in OF_RHO)
+    """These values of the query, calibration and control models; without a row where there is no such model."""
+    query, calibration, controls = (values[models.of(kind)] for kind in OF_RHO)
     return query, calibration, controls
 
 
 def of_file(
     files: tuple[Outputs, ...],
     labels: tuple[Int[np.ndarray, " _"], ...],
-    trained: Mapping[str, Trained],
-    stored: tuple[Outputs, ...] = (),
+    models: ShadowModels,
 ) -> tuple[Float[np.ndarray, " asked"], Brought, Compared]:
     """A target's log-odds from its files on the query set and the holdout, if any, and the numbers that rho compares.
 
@@ -217,8 +216,8 @@ def of_file(
     probabilities, the outputs of all models are rounded like them; where the models' outputs were stored, the target's
     are rounded like those. A value that is rounded to 0 or 1 counts as half a step away from it.
     """
-    compared = _compared(files[0], labels[0], trained)
-    grids = (*files, *stored)
+    compared = _compared(files[0], labels[0], models)
+    grids = (*files, *models.resolutions)
     if as_logits(grids):
         target = np.concatenate([_log_odds(*each) for each in zip(files, labels, strict=True)])
         return match_logits(target, *grids), resolution_of(grids), compared
@@ -226,14 +225,12 @@ def of_file(
     return rounded(said, grids), resolution_of(grids), compared
 
 
-def _compared(file: Outputs, labels: Int[np.ndarray, " n"], trained: Mapping[str, Trained]) -> Compared:
+def _compared(file: Outputs, labels: Int[np.ndarray, " n"], models: ShadowModels) -> Compared:
     own, n = confidence_of(file, labels)[None], len(labels)
     if file.kind == "logits":
-        models = of_rho(trained, lambda each: each.log_odds[:, :n], n)
-        query, calibration, controls = (match_logits(each, file) for each in models)
+        query, calibration, controls = (match_logits(each, file) for each in of_rho(models, models.log_odds[:, :n]))
         return Compared(query, calibration, controls, match_logits(_log_odds(file, labels)[None], file), own)
-    models = of_rho(trained, lambda each: each.confidences, n)
-    query, calibration, controls = (match_precision(each, file) for each in models)
+    query, calibration, controls = (match_precision(each, file) for each in of_rho(models, models.confidences))
     own = match_precision(own, file)
     return Compared(query, calibration, controls, own, own)
 

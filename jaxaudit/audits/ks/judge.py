@@ -7,20 +7,18 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.evidence import Evidence, Said, of_rho
-from jaxaudit.audits.ks.models import CALIBRATION, QUERY
 from jaxaudit.audits.ks.result import KSAudit, Resembles, conclude
 from jaxaudit.audits.ks.several import adjusted
 from jaxaudit.audits.ks.tests import Judgement, KSTest
-from jaxaudit.audits.ks.tests.holdout import ROLE
-from jaxaudit.audits.ks.tests.memory import reduced_words
-from jaxaudit.audits.ks.tests.shadow import ROLES, WITHOUT
+from jaxaudit.audits.ks.tests.memory import of_holdout, reduced_words
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import noise_floor
 from jaxaudit.metrics.resemblance import LEAST, resemblance
+from jaxaudit.shadow_models import OF_QUERY, Kind
 
-WITHOUT_QUERY = {CALIBRATION: "calibration models", WITHOUT: "shadow models without query records"}
-"""Roles of models that know the calibration set only: the first there is shows whether it is like the query set."""
+WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
+"""Kinds of models that know the calibration set only: the first there is shows whether it is like the query set."""
 SHARED = (preflight.SHADOW_ACCURACY, preflight.CALIBRATION_LIKE_QUERY)
 """Checks of several tests that need models."""
 
@@ -42,7 +40,7 @@ def judge_targets(
         level: confidence level of the intervals that are shown; no verdict depends on it.
 
     Returns:
-        One result per target, in their order. `models_per_batch` and `shadow_log_odds` are left to who trained.
+        One result per target, in their order. `models_per_batch` and `shadows` are left to who trained.
 
     Raises:
         InputError: a test needs models that are not there.
@@ -65,7 +63,7 @@ def judge_targets(
         why = reduced_words(evidence)
         limitations = (f"{why[:1].upper()}{why[1:]}.", *limitations)
     alike = [resembling(evidence, said) for said in heard]
-    query, calibration, controls = of_rho(evidence.trained, lambda each: each.confidences, evidence.queries)
+    query, calibration, controls = of_rho(evidence.models, evidence.models.confidences)
     return KSAudit(
         targets=tuple(
             replace(
@@ -92,35 +90,30 @@ def judge_targets(
 
 def resembling(evidence: Evidence, said: Said) -> Resembles | None:
     """The design of shadow models that a target is most like, on records that it did not use: holdout, or reference."""
-    roles = (ROLE,) if evidence.has(ROLE) else ROLES
-    places = np.zeros(len(said.log_odds), bool)
-    if roles == (ROLE,):
-        places[evidence.queries : evidence.dealt.stop] = True
-    elif said.unseen is not None:
-        places = said.unseen
-    places = places[: evidence.trained[roles[0]].log_odds.shape[1]] if roles[0] in evidence.trained else places
-    if not places.any() or len(evidence.design_names) < 2 or not all(role in evidence.trained for role in roles):
+    mixed, names = evidence.count(Kind.MIXED) > 0, evidence.models.design_names
+    kinds = (Kind.MIXED,) if mixed else OF_QUERY
+    unseen = of_holdout(evidence) if mixed else said.unseen
+    if unseen is None or not unseen.any() or len(names) < 2 or not evidence.count(*kinds):
         return None
-    designs = evidence.design_of(*roles)
-    if len(places) < evidence.trained[roles[0]].log_odds.shape[1] or np.bincount(designs).min() < LEAST:
+    designs = evidence.design_of(*kinds)
+    if np.bincount(designs).min() < LEAST:
         return None
     found = resemblance(
-        said.log_odds[: len(places)][places],
-        said.at_resolution(evidence.log_odds(*roles))[:, places],
-        evidence.members(*roles)[:, : len(places)][:, places],
+        said.log_odds[unseen],
+        said.at_resolution(evidence.log_odds(*kinds)[:, unseen]),
+        evidence.members(*kinds)[:, unseen],
         designs,
     )
-    return Resembles(evidence.design_names[found.design], found.recognised)
+    return Resembles(names[found.design], found.recognised)
 
 
 def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
     """The checks that are the same for every target and test, of those that the models allow."""
-    trained, query = evidence.trained, evidence.query
-    own = [trained[role].own_accuracy for role in (QUERY, CALIBRATION) if evidence.has(role)]
-    known = next((role for role in WITHOUT_QUERY if evidence.has(role)), None)
-    checks = [preflight.shadow_accuracy(np.concatenate(own), evidence.min_accuracy)] if own else []
+    query, own = evidence.query, evidence.own_accuracy(Kind.QUERY, Kind.CALIBRATION)
+    known = next((kind for kind in WITHOUT_QUERY if evidence.count(kind)), None)
+    checks = [preflight.shadow_accuracy(own, evidence.min_accuracy)] if len(own) else []
     if known is not None:
-        accuracy = trained[known].query_accuracy
+        accuracy = evidence.models.take(evidence.models.of(known)).query_accuracy
         checks.append(preflight.calibration_reach(accuracy, query.labels, whose=WITHOUT_QUERY[known]))
     others = evidence.calibration_labels
     if len(others):

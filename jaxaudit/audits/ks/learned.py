@@ -8,13 +8,14 @@ import numpy as np
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.tests.reference import APART
-from jaxaudit.audits.ks.tests.shadow import ROLES, least_models
+from jaxaudit.audits.ks.tests.shadow import least_models
 from jaxaudit.metrics.checks import MIN_REACH
+from jaxaudit.shadow_models import OF_QUERY
 
 LARGE, FAR = 100.0, 3.0
 """Inputs beyond the first, or with a mean of more than so many standard deviations, are hard to learn from."""
-NEVER, HALF, _ = (frozenset(kind) for kind in zip(ROLES, APART, strict=True))
-"""Roles whose models give a rank among them, and roles that a test can be without."""
+NEVER, HALF, _ = (frozenset(kind) for kind in zip(OF_QUERY, APART, strict=True))
+"""Kinds of models that give a rank among them, and kinds that a test can be without."""
 
 
 def without_unlearned(evidence: Evidence, tests: Sequence[tuple[str, Sequence[str]]]) -> Evidence:
@@ -29,31 +30,30 @@ def without_unlearned(evidence: Evidence, tests: Sequence[tuple[str, Sequence[st
 
     Args:
         evidence: the models.
-        tests: the title of each test of use, and the roles of its models.
+        tests: the title of each test of use, and the kinds of its models.
     """
     titles: dict[tuple[str, ...], list[str]] = {}
-    for title, roles in tests:
-        titles.setdefault(tuple(role for role in roles if evidence.has(role)), []).append(title)
-    for roles, named in titles.items():
-        if roles:
-            evidence = _of_one_test(evidence, " and ".join(named), roles)
+    for title, kinds in tests:
+        titles.setdefault(tuple(kind for kind in kinds if evidence.count(kind)), []).append(title)
+    for kinds, named in titles.items():
+        if kinds:
+            evidence = _of_one_test(evidence, " and ".join(named), kinds)
     return evidence
 
 
-def _of_one_test(evidence: Evidence, title: str, roles: Sequence[str]) -> Evidence:
-    """The evidence without the designs of these roles that did not learn."""
+def _of_one_test(evidence: Evidence, title: str, kinds: Sequence[str]) -> Evidence:
+    """The evidence without the designs of these kinds that did not learn."""
     labels = evidence.pool.examples.labels
     guess = float(np.bincount(labels).max() / len(labels))
-    places = evidence.design_of(*roles)
-    accuracy = np.concatenate([evidence.trained[role].own_accuracy for role in roles])
+    places, accuracy = evidence.design_of(*kinds), evidence.own_accuracy(*kinds)
     reached = {place: float(np.median(accuracy[places == place])) for place in np.unique(places).tolist()}
     unlearned = [place for place in reached if guess < 1 and (reached[place] - guess) / (1 - guess) < MIN_REACH]
     left_out: list[int] = []
     for place in sorted(unlearned, key=reached.__getitem__):
-        if place and _enough_without(evidence, roles, [*left_out, place]):
+        if place and _enough_without(evidence, kinds, [*left_out, place]):
             left_out.append(place)
     kept = [place for place in unlearned if place and place not in left_out]
-    names = evidence.design_names
+    names = evidence.models.design_names
 
     def said(some: Sequence[int]) -> str:
         found = {place: f"training accuracy {reached[place]:.0%}, guessing {guess:.0%}" for place in some}
@@ -73,29 +73,21 @@ def _of_one_test(evidence: Evidence, title: str, roles: Sequence[str]) -> Eviden
             f"without them: {said(kept)}. {weaker}. To have them left out, {evidence.advice.more_models}{why}."
         )
     evidence = replace(evidence, limitations=(*evidence.limitations, *sentences))
-    return _only(evidence, roles, left_out) if left_out else evidence
+    if not left_out:
+        return evidence
+    of_test = np.isin(np.array(evidence.models.kinds), kinds)
+    return evidence.among(~(of_test & np.isin(evidence.models.designs, left_out)))
 
 
-def _enough_without(evidence: Evidence, roles: Sequence[str], left_out: Sequence[int]) -> bool:
-    """Whether a test has enough models of each role without these designs."""
-    for role in set(roles) - HALF:
-        designs = evidence.design_of(role)
-        least = least_models(evidence.targets) if role in NEVER else LEAST
+def _enough_without(evidence: Evidence, kinds: Sequence[str], left_out: Sequence[int]) -> bool:
+    """Whether a test has enough models of each kind without these designs."""
+    for kind in set(kinds) - HALF:
+        designs = evidence.design_of(kind)
+        least = least_models(evidence.targets) if kind in NEVER else LEAST
         # One more than it needs, so that its error rates can be measured by leaving each out.
         if (~np.isin(designs, left_out)).sum() < min(least + 1, len(designs)):
             return False
     return True
-
-
-def _only(evidence: Evidence, roles: Sequence[str], left_out: Sequence[int]) -> Evidence:
-    """The evidence without the models of these designs in these roles."""
-    kept = {role: np.flatnonzero(~np.isin(evidence.design_of(role), left_out)) for role in roles}
-    return replace(
-        evidence,
-        trained={**evidence.trained, **{role: evidence.trained[role].taken(rows) for role, rows in kept.items()}},
-        roles={**evidence.roles, **{role: [evidence.roles[role][row] for row in rows] for role, rows in kept.items()}},
-        designs={**evidence.designs, **{role: evidence.design_of(role)[rows] for role, rows in kept.items()}},
-    )
 
 
 def _cause(evidence: Evidence) -> str:

@@ -2,29 +2,25 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.audits.pool import Pool, shadow_row
+from jaxaudit.audits.pool import shadow_row
 from jaxaudit.data.groups import numbered
 from jaxaudit.ensemble import Execution, fit_many, kept_models_per_batch, log_probs_many, measure_models_per_batch
 from jaxaudit.learners import Learner
-from jaxaudit.membership import only
+from jaxaudit.membership import Membership, only
 from jaxaudit.metrics.ema import Signals, signals
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, joined, keys_at, several, stream
+from jaxaudit.shadow_models import Pool, ShadowModels
 
-Designs = Mapping[str, Int[np.ndarray, " models"]]
-"""The place of each model's design among those of an audit, by role; roles that are missing have the first."""
-Row = Bool[np.ndarray, "1 examples"]
-Roles = dict[str, list[Row]]
-
-
-QUERY, CALIBRATION, CONTROL = OF_RHO = ("query", "calibration", "control")
-"""Roles of the models that rho compares: trained on the query set, on the calibration set, on both. Nobody else's."""
+Rows = dict[str, Bool[np.ndarray, "_ examples"]]
+"""Training sets by the kind of the models that have them."""
 LEAST = 19
 """Fewer models of a kind cannot give a p-value of 0.05."""
 
@@ -41,47 +37,15 @@ class Design(NamedTuple):
     learner: Learner
 
 
-class Trained(NamedTuple):
-    """The models of one role.
-
-    Attributes:
-        confidences: probability of the ground-truth class of every query record.
-        log_odds: the log-odds (nats) of the records that `Pool.asked` names, without rounding to float32
-            probabilities.
-        own_accuracy: accuracy on the model's own training records.
-        query_accuracy: accuracy on the query set.
-        signals: EMA's signals on query and calibration records; empty without EMA.
-        on_calibration: the log-odds of calibration records; None where they are not known.
-        correct: whether each record of the pool is given its class; None where that is not known.
-    """
-
-    confidences: Float[np.ndarray, "models n"]
-    log_odds: Float[np.ndarray, "models asked"]
-    own_accuracy: Float[np.ndarray, " models"]
-    query_accuracy: Float[np.ndarray, " models"]
-    signals: Signals
-    on_calibration: Float[np.ndarray, "models calibration"] | None = None
-    correct: Bool[np.ndarray, "models examples"] | None = None
-
-    def taken(self, rows: Int[np.ndarray, " rows"]) -> "Trained":
-        """Only the models at these places, in this order."""
-        return Trained(
-            *(each[rows] for each in self[:4]),
-            signals=Signals(*(each[rows] for each in self.signals)),
-            on_calibration=None if self.on_calibration is None else self.on_calibration[rows],
-            correct=None if self.correct is None else self.correct[rows],
-        )
-
-
-def generators(key: Key[Array, ""], role: str, models: int) -> Iterator[np.random.Generator]:
-    """A function that draws the training set of each model of a role."""
-    return (generator_of(stream(key, role, model)) for model in range(models))
+def generators(key: Key[Array, ""], kind: str, models: int) -> Iterator[np.random.Generator]:
+    """What draws the training set of each model of a kind."""
+    return (generator_of(stream(key, kind, model)) for model in range(models))
 
 
 def shadow_rows(
     key: Key[Array, ""],
     pool: Pool,
-    role: str,
+    kind: str,
     records: Int[np.ndarray, " records"],
     count: int,
     models: int,
@@ -89,7 +53,7 @@ def shadow_rows(
     *,
     with_reference: bool = False,
     with_members: bool = False,
-) -> list[Row]:
+) -> Membership:
     """Membership rows: a share of the calibration set and `count` of these records, drawn again for each row.
 
     With the group of each record, numbered from 0: all records of `count` groups. With the reference: and as large a
@@ -97,8 +61,8 @@ def shadow_rows(
     """
     known = np.arange(pool.members.start, pool.members.stop) if with_members else records[:0]
     units = groups.max() + 1 if groups is not None else len(records)
-    found = []
-    for own in generators(key, role, models):
+    found = [np.zeros((0, len(pool.examples)), bool)]
+    for own in generators(key, kind, models):
         drawn = draw_records(own, records, count, groups)
         row = shadow_row(own, pool, drawn, SHARE, with_reference=with_reference)
         if len(known):
@@ -106,7 +70,7 @@ def shadow_rows(
             size = len(known) if of_members is None else int(of_members.max()) + 1
             row |= only(draw_records(own, known, round(size * count / units), of_members), row.shape[1])
         found.append(row)
-    return found
+    return np.concatenate(found)
 
 
 def draw_records(
@@ -121,84 +85,93 @@ def draw_records(
     return records if count == len(records) else own.choice(records, count, replace=False)
 
 
-def train_roles(
+def train_shadows(
     key: Key[Array, ""],
-    roles: Roles,
+    rows: Rows,
     pool: Pool,
     learners: Sequence[Learner],
-    designs: Designs,
+    designs: Mapping[str, Int[np.ndarray, " _"]] = MappingProxyType({}),
     *,
-    with_signals: bool,
+    design_names: tuple[str, ...] = (),
+    with_signals: bool = False,
     execution: Execution,
-) -> tuple[dict[str, Trained], int]:
-    """Trains all models, each with the seed of its role and number; also returns the models per batch.
+) -> tuple[ShadowModels, int]:
+    """Trains all models, each with the seed of its kind and number; also returns the models per batch.
 
     Args:
         key: random key.
-        roles: the training sets.
+        rows: the training sets.
         pool: the records.
         learners: of each design.
-        designs: which design each model has.
+        designs: the place of each model's design, by kind; models of kinds that are missing have the first.
+        design_names: of the designs.
         with_signals: whether EMA's signals are wanted.
         execution: models per batch, progress, and where finished models are kept.
     """
-    membership = np.concatenate([row for rows in roles.values() for row in rows])
-    keys = joined(several(stream(key, role), len(rows)) for role, rows in roles.items() if rows)
-    inputs, labels = pool.examples.inputs, pool.examples.labels
-    design = np.concatenate([designs.get(role, np.zeros(len(rows), int)) for role, rows in roles.items()])
+    membership, order = np.concatenate(list(rows.values())), pool.training_order
+    keys = joined(several(stream(key, kind), len(own)) for kind, own in rows.items() if len(own))
+    inputs, labels, in_order = pool.examples.inputs[order], pool.examples.labels[order], membership[:, order]
+    design = np.concatenate([designs.get(kind, np.zeros(len(own), int)) for kind, own in rows.items()])
     own_rows = [np.flatnonzero(design == place) for place in range(len(learners))]
-    watched = np.r_[pool.query, pool.calibration] if with_signals else np.zeros(0, int)
+    queries = pool.query.stop
+    # Query set and calibration set come first in training.
+    watched = queries + pool.calibration.stop - pool.calibration.start if with_signals else 0
     models_per_batch = execution.models_per_batch
     if execution.checkpoints is not None:
         first = own_rows[0]
-        kept = kept_models_per_batch(keys_at(keys, first), membership[first], inputs, labels, execution.checkpoints)
+        kept = kept_models_per_batch(keys_at(keys, first), in_order[first], inputs, labels, execution.checkpoints)
         models_per_batch = kept or models_per_batch
     if models_per_batch is None:
-        models_per_batch = measure_models_per_batch(keys, membership, inputs, labels, learners[0]).models_per_batch
+        models_per_batch = measure_models_per_batch(keys, in_order, inputs, labels, learners[0]).models_per_batch
 
-    parts = execution.at(models_per_batch).split(*(len(rows) for rows in own_rows))
+    parts = execution.at(models_per_batch).split(*(len(places) for places in own_rows))
     # `members_only`: else a set that is added to the pool would change the minibatches of models that hold nearly all
     # of the others.
     fitted = [
         fit_many(
-            *(keys_at(keys, rows), membership[rows], inputs, labels, learner),
+            *(keys_at(keys, places), in_order[places], inputs, labels, learner),
             execution=part,
-            summarize=partial(_score, learner, pool, watched),
+            summarize=partial(_score, learner, inputs, labels, queries, watched),
             members_only=True,
         )
-        for learner, rows, part in zip(learners, own_rows, parts, strict=True)
-        if len(rows)
+        for learner, places, part in zip(learners, own_rows, parts, strict=True)
+        if len(places)
     ]
-    order = np.argsort(np.concatenate(own_rows), kind="stable")
-    confidences, odds, further, hits, *seen = (np.concatenate(arrays)[order] for arrays in zip(*fitted, strict=True))
-    own = (hits & membership).sum(axis=1) / membership.sum(axis=1)
-    everyone = confidences, odds, own, hits[:, pool.query].mean(axis=1)
-    ends = np.cumsum([len(rows) for rows in roles.values()])
-    spans = [slice(end - len(rows), end) for rows, end in zip(roles.values(), ends, strict=True)]
-    trained = {
-        role: Trained(
-            *(array[span] for array in everyone),
-            signals=Signals(*(array[span] for array in seen)),
-            on_calibration=further[span],
-            correct=hits[span],
-        )
-        for role, span in zip(roles, spans, strict=True)
-    }
-    return trained, models_per_batch
+    as_drawn = np.argsort(np.concatenate(own_rows), kind="stable")
+    confidences, odds, hits, *seen = (np.concatenate(arrays)[as_drawn] for arrays in zip(*fitted, strict=True))
+    by_set = np.argsort(np.arange(len(labels))[order])
+    models = ShadowModels(
+        pool=pool,
+        kinds=tuple(kind for kind, own in rows.items() for _ in own),
+        membership=membership,
+        log_odds=np.take(odds, by_set, axis=1),
+        correct=np.take(hits, by_set, axis=1),
+        confidences=confidences,
+        own_accuracy=(hits & in_order).sum(axis=1) / membership.sum(axis=1),
+        designs=design,
+        design_names=design_names,
+        signals=Signals(*seen) if with_signals else None,
+    )
+    return models, models_per_batch
 
 
 def _score(
-    learner: Learner, pool: Pool, watched: Int[np.ndarray, " watched"], params: Any, rows: Int[np.ndarray, " models"]
+    learner: Learner,
+    inputs: Float[np.ndarray, "n ..."],
+    labels: Int[np.ndarray, " n"],
+    queries: int,
+    watched: int,
+    params: Any,
+    rows: Int[np.ndarray, " models"],
 ) -> tuple[np.ndarray, ...]:
-    """What is kept of a chunk's models: confidences, log-odds, hits, and EMA's signals on `watched`."""
-    labels = pool.examples.labels
-    log_probs = log_probs_many(learner, params, pool.examples.inputs)
-    of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
+    """What is kept of a chunk's models: confidences on the first records, log-odds, hits, EMA's signals on the first.
+
+    Records are as in training, where the query set is first.
+    """
+    log_probs = log_probs_many(learner, params, inputs)
+    of_query = np.take_along_axis(log_probs[:, :queries], labels[None, :queries, None], axis=2)[:, :, 0]
     # Through float64, so that a confidence near 1 is rounded once and not twice.
-    confidences = np.exp(of_label[:, pool.query].astype(np.float64)).astype(np.float32)
-    odds, further = (
-        log_odds(log_probs[:, part].astype(np.float64), labels[part]).astype(np.float32)
-        for part in (pool.asked, pool.calibration)
-    )
-    seen = [signals(np.exp(each[watched].astype(np.float64)), labels[watched]) for each in log_probs]
-    return confidences, odds, further, log_probs.argmax(axis=2) == labels, *map(np.stack, zip(*seen, strict=True))
+    confidences = np.exp(of_query.astype(np.float64)).astype(np.float32)
+    odds = log_odds(log_probs.astype(np.float64), labels).astype(np.float32)
+    seen = [signals(np.exp(each[:watched].astype(np.float64)), labels[:watched]) for each in log_probs]
+    return confidences, odds, log_probs.argmax(axis=2) == labels, *map(np.stack, zip(*seen, strict=True))

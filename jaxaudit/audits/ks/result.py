@@ -1,11 +1,11 @@
 """The results of the `ks` audit."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 
 from jaxaudit.audits.finding import Confidence, Finding, checked, in_order
 from jaxaudit.audits.ks.evidence import Truth
@@ -16,6 +16,7 @@ from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.ks import Rho, Verdict, paper_rule
 from jaxaudit.metrics.usage import Usage
+from jaxaudit.shadow_models import ShadowModels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -243,24 +244,6 @@ class Rates(NamedTuple):
     inconclusive: int
 
 
-class Shadows(NamedTuple):
-    """Shadow models of the tests of use, for other audits; columns are query set, holdout, calibration set.
-
-    Attributes:
-        membership: which records each was trained on.
-        log_odds: nats, of each record's own class.
-        correct: whether each record is given its class.
-        designs: the place of each model's design.
-        sampled_alike: whether query set and holdout were sampled alike; None without a holdout test.
-    """
-
-    membership: Bool[np.ndarray, "models n"]
-    log_odds: Float[np.ndarray, "models n"]
-    correct: Bool[np.ndarray, "models n"]
-    designs: Int[np.ndarray, " models"]
-    sampled_alike: Alike | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class KSAudit:
     """The results for all targets, and the outputs of the shadow models.
@@ -274,8 +257,8 @@ class KSAudit:
         labels: the query set's labels.
         level: confidence level of the intervals.
         models_per_batch: how many models were trained at the same time; None if none was trained here.
-        shadow_log_odds: `float32[models, query and holdout records]` by role, of the models of the tests of use.
-        shadows: those of them that a bank can have; None if none was trained here.
+        shadows: the models of the tests of use, where they were trained here.
+        sampled_alike: whether query set and holdout were sampled alike; None where no test asked.
         rates: of each test, measured on the shadow models of a bank; empty where nobody asked for them.
     """
 
@@ -287,8 +270,8 @@ class KSAudit:
     labels: np.ndarray
     level: float
     models_per_batch: int | None = None
-    shadow_log_odds: dict[str, Float[np.ndarray, "models asked"]] = field(default_factory=dict)
-    shadows: Shadows | None = None
+    shadows: ShadowModels | None = None
+    sampled_alike: Alike | None = None
     rates: tuple[Rates, ...] = ()
 
     def plot(self, target: int = 0) -> "Figure":

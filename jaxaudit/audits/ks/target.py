@@ -6,13 +6,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
 from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, as_logits, of_file, of_rho
-from jaxaudit.audits.ks.models import Roles, generators
-from jaxaudit.audits.pool import Part, Pool, target_row
+from jaxaudit.audits.ks.models import Rows, generators
+from jaxaudit.audits.pool import Part, target_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MEMBERS_OUTPUTS, TARGET_OUTPUTS, target_accuracy
 from jaxaudit.metrics.ema import Signals, signals
+from jaxaudit.shadow_models import Pool
 
 
 @runtime_checkable
@@ -35,17 +36,17 @@ class Target(Protocol):
         """
         ...
 
-    def draw(self, key: Key[Array, ""], pool: Pool, role: str) -> Roles:
-        """Its training set, as the role of this name; empty for files."""
+    def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
+        """Its training set, by the name of its own kind; empty for files."""
         ...
 
-    def says(self, evidence: Evidence, holdout: Examples | None, role: str, *, with_signals: bool) -> Said:
+    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> Said:
         """What it says of query and holdout records, and with `with_signals` what EMA asks, too.
 
         Args:
-            evidence: what all models say; its own, where it was trained here, in `role`.
+            evidence: what all models say; its own, where it was trained here, of this `kind`.
             holdout: the holdout, if there is one.
-            role: as for `draw`; empty for files.
+            kind: as for `draw`; empty for files.
             with_signals: whether `Said.signals` are wanted.
         """
         ...
@@ -80,7 +81,7 @@ class FileTarget(NamedTuple):
     def parts(self) -> tuple[Part, ...]:
         return ()
 
-    def draw(self, key: Key[Array, ""], pool: Pool, role: str) -> Roles:
+    def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
         return {}
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
@@ -156,7 +157,7 @@ class FileTarget(NamedTuple):
             on_members=self.on_members if members is None else self.on_members and self.on_members.take(members),
         )
 
-    def says(self, evidence: Evidence, holdout: Examples | None, role: str, *, with_signals: bool) -> Said:
+    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> Said:
         query, file = evidence.query, self.outputs
         pool, given = evidence.pool, [(file, query.labels)]
         if self.on_holdout is not None and holdout is not None:
@@ -170,7 +171,7 @@ class FileTarget(NamedTuple):
             asked.append((*given[-1], "known members", MEMBERS_OUTPUTS))
         files, labels = zip(*given, strict=True)
         unseen = _within(evidence.referred, len(pool.asked)) if referred else None
-        log_odds, at_resolution, compared = of_file(files, labels, evidence.trained, evidence.stored)
+        log_odds, at_resolution, compared = of_file(files, labels, evidence.models)
         checks = tuple(
             target_accuracy(_accuracy(each, own), own, each.name, of=of, check=name)
             for each, own, of, name in asked
@@ -180,8 +181,8 @@ class FileTarget(NamedTuple):
         before = None
         if self.before is not None and self.before_on_holdout is not None:
             earlier = (self.before, self.before_on_holdout)
-            before = Before(*of_file(earlier, labels[:2], evidence.trained, evidence.stored)[:2])
-        printed = not as_logits((*files, *evidence.stored))
+            before = Before(*of_file(earlier, labels[:2], evidence.models)[:2])
+        printed = not as_logits((*files, *evidence.models.resolutions))
         return Said(self.name, None, log_odds, at_resolution, printed, compared, seen, checks, unseen, before)
 
 
@@ -205,21 +206,20 @@ class SimulatedTarget(NamedTuple):
         if not self.parts:
             raise InputError(f"{self.name}: no data to train this target on; give at least one set.")
 
-    def draw(self, key: Key[Array, ""], pool: Pool, role: str) -> Roles:
-        return {role: [target_row(own, pool, self.parts) for own in generators(key, role, 1)]}
+    def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
+        return {kind: target_row(next(generators(key, kind, 1)), pool, self.parts)}
 
-    def says(self, evidence: Evidence, holdout: Examples | None, role: str, *, with_signals: bool) -> Said:
-        trained, own, n = evidence.trained, evidence.trained[role], evidence.queries
-        row = evidence.roles[role][0][0]
+    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> Said:
+        models, n = evidence.models, evidence.queries
+        own = models.take(models.of(kind))
+        row = own.membership[0]
         used = float(row[evidence.pool.query].mean())
         truth = Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten")
-        compared = Compared(
-            *of_rho(trained, lambda each: each.confidences, n), target=own.confidences, confidences=own.confidences
-        )
-        seen = Signals(*(each[0, :n] for each in own.signals)) if with_signals else None
+        compared = Compared(*of_rho(models, models.confidences), target=own.confidences, confidences=own.confidences)
+        seen = Signals(*(each[0, :n] for each in own.signals)) if with_signals and own.signals else None
         asked = evidence.pool.asked
         unseen = ~row[asked] & _within(evidence.referred, len(asked))
-        odds = own.log_odds[0]
+        odds = own.log_odds[0, asked]
         return Said(self.name, truth, odds, lambda odds: odds, False, compared, seen, unseen=unseen, trained_here=True)
 
 

@@ -6,11 +6,9 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Array, Int, Key, Shaped
 
-from jaxaudit.audits.ks.bank.evidence import bank_evidence
-from jaxaudit.audits.ks.evidence import Evidence
-from jaxaudit.audits.ks.models import Design, Row, draw_records, generators, train_roles
-from jaxaudit.audits.ks.tests.holdout import ROLE
-from jaxaudit.audits.pool import Pool, calibration_row, make_pool
+from jaxaudit.audits.ks.bank.evidence import open_bank
+from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, train_shadows
+from jaxaudit.audits.pool import calibration_row, make_pool
 from jaxaudit.audits.power.conclusions import conclusions
 from jaxaudit.audits.power.result import FRACTIONS, Power, Size
 from jaxaudit.data.bank.bank import Bank
@@ -20,7 +18,7 @@ from jaxaudit.data.overlap import refuse_overlap
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
-from jaxaudit.membership import only
+from jaxaudit.membership import Membership, only
 from jaxaudit.metrics.members import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
     Separation,
@@ -32,8 +30,8 @@ from jaxaudit.metrics.power import (
 from jaxaudit.metrics.power_members import Memory, memory_of_models
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, stream
+from jaxaudit.shadow_models import Kind, Pool, ShadowModels
 
-HALF = "half"
 MODELS = (20, 40, 80, 160)
 LEAST_MODELS = 4
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -99,12 +97,11 @@ def audit_power(
     pool, draws = make_pool(query, calibration, ()), np.arange(models) // 2
     learners = (learner, *(design.learner for design in designs))
     in_turn = draws % len(learners)
-    roles = {HALF: _halves(stream(key, "draw"), pool, draws, dealt)}
-    trained, models_per_batch = train_roles(
-        stream(key, "train"), roles, pool, learners, {HALF: in_turn}, with_signals=False, execution=execution
+    rows: Rows = {Kind.HALF: _halves(stream(key, "draw"), pool, draws, dealt)}
+    trained, models_per_batch = train_shadows(
+        stream(key, "train"), rows, pool, learners, {Kind.HALF: in_turn}, execution=execution
     )
-    membership = np.concatenate(roles[HALF])[:, pool.query]
-    odds = trained[HALF].log_odds
+    membership, odds = trained.membership[:, pool.query], trained.log_odds[:, pool.query]
     measured = separation(odds, membership, draws, in_turn, dealt)
     memory = memory_of_models(
         *(stream(key, "difficulty"), odds, membership, query.labels, query.inputs, in_turn, dealt),
@@ -133,17 +130,16 @@ def power_by_bank(
         InputError: the bank has too few models for the holdout test, or an option is out of range; or as
             `Bank.outputs`.
     """
-    evidence = bank_evidence(bank, bank.finished().tolist())
-    return power_of_evidence(evidence, holdout_size=holdout_size, members_size=members_size, fraction=fraction)
+    return power_of_models(open_bank(bank), holdout_size=holdout_size, members_size=members_size, fraction=fraction)
 
 
-def power_of_evidence(
-    evidence: Evidence, *, holdout_size: int | None, members_size: int | None, fraction: float
+def power_of_models(
+    shadows: ShadowModels, *, holdout_size: int | None, members_size: int | None, fraction: float
 ) -> Power:
     """The same of the models of a bank that was read before; see `power_by_bank`."""
-    query, holdout = evidence.queries, evidence.dealt.stop - evidence.queries
-    wanted = holdout if holdout_size is None else holdout_size
-    models = len(evidence.roles[ROLE])
+    pool, mixed = shadows.pool, shadows.take(shadows.of(Kind.MIXED))
+    query, asked = pool.query.stop, pool.holdout.stop
+    wanted, models = asked - query if holdout_size is None else holdout_size, len(mixed)
     if models < LEAST_MODELS:
         raise InputError(
             f"power is measured on models of the holdout test, trained on random records of query set and holdout; the "
@@ -155,10 +151,9 @@ def power_of_evidence(
             f"{fraction:g})."
         )
     _check_members(members_size)
-    membership, pool = evidence.members(ROLE)[:, evidence.dealt], evidence.pool
-    odds, designs = evidence.trained[ROLE].log_odds, evidence.design_of(ROLE)
+    membership, odds, designs = mixed.membership[:, :asked], mixed.log_odds[:, :asked], mixed.designs
     measured = separation(odds, membership, designs=designs, groups=pool.groups)
-    labels = pool.examples.labels[pool.asked[evidence.dealt]]
+    labels = pool.examples.labels[:asked]
     memory = memory_of_models(None, odds, membership, labels, None, designs, pool.groups, helped=False)
     return _power(measured, memory, (query, wanted, query if members_size is None else members_size), fraction, None)
 
@@ -218,12 +213,14 @@ def _dealt(groups: Shaped[np.ndarray, " n"], records: int) -> Int[np.ndarray, " 
 
 def _halves(
     key: Key[Array, ""], pool: Pool, draws: Int[np.ndarray, " models"], groups: Int[np.ndarray, " n"] | None
-) -> list[Row]:
+) -> Membership:
     """A random half of the query set for each model, and a share of the calibration set for each draw."""
     records = np.arange(pool.query.start, pool.query.stop)
     half = (len(records) if groups is None else int(groups.max()) + 1) // 2
-    return [
-        calibration_row(generator_of(stream(key, "calibration", int(draw))), pool, SHARE)
-        | only(draw_records(own, records, half, groups), len(pool.examples))
-        for own, draw in zip(generators(key, HALF, len(draws)), draws, strict=True)
-    ]
+    return np.concatenate(
+        [
+            calibration_row(generator_of(stream(key, "calibration", int(draw))), pool, SHARE)
+            | only(draw_records(own, records, half, groups), len(pool.examples))
+            for own, draw in zip(generators(key, Kind.HALF, len(draws)), draws, strict=True)
+        ]
+    )

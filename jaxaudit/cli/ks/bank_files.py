@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from jaxaudit.audits.ks.result import Shadows
+from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.cli.ks.inputs import Given
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import command_line
@@ -15,14 +15,15 @@ from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Ha
 from jaxaudit.data.bank.outputs import WHOLE
 from jaxaudit.data.bank.writing import Writer, bank_files
 from jaxaudit.metrics.exchangeability import Alike
+from jaxaudit.shadow_models import OF_QUERY, Kind
 from jaxaudit.version import __version__
 
 ROLES = ("query", "holdout", "calibration")
+OF_BANK = (Kind.MIXED, *OF_QUERY)
+"""The models that a bank can have."""
 
 
-def files_of_bank(
-    options: KSOptions, sets: Given, shadows: Shadows | None, designs: tuple[str, ...]
-) -> Mapping[str, Writer]:
+def files_of_bank(options: KSOptions, sets: Given, audit: KSAudit) -> Mapping[str, Writer]:
     """What writes each file of the bank; nothing where there is no model that a bank can have.
 
     Records that the audit dropped, or did not draw, have columns there, too, so that the rows of the next target's
@@ -31,11 +32,13 @@ def files_of_bank(
     Args:
         options: of the run, with defaults filled in.
         sets: the data.
-        shadows: the models.
-        designs: names of the designs.
+        audit: what trained the models.
     """
-    if shadows is None or not 2 <= len(sets.query.class_names) <= MOST_CLASSES:
+    found = audit.shadows
+    places = [] if found is None else [place for place, kind in enumerate(found.kinds) if kind in OF_BANK]
+    if found is None or not places or not 2 <= len(sets.query.class_names) <= MOST_CLASSES:
         return {}
+    shadows = found.take(np.array(places))
     parts = (sets.query, sets.holdout, sets.calibration)
     counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
     starts = np.cumsum([0, *counts])
@@ -51,8 +54,11 @@ def files_of_bank(
     labels[columns] = np.concatenate([part.labels for part in parts if part is not None])
     models, kinds = len(shadows.membership), (bool, bool, np.float32)
     membership, correct, odds = (np.zeros((models, records), kind) for kind in kinds)
-    membership[:, columns], correct[:, columns] = shadows.membership, shadows.correct
-    odds[:, columns] = shadows.log_odds
+    for array, own in zip(
+        (membership, correct, odds), (shadows.membership, shadows.correct, shadows.log_odds), strict=True
+    ):
+        # A reference of its own, members and what only a target used have no column in the bank.
+        array[:, columns] = own[:, : len(columns)]
     description = Description(
         format=1,
         outputs="log_odds",
@@ -62,13 +68,13 @@ def files_of_bank(
         models=models,
         counts=Counts(**dict(zip(ROLES, counts, strict=True))),
         hashes=Hashes(**{role: each.content_hash for role, each in sets.read.items()}),
-        sampled_alike=None if shadows.sampled_alike is None else _stored(shadows.sampled_alike),
+        sampled_alike=None if audit.sampled_alike is None else _stored(audit.sampled_alike),
         image_size=options.data.image_size or "none",
         gray=options.data.gray,
         seed=options.audit.seed,
         groups=sets.read_groups is not None,
         group_columns=group_columns(options.data),
-        designs=designs if len(designs) > 1 else (),
+        designs=shadows.design_names if len(shadows.design_names) > 1 else (),
         versions={"jaxaudit": __version__, "numpy": version("numpy")},
         command=tuple(command_line("ks", options)),
     )

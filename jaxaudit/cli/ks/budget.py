@@ -122,10 +122,8 @@ def settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str])
         audit=replace(
             audit,
             replicates=rho.replicates if isinstance(rho, RhoTest) else audit.replicates,
-            shadow_models=audit.shadow_models if shadow is None else shadow.without_query,
-            holdout_shadow_models=holdout.query_and_holdout
-            if isinstance(holdout, HoldoutTest)
-            else audit.holdout_shadow_models,
+            shadow_models=audit.shadow_models if shadow is None else shadow.never,
+            holdout_shadow_models=holdout.mixed if isinstance(holdout, HoldoutTest) else audit.holdout_shadow_models,
         ),
     )
 

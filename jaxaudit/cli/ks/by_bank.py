@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from jaxaudit.audits.ks.bank.audit import bank_tests, default_bank_tests, evidence_for, judge_by_bank
-from jaxaudit.audits.ks.bank.evidence import models_of, target_outputs
+from jaxaudit.audits.ks.bank.evidence import target_outputs
 from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.result import KSAudit
@@ -80,7 +80,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 
     return Job(
         options=replace(options, audit=replace(options.audit, tests=",".join(test.name for test in tests))),
-        data=described_bank(path, bank, names, models_of(evidence), evidence.content_hash),
+        data=described_bank(path, bank, names, len(evidence.models), evidence.models.content_hash),
         hashes={},
         audit=audit,
         outcome=outcome,

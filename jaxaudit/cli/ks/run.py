@@ -23,7 +23,7 @@ from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.own_model import parse_model
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
-from jaxaudit.cli.sets import GUESS, ShadowRecipe
+from jaxaudit.cli.sets import ShadowRecipe
 from jaxaudit.data import is_image
 from jaxaudit.data.groups import Groups
 from jaxaudit.data.outputs.outputs import Outputs
@@ -95,8 +95,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
 
     def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
         kept = arrays_of(found)
-        names = (GUESS, *(design.name for design in designs))
-        bank = files_of_bank(options, sets, found.shadows, names)
+        bank = files_of_bank(options, sets, found)
         files = {"confidences.npz": arrays(kept), **bank}
         return Outcome(ks_record(found, provenance), kept, files, note=_of_bank(options) if bank else "")
 
@@ -145,9 +144,9 @@ def tests_of(options: KSOptions, targets: int) -> tuple[KSTest, ...]:
     known: dict[str, KSTest] = {
         **{test.name: test() for test in TESTS},
         "members": MembersTest(question=audit.question, **stated),
-        "holdout": HoldoutTest(query_and_holdout=audit.holdout_shadow_models or HOLDOUT_MODELS, **stated),
-        "shadow": ShadowTest(without_query=without, half_query=some, with_query=some, targets=targets, **stated),
-        "reference": ReferenceTest(without_query=without, half_query=some, with_query=some, targets=targets, **stated),
+        "holdout": HoldoutTest(mixed=audit.holdout_shadow_models or HOLDOUT_MODELS, **stated),
+        "shadow": ShadowTest(never=without, half=some, fully=some, targets=targets, **stated),
+        "reference": ReferenceTest(never=without, half=some, fully=some, targets=targets, **stated),
         "rho": RhoTest(replicates=replicates, controls=audit.controls, subsample=audit.subsample),
     }
     names = tests_named(options)

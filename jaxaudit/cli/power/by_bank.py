@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from jaxaudit.audits.ks.bank.evidence import bank_evidence, models_of
-from jaxaudit.audits.power.audit import power_of_evidence
+from jaxaudit.audits.ks.bank.evidence import open_bank
+from jaxaudit.audits.power.audit import power_of_models
 from jaxaudit.audits.power.result import Power
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.power.command import OF_BANK, PowerOptions
@@ -22,12 +22,12 @@ def prepare_by_bank(options: PowerOptions) -> Job[Power]:
     """
     path = options.audit.shadows or Path()
     bank = load_bank(path)
-    evidence = bank_evidence(bank, bank.finished().tolist())
+    models = open_bank(bank)
 
     def audit(execution: Execution) -> Power:
         data, asked = options.data, options.audit
-        return power_of_evidence(
-            evidence, holdout_size=data.holdout_size, members_size=data.members_size, fraction=asked.fraction
+        return power_of_models(
+            models, holdout_size=data.holdout_size, members_size=data.members_size, fraction=asked.fraction
         )
 
     def outcome(found: Power, provenance: Provenance) -> Outcome:
@@ -35,7 +35,7 @@ def prepare_by_bank(options: PowerOptions) -> Job[Power]:
 
     return Job(
         options=options,
-        data=described_bank(path, bank, {}, models_of(evidence), evidence.content_hash),
+        data=described_bank(path, bank, {}, len(models), models.content_hash),
         hashes={},
         audit=audit,
         outcome=outcome,

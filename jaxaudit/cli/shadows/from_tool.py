@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.audits.ks.bank.state import MIXED, kinds_of
+from jaxaudit.audits.ks.bank.state import kinds_of
 from jaxaudit.cli.show import show_text
 from jaxaudit.data.bank import lira, privacy_meter
 from jaxaudit.data.bank.bank import DESIGNS, LABELS, MEMBERSHIP, Bank, load_bank
@@ -22,6 +22,7 @@ from jaxaudit.data.formats.pickles import PICKLES, refuse_pickle
 from jaxaudit.data.paths import entries, exists
 from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import claim, write_files
+from jaxaudit.shadow_models import Kind
 from jaxaudit.version import __version__
 
 LAYOUTS = ((lira.recognised, lira.read_lira), (privacy_meter.recognised, privacy_meter.read_privacy_meter))
@@ -143,7 +144,7 @@ def _summary(out: Path, foreign: Foreign, bank: Bank) -> str:
         "records."
     ]
     if sizes.holdout:
-        others = len(bank) - kinds_of(bank).count(MIXED)
+        others = len(bank) - kinds_of(bank).count(Kind.MIXED)
         if others:
             lines.append(
                 f"{others} of the models are not of the holdout test: they are trained on far more or fewer of the "

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
-from jaxaudit.audits.ks.bank.state import HALF, MIXED, WITH, WITHOUT, Allowed, Usable, allowed_tests, usable_models
+from jaxaudit.audits.ks.bank.state import Allowed, Usable, allowed_tests, usable_models
 from jaxaudit.cli.show import show_text
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION
@@ -19,12 +19,6 @@ from jaxaudit.errors import visible
 from jaxaudit.places import without_folders
 
 SCHEMA = "jaxaudit.shadows/1"
-KINDS = {
-    MIXED: "on random query and holdout records",
-    WITHOUT: "without the query set",
-    WITH: "with all of it",
-    HALF: "with half of it",
-}
 LISTED = 5
 """Missing models that are listed."""
 PLAN = ("jaxaudit", "shadows", "plan")
@@ -137,7 +131,7 @@ def _answer(test: Allowed) -> str:
     if not any(test.planned[kind] for kind, count in test.least.items() if count):
         return "no. The bank has no models for it."
     have = (
-        f"{test.finished[kind]} {KINDS[kind]} ({f'needed: {least}, ' if least else ''}by default {test.usual[kind]})"
+        f"{test.finished[kind]} {kind.words} ({f'needed: {least}, ' if least else ''}by default {test.usual[kind]})"
         for kind, least in test.least.items()
     )
     return f"{'yes' if test.possible else 'no'}. Finished models: {', '.join(have)}."

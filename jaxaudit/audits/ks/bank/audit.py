@@ -15,8 +15,6 @@ from jaxaudit.audits.ks.learned import without_unlearned
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, refuse_shape
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest, ShadowTest
-from jaxaudit.audits.ks.tests.holdout import ROLE
-from jaxaudit.audits.ks.tests.shadow import ROLES
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.description import Sizes
 from jaxaudit.data.examples import Examples
@@ -26,6 +24,7 @@ from jaxaudit.data.stacking import concatenate
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MIN_ACCURACY
 from jaxaudit.metrics.usage import STATED_FRACTION
+from jaxaudit.shadow_models import OF_QUERY, Kind
 
 BY_CLASSES = (
     "Whether the known members are like query set and holdout was measured on their classes alone, and whether they "
@@ -100,10 +99,10 @@ def evidence_for(
         InputError: members are records of another set; or as `Bank.outputs`.
     """
     referred = bool(targets) and all(target.on_reference is not None for target in targets)
-    found = bank_evidence(bank, bank.finished().tolist(), with_reference=referred, min_accuracy=min_accuracy)
+    found = bank_evidence(bank, with_reference=referred, min_accuracy=min_accuracy)
     found = replace(found, own_recipe=own_recipe, targets=len(targets))
-    by_rank = [(test.title, ROLES) for test in (ReferenceTest, ShadowTest)]
-    found = without_unlearned(found, [(HoldoutTest.title, (ROLE,)), *by_rank])
+    by_rank = [(test.title, OF_QUERY) for test in (ReferenceTest, ShadowTest)]
+    found = without_unlearned(found, [(HoldoutTest.title, (Kind.MIXED,)), *by_rank])
     if members is None:
         return found
     _refuse_shared(bank, members, sets)
@@ -128,13 +127,13 @@ def _refuse_shared(bank: Bank, members: Examples, sets: Mapping[str, Examples]) 
 def _at_hand(bank: Bank, members: Examples, sets: Mapping[str, Examples]) -> Examples:
     """The members, and the records of query set and holdout that tests use."""
     kept = kept_records(bank)
-    own = sets["query"].take(kept.query), sets["holdout"].take(kept.holdout)
+    own = [sets[role].take(kept[role]) for role in ("query", "holdout")]
     return concatenate([members, *(replace(each, class_names=members.class_names) for each in own)], "records")
 
 
 def _with_members(evidence: Evidence, members: Examples, groups: np.ndarray | None) -> Evidence:
     """The evidence with known members behind the bank's records; no model was trained on one."""
-    pool = evidence.pool
+    pool, models = evidence.pool, evidence.models
     known = replace(members, inputs=np.zeros((len(members), 0), np.float32), class_names=pool.examples.class_names)
     end = len(pool.examples)
     wider = pool._replace(
@@ -143,9 +142,16 @@ def _with_members(evidence: Evidence, members: Examples, groups: np.ndarray | No
         # None of them has a record in another set.
         member_groups=None if groups is None or pool.groups is None else numbered(groups) + int(pool.groups.max()) + 1,
     )
-    none = np.zeros((1, len(members)), bool)
-    roles = {role: [np.concatenate([row, none], axis=1) for row in rows] for role, rows in evidence.roles.items()}
-    return replace(evidence, pool=wider, roles=roles)
+    none = np.zeros((len(models), len(members)), bool)
+    unknown = np.full(none.shape, np.nan, np.float32)
+    wide = replace(
+        models,
+        pool=wider,
+        membership=np.concatenate([models.membership, none], axis=1),
+        log_odds=np.concatenate([models.log_odds, unknown], axis=1),
+        correct=np.concatenate([models.correct, unknown], axis=1),
+    )
+    return replace(evidence, models=wide)
 
 
 def default_bank_tests(
@@ -169,12 +175,12 @@ def default_bank_tests(
 
 def bank_tests(evidence: Evidence, stated: float = STATED_FRACTION) -> dict[str, KSTest]:
     """The tests of use by name, with the numbers of models that there are."""
-    mixed, never, half, fully = (len(evidence.roles[role]) for role in (ROLE, *ROLES))
-    counts = {"without_query": never, "half_query": half, "with_query": fully}
+    mixed, never, half, fully = map(evidence.count, (Kind.MIXED, *OF_QUERY))
+    counts = {"never": never, "half": half, "fully": fully}
     by_rank = {**counts, "stated": stated, "targets": evidence.targets}
     return {
         MembersTest.name: MembersTest(stated=stated),
-        HoldoutTest.name: HoldoutTest(query_and_holdout=mixed, stated=stated),
+        HoldoutTest.name: HoldoutTest(mixed=mixed, stated=stated),
         ReferenceTest.name: ReferenceTest(**by_rank),
         ShadowTest.name: ShadowTest(**by_rank),
     }
@@ -226,7 +232,7 @@ def _lacks(test: Allowed, targets: Sequence[FileTarget]) -> str:
         return f"{test.lacks[:1].lower()}{test.lacks[1:].removesuffix('.')}"
     if not test.possible:
         few = (
-            f"{test.finished[kind]} of at least {count} models {kind.replace('_', ' ')}"
+            f"{test.finished[kind]} of at least {count} models {kind.words}"
             for kind, count in test.least.items()
             if test.finished[kind] < count
         )
@@ -253,4 +259,4 @@ def _on_kept(bank: Bank, evidence: Evidence, target: FileTarget, *, held: bool) 
         if file is not None:
             refuse_shape(file, records, classes, of)
     kept = kept_records(bank)
-    return target.taken(kept.query, kept.holdout, kept.calibration)
+    return target.taken(kept["query"], kept["holdout"], kept["calibration"])

@@ -1,130 +1,113 @@
-"""The models of a bank as what the tests of `ks` judge by."""
+"""The models of a bank as shadow models, and a target's outputs in the form of a bank's."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from jaxaudit.audits.bank_odds import ModelOutputs, as_logits, own_accuracy, own_logits, said_by
+from jaxaudit.audits.bank_odds import as_logits, own_accuracy, own_logits, said_by
 from jaxaudit.audits.ks.advice import BANKED
-from jaxaudit.audits.ks.bank.state import HALF, MIXED, WITH, WITHOUT, kinds_of
+from jaxaudit.audits.ks.bank.state import kinds_of
 from jaxaudit.audits.ks.evidence import Evidence
-from jaxaudit.audits.ks.models import Roles, Trained
-from jaxaudit.audits.ks.tests.holdout import ROLE
-from jaxaudit.audits.ks.tests.shadow import ROLES
-from jaxaudit.audits.pool import Pool
 from jaxaudit.audits.resolution import as_stored, distinct, grid_of
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.description import Sizes
 from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.bank.reading import read_models
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.metrics.checks import MIN_ACCURACY
-from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike
-
-ROLE_OF = {MIXED: ROLE, **dict(zip((WITHOUT, HALF, WITH), ROLES, strict=True))}
-"""The role that a kind of models of a bank has in an audit."""
+from jaxaudit.shadow_models import Kind, Pool, ShadowModels
 
 
-class Kept(NamedTuple):
-    """The records of a bank that no test drops: their places among those of each set."""
+def open_bank(bank: Bank, models: Sequence[int] | None = None, *, with_reference: bool = False) -> ShadowModels:
+    """The shadow models of a bank that a test of use can use; a few files are read at a time.
 
-    query: Int[np.ndarray, " query"]
-    holdout: Int[np.ndarray, " holdout"]
-    calibration: Int[np.ndarray, " calibration"]
-
-
-def kept_records(bank: Bank) -> Kept:
-    """The records that the tests use."""
-    return Kept(*(np.flatnonzero(~bank.dropped[part]) for part in (bank.query, bank.holdout, bank.calibration)))
-
-
-def bank_evidence(
-    bank: Bank, models: Sequence[int], *, with_reference: bool = False, min_accuracy: float = MIN_ACCURACY
-) -> Evidence:
-    """The outputs of these models of a bank, in the roles that the tests know; a few files are read at a time.
+    Log-odds of a record with several views are those of their mean, see `said`. Confidences are those of the log-odds.
 
     Args:
         bank: the bank.
-        models: their numbers; each has usable outputs.
-        with_reference: whether the targets say what they answer on the calibration set, which is then the reference.
-        min_accuracy: minimum training accuracy of a model that fits its data.
+        models: their numbers; by default all that are finished.
+        with_reference: whether targets say what they answer on the calibration set, which is then the reference.
 
     Raises:
         InputError: as `Bank.outputs`.
     """
+    numbers = bank.finished().tolist() if models is None else models
     pool, columns = pool_of(bank, with_reference=with_reference)
-    asked, kinds = pool.asked, kinds_of(bank)
-    by_role = {role: [each for each in models if kinds[each] == kind] for kind, role in ROLE_OF.items()}
-    roles: Roles = {role: [bank.membership[each][None, columns] for each in own] for role, own in by_role.items()}
-    trained, grids, content_hash = _read(bank, models, columns, asked, pool.query)
-    place_of = {model: place for place, model in enumerate(models)}
-    places = {role: [place_of[each] for each in own] for role, own in by_role.items()}
-    # A model of no role is read for the hash alone.
-    used = sorted(place for own in places.values() for place in own)
-    examples = pool.examples
-    alike = bank.description.sampled_alike
-    return Evidence(
-        {role: trained.taken(np.array(own, int)) for role, own in places.items()},
-        roles,
-        pool,
-        examples.take(pool.query, "query set"),
-        min_accuracy,
-        {role: bank.designs[own] for role, own in by_role.items()},
-        alike and Alike(alike.labels, alike.inputs, NOT_MEASURED, alike.copies, alike.clustered, alike.mixed),
-        stored=distinct(grids[place] for place in used),
+    odds, correct = (np.empty((len(numbers), len(columns)), np.float32) for _ in range(2))
+    own = np.empty(len(numbers))
+
+    def read(place: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
+        outputs = said_by(bank, numbers[place], values)
+        odds[place], correct[place] = outputs.log_odds[columns], outputs.correct[columns]
+        own[place] = own_accuracy(bank, numbers[place], outputs)
+        return as_stored(bank, values, f"model {numbers[place]}")
+
+    grids, content_hash = read_models(bank, numbers, read)
+    kinds = kinds_of(bank)
+    # The others are read for the hash alone.
+    used = np.flatnonzero([kinds[number] != Kind.OTHER for number in numbers])
+    found = ShadowModels(
+        pool=pool,
+        kinds=tuple(kinds[number] for number in numbers),
+        membership=np.take(bank.membership[numbers], columns, axis=1),
+        log_odds=odds,
+        correct=correct,
+        confidences=special.expit(odds[:, pool.query].astype(np.float64)).astype(np.float32),
+        own_accuracy=own,
+        designs=bank.designs[numbers],
         design_names=bank.description.designs,
-        advice=BANKED,
+        resolutions=distinct(grids[place] for place in used),
         content_hash=content_hash,
+    )
+    return found.take(used)
+
+
+def bank_evidence(
+    bank: Bank,
+    models: Sequence[int] | None = None,
+    *,
+    with_reference: bool = False,
+    min_accuracy: float = MIN_ACCURACY,
+) -> Evidence:
+    """What targets are judged by, from the models of a bank; see `open_bank`."""
+    found, alike = open_bank(bank, models, with_reference=with_reference), bank.description.sampled_alike
+    return Evidence(
+        found,
+        found.pool.examples.take(found.pool.query, "query set"),
+        min_accuracy,
+        alike and Alike(alike.labels, alike.inputs, NOT_MEASURED, alike.copies, alike.clustered, alike.mixed),
+        advice=BANKED,
     )
 
 
-def models_of(evidence: Evidence) -> int:
-    """How many models of a bank an audit rests on."""
-    return sum(len(rows) for rows in evidence.roles.values())
+def kept_records(bank: Bank) -> dict[str, Int[np.ndarray, " kept"]]:
+    """The records of each set of a bank that no test drops: their places among those of the set."""
+    return {role: np.flatnonzero(~bank.dropped[getattr(bank, role)]) for role in Sizes._fields}
 
 
 def pool_of(bank: Bank, *, with_reference: bool = False) -> tuple[Pool, Int[np.ndarray, " kept"]]:
-    """The records that tests use, without their inputs, and their columns in the bank; as `audit_ks` orders them."""
-    kept, names = kept_records(bank), bank.description.class_names
-    # A pool has the calibration set before the holdout.
-    columns = np.concatenate([kept.query, bank.calibration.start + kept.calibration, bank.holdout.start + kept.holdout])
-    query, calibration = slice(0, len(kept.query)), slice(len(kept.query), len(kept.query) + len(kept.calibration))
+    """The records that tests use, without their inputs, and their columns in the bank."""
+    columns, names = np.flatnonzero(~bank.dropped), bank.description.class_names
+    kept = kept_records(bank)
+    ends = np.cumsum([0, *map(len, kept.values())]).tolist()
+    query, holdout, calibration = (slice(*each) for each in pairwise(ends))
     examples = Examples(
         np.zeros((len(columns), 0), np.float32),
         bank.labels[columns],
         names or tuple(map(str, range(bank.description.classes))),
         "records",
     )
-    groups = None if bank.groups is None else bank.groups.take(kept.query, kept.holdout).dealt
-    held = slice(calibration.stop, len(columns))
-    return Pool(examples, query, calibration, held, groups, calibration if with_reference else slice(0, 0)), columns
-
-
-def _read(
-    bank: Bank, models: Sequence[int], columns: Int[np.ndarray, " kept"], asked: Int[np.ndarray, " asked"], query: slice
-) -> tuple[Trained, list[Outputs], str]:
-    """What these models say, how finely each one's file says it, and the hash of the bank."""
-    own, hits = np.empty(len(models)), np.empty(len(models))
-    odds = np.empty((len(models), len(asked)), np.float32)
-
-    def read(place: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
-        outputs: ModelOutputs = said_by(bank, models[place], values)
-        odds[place] = outputs.log_odds[columns[asked]]
-        own[place] = own_accuracy(bank, models[place], outputs)
-        hits[place] = outputs.correct[columns[query]].mean(dtype=np.float64)
-        return as_stored(bank, values, f"model {models[place]}")
-
-    grids, content_hash = read_models(bank, models, read)
-    confidences = special.expit(odds[:, query].astype(np.float64)).astype(np.float32)
-    none = np.zeros((len(models), 0), np.float32)
-    return Trained(confidences, odds, own, hits, Signals(none, none, none)), grids, content_hash
+    groups = None if bank.groups is None else bank.groups.take(kept["query"], kept["holdout"]).dealt
+    reference = calibration if with_reference else slice(0, 0)
+    return Pool(examples, query, holdout, calibration, groups, reference), columns
 
 
 def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:

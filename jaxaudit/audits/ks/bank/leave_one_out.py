@@ -9,25 +9,21 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 from scipy import special
 
-from jaxaudit.audits.ks.bank.evidence import ROLE_OF
-from jaxaudit.audits.ks.bank.state import MIXED, WITH, WITHOUT
 from jaxaudit.audits.ks.evidence import Compared, Evidence, Said, as_logits, resolution_of
 from jaxaudit.audits.ks.judge import judge_targets
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.result import Rates
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest
-from jaxaudit.audits.ks.tests.holdout import ROLE
-from jaxaudit.audits.ks.tests.shadow import ROLES
-from jaxaudit.audits.pool import Pool
 from jaxaudit.data.groups import numbered
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Progress
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.reference import LEAST_RECORDS
 from jaxaudit.randomness import generator_of, stream
+from jaxaudit.shadow_models import OF_QUERY, Kind, Pool
 
 SHARES = (0.0, 0.5, 1.0)
-"""Used fractions of the targets, in the order of `ROLES`."""
+"""Used fractions of the targets, in the order of `OF_QUERY`."""
 
 
 class _Case(NamedTuple):
@@ -68,7 +64,7 @@ def leave_one_out(
         InputError: a test has too few models, groups or calibration records.
     """
     # Which design a shadow model resembles is no question of its verdict.
-    evidence = replace(evidence, design_names=())
+    evidence = replace(evidence, models=replace(evidence.models, design_names=()))
     cases = [(test, list(_cases(key, evidence, test))) for test in tests]
     total, done, found = sum(len(of_test) for _, of_test in cases), 0, []
     for test, of_test in cases:
@@ -92,15 +88,15 @@ def leave_one_out(
 def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tuple[Callable[[], _Case], float]]:
     """What makes each target with its evidence, and its used fraction."""
     holding = test.name == HoldoutTest.name
-    for kind in (MIXED,) if holding else (WITHOUT, WITH):
-        models = len(evidence.roles[ROLE_OF[kind]])
+    for kind in (Kind.MIXED,) if holding else (Kind.NEVER, Kind.FULLY):
+        models = evidence.count(kind)
         if models <= LEAST:
             raise InputError(
-                f"--leave-one-out needs more than {LEAST} models {kind.replace('_', ' ')}, one of which is the target; "
+                f"--leave-one-out needs more than {LEAST} models {kind.words}, one of which is the target; "
                 f"there are {models}. Add some to the bank (--models)."
             )
     if isinstance(test, ReferenceTest):
-        unseen = int((~evidence.members(*ROLES)[:, evidence.dealt.stop :]).sum(axis=1).min())
+        unseen = int((~evidence.members(*OF_QUERY)[:, evidence.dealt.stop :]).sum(axis=1).min())
         if unseen < LEAST_RECORDS:
             raise InputError(
                 f"--leave-one-out: a shadow model was not trained on {unseen} of the calibration records, and as a "
@@ -108,30 +104,30 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
             )
     if holding:
         for used in SHARES:
-            for place in range(len(evidence.roles[ROLE])):
+            for place in range(evidence.count(Kind.MIXED)):
                 yield lambda used=used, place=place: _dealt_anew(key, evidence, place, used), used
         return
-    for role, used in zip(ROLES, SHARES, strict=True):
-        for place in range(len(evidence.roles[role])):
-            yield lambda role=role, place=place, used=used: _as_target(evidence, role, place, used, test), used
+    for kind, used in zip(OF_QUERY, SHARES, strict=True):
+        for place in evidence.models.of(kind).tolist():
+            yield lambda place=place, used=used: _as_target(evidence, place, used, test), used
 
 
-def _as_target(evidence: Evidence, role: str, place: int, used: float, test: KSTest) -> _Case:
+def _as_target(evidence: Evidence, place: int, used: float, test: KSTest) -> _Case:
     """A model as a target, judged by the others."""
-    asked = np.arange(len(evidence.pool.asked))
+    models, records = evidence.models, evidence.pool.asked
+    asked = np.arange(len(records))
     unseen = None
     if isinstance(test, ReferenceTest):
         # What it was trained on is no reference for it.
         of_reference = (asked >= evidence.referred.start) & (asked < evidence.referred.stop)
-        unseen = of_reference & ~evidence.members(role)[place]
-    said = _said(evidence, evidence.trained[role].log_odds[place], evidence.queries)._replace(unseen=unseen)
-    rest = np.delete(np.arange(len(evidence.roles[role])), place)
-    return _Case(_only(evidence, {role: rest}), said, used)
+        unseen = of_reference & ~models.membership[place, records]
+    said = _said(evidence, models.log_odds[place, records], evidence.queries)._replace(unseen=unseen)
+    return _Case(evidence.among(np.arange(len(models)) != place), said, used)
 
 
 def _dealt_anew(key: Key[Array, ""], evidence: Evidence, place: int, used: float) -> _Case:
     """A model as a target with a query set of which it used this fraction, and a holdout that it did not use."""
-    members, whole = evidence.members(ROLE)[:, evidence.dealt], evidence.pool.groups
+    members, whole = evidence.members(Kind.MIXED)[:, evidence.dealt], evidence.pool.groups
     # What was dealt: records, or whole groups of them.
     units = np.arange(members.shape[1]) if whole is None else numbered(whole)
     rows = members[:, np.unique(units, return_index=True)[1]]
@@ -172,40 +168,28 @@ def _among(
     used: float,
 ) -> _Case:
     """A model as a target on these records, of which the first `size` are its query set, judged by the others."""
-    pool, trained = evidence.pool, evidence.trained[ROLE]
-    rows = evidence.members(ROLE)[:, columns]
-    examples = pool.examples.take(pool.asked[columns])
+    pool, models = evidence.pool, evidence.models
+    mixed = models.of(Kind.MIXED)
+    records = pool.asked[columns]
+    examples = pool.examples.take(records)
     groups = None if pool.groups is None else numbered(pool.groups[columns])
-    small = Pool(examples, slice(0, size), slice(size, size), slice(size, len(columns)), groups)
-    of_rest = trained.taken(rest)._replace(
-        confidences=trained.confidences[rest][:, :0], log_odds=trained.log_odds[rest][:, columns]
-    )
+    end = len(columns)
+    small = Pool(examples, slice(0, size), slice(size, end), slice(end, end), groups)
     judged = replace(
         evidence,
-        trained={ROLE: of_rest},
-        roles={ROLE: [row[None] for row in rows[rest]]},
-        pool=small,
+        models=models.take(mixed[rest], records, small),
         query=examples.take(small.query),
-        designs={ROLE: evidence.designs[ROLE][rest]} if ROLE in evidence.designs else {},
         sampled_alike=None,
         _known={},
     )
-    return _Case(judged, _said(evidence, trained.log_odds[place, columns], size), used)
+    return _Case(judged, _said(evidence, models.log_odds[mixed[place], records], size), used)
 
 
 def _said(evidence: Evidence, log_odds: np.ndarray, queries: int) -> Said:
     """What a model says, at the resolution of the others."""
-    bring = resolution_of(evidence.stored)
+    bring = resolution_of(evidence.models.resolutions)
     own = bring(log_odds[None])[0]
     confidences = special.expit(own[None, :queries].astype(np.float64)).astype(np.float32)
     none = np.zeros((0, queries), np.float32)
     compared = Compared(none, none, none, confidences, confidences)
-    return Said("", None, own, bring, not as_logits(evidence.stored), compared, None, trained_here=True)
-
-
-def _only(evidence: Evidence, models: dict[str, Int[np.ndarray, " models"]]) -> Evidence:
-    """The evidence with only these models of some roles."""
-    trained = {**evidence.trained, **{role: evidence.trained[role].taken(rows) for role, rows in models.items()}}
-    roles = {**evidence.roles, **{role: [evidence.roles[role][row] for row in rows] for role, rows in models.items()}}
-    designs = {role: places[models[role]] if role in models else places for role, places in evidence.designs.items()}
-    return replace(evidence, trained=trained, roles=roles, designs=designs, _known={})
+    return Said("", None, own, bring, not as_logits(evidence.models.resolutions), compared, None, trained_here=True)

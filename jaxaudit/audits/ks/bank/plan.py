@@ -1,5 +1,6 @@
 """Deals the training sets of a bank: the very rows that `ks` would draw with the same key, model by model."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
@@ -7,17 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, UInt32
 
+from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests import HoldoutTest, ShadowTest
-from jaxaudit.audits.ks.tests.holdout import ROLE
-from jaxaudit.audits.ks.tests.shadow import HALF, WITH, WITHOUT
-from jaxaudit.audits.pool import Pool
 from jaxaudit.data import Examples
 from jaxaudit.data.groups import Groups
 from jaxaudit.errors import InputError
 from jaxaudit.randomness import generator_of, stream
+from jaxaudit.shadow_models import OF_QUERY, Kind, Pool
 
-TURNS = (WITHOUT, WITH, WITHOUT, HALF)
-"""Without a holdout, the roles of successive models: in the proportion of `ShadowTest`, whatever their number."""
+TURNS = (Kind.NEVER, Kind.FULLY, Kind.NEVER, Kind.HALF)
+"""Without a holdout, the kinds of successive models: in the proportion of `ShadowTest`, whatever their number."""
 HOLDOUT_MODELS, SHADOW_MODELS = 40, 77
 """The models of `HoldoutTest`, and those of `ShadowTest` together."""
 
@@ -28,7 +28,7 @@ class BankPlan(NamedTuple):
     Attributes:
         membership: which records each model is trained on; columns are the query set, the holdout, the calibration set.
         seeds: for the training of each model.
-        places: the place of each model among those of its role, from 0, in which designs take turns.
+        places: the place of each model among those of its kind, from 0, in which designs take turns.
     """
 
     membership: Bool[np.ndarray, "models n"]
@@ -97,17 +97,13 @@ def plan_bank(
         if not holdout:
             raise InputError("groups are of query set and holdout, but there is no holdout (--holdout).")
         groups = groups.take(columns[0], columns[1] - query)
-    roles = _roles(models, bool(holdout))
-    rows = _draw(stream(key, "draw"), roles, _pool([len(each) for each in columns], groups))
-    membership = np.zeros((models, len(left)), bool)
-    # A pool has the calibration set before the holdout.
-    order = np.concatenate([columns[0], columns[2], columns[1]])
-    places = np.zeros(models, int)
-    for role in set(roles):
-        own = np.flatnonzero(np.array(roles) == role)
+    kinds = np.array([Kind.MIXED if holdout else TURNS[model % len(TURNS)] for model in range(models)])
+    rows = _draw(stream(key, "draw"), kinds.tolist(), _pool([len(each) for each in columns], groups))
+    membership, places = np.zeros((models, len(left)), bool), np.zeros(models, int)
+    for kind in set(kinds.tolist()):
+        own = np.flatnonzero(kinds == kind)
         places[own] = np.arange(len(own))
-        for model, row in zip(own, rows[role], strict=True):
-            membership[model, order] = row[0]
+        membership[np.ix_(own, np.flatnonzero(left))] = rows[kind]
     return BankPlan(membership, _seeds(stream(key, "seeds"), models), places)
 
 
@@ -118,26 +114,19 @@ def _by_coins(key: Key[Array, ""], models: int, left: Bool[np.ndarray, " n"]) ->
     return BankPlan(np.stack(tossed) & left, _seeds(stream(key, "seeds"), models), np.arange(models))
 
 
-def _roles(models: int, held: bool) -> list[str]:
-    """The role of each model: what of query set and holdout it is trained on."""
-    return [ROLE if held else TURNS[model % len(TURNS)] for model in range(models)]
-
-
-def _draw(key: Key[Array, ""], roles: list[str], pool: Pool) -> dict[str, list[Bool[np.ndarray, "1 examples"]]]:
-    if ROLE in roles:
-        return HoldoutTest(query_and_holdout=len(roles)).draw(key, pool)
-    without, half, within = (roles.count(role) for role in (WITHOUT, HALF, WITH))
-    return ShadowTest(without_query=without, half_query=half, with_query=within).draw(key, pool)
+def _draw(key: Key[Array, ""], kinds: list[str], pool: Pool) -> Rows:
+    if Kind.MIXED in kinds:
+        return HoldoutTest(mixed=len(kinds)).draw(key, pool)
+    without, half, within = map(kinds.count, OF_QUERY)
+    return ShadowTest(never=without, half=half, fully=within).draw(key, pool)
 
 
 def _pool(sizes: list[int], groups: Groups | None) -> Pool:
     """A pool of records whose inputs are elsewhere: for rows the sizes of the sets are enough."""
-    query, holdout, calibration = sizes
-    whole = query + calibration + holdout
-    records = Examples(np.zeros((whole, 0), np.float32), np.zeros(whole, int), ("",), "records")
-    held = slice(query + calibration, whole)
-    dealt = None if groups is None else groups.dealt
-    return Pool(records, slice(0, query), slice(query, query + calibration), held, dealt)
+    ends = np.cumsum([0, *sizes]).tolist()
+    query, holdout, calibration = (slice(*each) for each in pairwise(ends))
+    records = Examples(np.zeros((ends[-1], 0), np.float32), np.zeros(ends[-1], int), ("",), "records")
+    return Pool(records, query, holdout, calibration, None if groups is None else groups.dealt)
 
 
 def _seeds(key: Key[Array, ""], models: int) -> UInt32[np.ndarray, " models"]:

@@ -15,13 +15,12 @@ from jaxaudit.data.groups import numbered
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.reference import LEAST_RECORDS
+from jaxaudit.shadow_models import Kind
 
-MIXED, WITHOUT, HALF, WITH, OTHER = "query_and_holdout", "without_query", "half_query", "with_query", "other"
-"""Kinds of models, by what the tests call their numbers; no test uses others."""
-OF_HOLDOUT = {MIXED: LEAST}
-OF_SHADOW = {WITHOUT: LEAST, WITH: LEAST, HALF: 0}
+OF_HOLDOUT = {Kind.MIXED: LEAST}
+OF_SHADOW = {Kind.NEVER: LEAST, Kind.FULLY: LEAST, Kind.HALF: 0}
 """The models that a test needs."""
-Numbers = Mapping[str, int]
+Numbers = Mapping[Kind, int]
 """Of models, by kind."""
 
 
@@ -38,8 +37,7 @@ class Usable(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """Whether the finished models of a bank allow a test. Numbers of models are by what `HoldoutTest` and `ShadowTest`
-    call them.
+    """Whether the finished models of a bank allow a test. Numbers of models are by kind.
 
     Attributes:
         test: its name, as for `--tests`.
@@ -55,10 +53,10 @@ class Allowed(NamedTuple):
     title: str
     possible: bool
     complete: bool
-    finished: dict[str, int]
-    planned: dict[str, int]
-    least: dict[str, int]
-    usual: dict[str, int]
+    finished: dict[Kind, int]
+    planned: dict[Kind, int]
+    least: dict[Kind, int]
+    usual: dict[Kind, int]
     lacks: str = ""
 
     @property
@@ -82,7 +80,7 @@ def usable_models(bank: Bank) -> Usable:
     return Usable(accuracy, refused)
 
 
-def kinds_of(bank: Bank) -> list[str]:
+def kinds_of(bank: Bank) -> list[Kind]:
     """What each model is good for, by the query and holdout records that it is trained on.
 
     Of the holdout test are models trained on some of the query set, some of the holdout, and about as many records, or
@@ -92,7 +90,7 @@ def kinds_of(bank: Bank) -> list[str]:
     kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     asked = kept < bank.query.stop
     units = np.arange(len(kept)) if bank.groups is None else numbered(bank.groups.dealt[kept])
-    found: list[str] = []
+    found: list[Kind] = []
     for part in row_blocks(bank.membership):
         found += _kinds(bank.membership[part, : bank.holdout.stop][:, kept], asked, units)
     return found
@@ -100,7 +98,7 @@ def kinds_of(bank: Bank) -> list[str]:
 
 def _kinds(
     rows: Bool[np.ndarray, "models kept"], asked: Bool[np.ndarray, " kept"], units: Int[np.ndarray, " kept"]
-) -> list[str]:
+) -> list[Kind]:
     """What models with these rows are good for; units are what was dealt whole: records, or groups of them."""
     query, holdout = rows[:, asked].sum(axis=1), rows[:, ~asked].sum(axis=1)
     of_query, of_holdout = ((count == 0) | (count == side.sum()) for count, side in ((query, asked), (holdout, ~asked)))
@@ -109,8 +107,8 @@ def _kinds(
     some, every = (reduce.reduceat(rows[:, order], starts, axis=1) for reduce in (np.logical_or, np.logical_and))
     alike = dealt_alike(some.sum(axis=1), len(np.unique(units[asked])), len(starts))
     mixed = (some == every).all(axis=1) & alike & ~(of_query & of_holdout)
-    without_holdout = np.where(of_query, np.where(query > 0, WITH, WITHOUT), HALF)
-    return np.where(holdout == 0, without_holdout, np.where(mixed, MIXED, OTHER)).tolist()
+    alone = np.where(of_query, np.where(query > 0, Kind.FULLY, Kind.NEVER), Kind.HALF)
+    return [Kind(kind) for kind in np.where(holdout == 0, alone, np.where(mixed, Kind.MIXED, Kind.OTHER)).tolist()]
 
 
 def allowed_tests(bank: Bank, finished: Iterable[int]) -> tuple[Allowed, ...]:
@@ -127,7 +125,7 @@ def allowed_tests(bank: Bank, finished: Iterable[int]) -> tuple[Allowed, ...]:
     )
 
 
-def _allowed(test: KSTest, have: Numbers, planned: Numbers, least: dict[str, int], lacks: str) -> Allowed:
+def _allowed(test: KSTest, have: Numbers, planned: Numbers, least: dict[Kind, int], lacks: str) -> Allowed:
     usual = {kind: int(getattr(test, kind)) for kind in least}
     possible, complete = (
         not lacks and all(have[kind] >= count for kind, count in wanted.items()) for wanted in (least, usual)

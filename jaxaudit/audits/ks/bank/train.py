@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Float32, Int, Key
 
-from jaxaudit.audits.ks.bank.evidence import ROLE_OF, pool_of
+from jaxaudit.audits.ks.bank.evidence import pool_of
 from jaxaudit.audits.ks.bank.state import kinds_of
 from jaxaudit.data.bank.bank import Bank, finished_in
 from jaxaudit.data.bank.description import Description
@@ -70,7 +70,8 @@ def train_bank(
             f"and {len(learners)} learners."
         )
     chosen = np.asarray(models, int)
-    _, columns = pool_of(bank)
+    pool, columns = pool_of(bank)
+    columns = columns[pool.training_order]
     keys = training_keys(key, bank)
     labels = np.asarray(bank.labels[columns])
     rows_of = [chosen[bank.designs[chosen] == place] for place in range(len(learners))]
@@ -130,17 +131,17 @@ def _size(count: int) -> str:
 
 
 def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
-    """The key of each model's training: that of the model of its role and place in an audit with this key.
+    """The key of each model's training: that of the model of its kind and place in an audit with this key.
 
-    A training set that no test of `ks` uses, as coins deal one now and then, has a role of its own.
+    A training set that no test of `ks` uses, as coins deal one now and then, has a kind of its own.
     """
-    roles = [ROLE_OF.get(kind, kind) for kind in kinds_of(bank)]
-    counts = Counter(roles)
+    kinds = kinds_of(bank)
+    counts = Counter(kinds)
     training = stream(key, "train")
-    by_role = joined(several(stream(training, role), count) for role, count in counts.items())
-    places = {role: place for place, role in enumerate(counts)}
-    order = np.argsort([places[role] for role in roles], kind="stable")
-    return keys_at(by_role, np.argsort(order))
+    by_kind = joined(several(stream(training, kind), count) for kind, count in counts.items())
+    places = {kind: place for place, kind in enumerate(counts)}
+    order = np.argsort([places[kind] for kind in kinds], kind="stable")
+    return keys_at(by_kind, np.argsort(order))
 
 
 def _outputs(learner: Learner, params: Any, inputs: np.ndarray, classes: int) -> Any:

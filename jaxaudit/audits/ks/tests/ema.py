@@ -8,13 +8,14 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.models import CALIBRATION, Roles
+from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.test import Judgement, p_text
-from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
+from jaxaudit.membership import Membership
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS, Check
 from jaxaudit.metrics.ema import EMA, Signals, ema_of_signals, ema_rule
+from jaxaudit.shadow_models import Kind, Pool
 
 NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS})
 
@@ -48,7 +49,7 @@ class EMATest:
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         pass
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         return {}
 
     def judge(
@@ -85,15 +86,15 @@ def medians(emas: tuple[EMA, ...]) -> tuple[float, float]:
     return float(np.median([each.p_value for each in emas])), float(np.median([each.member_share for each in emas]))
 
 
-def refuse_without_records(roles: Roles, pool: Pool) -> None:
+def refuse_without_records(rows: Membership, pool: Pool) -> None:
     """Nothing where there are calibration models, and each leaves out records for EMA to learn from.
 
     Raises:
         InputError: there are none, or one leaves out none.
     """
-    if not roles.get(CALIBRATION):
+    if not len(rows):
         raise InputError("EMA learns from rho's calibration models, and there are none: add RhoTest() to the tests.")
-    if any(row[0, pool.calibration].all() for row in roles[CALIBRATION]):
+    if rows[:, pool.calibration].all(axis=1).any():
         raise InputError(
             "EMA learns from calibration records that a calibration model was not trained on, and with a subsample of "
             "1 there are none; use 0.9 (--subsample)."
@@ -102,12 +103,12 @@ def refuse_without_records(roles: Roles, pool: Pool) -> None:
 
 def _emas(said: Said, evidence: Evidence) -> tuple[EMA, ...]:
     """EMA with each replicate's calibration model."""
-    refuse_without_records(evidence.roles, evidence.pool)
-    if said.signals is None:
+    models = evidence.models.take(evidence.models.of(Kind.CALIBRATION))
+    refuse_without_records(models.membership, evidence.pool)
+    if said.signals is None or models.signals is None:
         raise InputError("EMA needs the signals of the target's outputs, and there are none.")
     n, query = evidence.queries, evidence.query
-    rows = np.concatenate(evidence.roles[CALIBRATION])[:, evidence.pool.calibration]
-    theirs = evidence.trained[CALIBRATION].signals
+    rows, theirs = models.membership[:, evidence.pool.calibration], models.signals
     return tuple(
         ema_of_signals(
             said.signals,

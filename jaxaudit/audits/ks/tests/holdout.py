@@ -11,10 +11,9 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
+from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, limited, of_holdout, with_reasons
 from jaxaudit.audits.ks.tests.test import Judgement, change_text, of_use
-from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.before_after import Change, before_after
@@ -37,8 +36,8 @@ from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
 from jaxaudit.randomness import stream
+from jaxaudit.shadow_models import Kind, Pool
 
-ROLE = "mixed"
 OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS})
 NEEDS = OF_P | {HOLDOUT_APART, HOLDOUT_MODELS}
 EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
@@ -49,13 +48,13 @@ class HoldoutTest:
     """Do the target's outputs differ between the query set and records of its provider that nobody trained on?
 
     Attributes:
-        query_and_holdout: number of shadow models, at least 19 for a p-value of 0.05. Each is trained on as many
+        mixed: number of shadow models, at least 19 for a p-value of 0.05. Each is trained on as many
             records as the query set has, drawn from query set and holdout together, and on as large a share of known
             members, if there are any.
         stated: `forgotten` requires an upper limit of the used fraction of at most this.
     """
 
-    query_and_holdout: int = 40
+    mixed: int = 40
     stated: float = STATED_FRACTION
     name: ClassVar[str] = "holdout"
     title: ClassVar[str] = "holdout test"
@@ -73,39 +72,37 @@ class HoldoutTest:
 
     @property
     def references(self) -> int:
-        return self.query_and_holdout
+        return self.mixed
 
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
-        return ((self.query_and_holdout, round(SHARE * calibration) + query),)
+        return ((self.mixed, round(SHARE * calibration) + query),)
 
     def lighter(self) -> "HoldoutTest":
-        return replace(self, query_and_holdout=min(self.query_and_holdout, LEAST))
+        return replace(self, mixed=min(self.mixed, LEAST))
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         refuse_stated(self.stated)
         if holdout is None:
             raise InputError("the holdout test needs a holdout: records of the query set's provider (--holdout).")
-        if self.query_and_holdout < LEAST:
+        if self.mixed < LEAST:
             raise InputError(
-                f"the holdout test needs at least {LEAST} shadow models for a p-value of 0.05; got "
-                f"{self.query_and_holdout}."
+                f"the holdout test needs at least {LEAST} shadow models for a p-value of 0.05; got {self.mixed}."
             )
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         both = np.r_[pool.query, pool.holdout]
         count = pool.query.stop - pool.query.start
         if pool.groups is not None:
             count = check_groups(pool.groups, count, len(both))
-        rows = shadow_rows(key, pool, ROLE, both, count, self.query_and_holdout, pool.groups, with_members=True)
-        return {ROLE: rows}
+        rows = shadow_rows(key, pool, Kind.MIXED, both, count, self.mixed, pool.groups, with_members=True)
+        return {Kind.MIXED: rows}
 
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         usage = measured(key, said, evidence, level, self.stated)
-        own, advice = evidence.trained[ROLE].own_accuracy, evidence.advice
-        fit = models_of_test(HOLDOUT_MODELS, own, evidence.min_accuracy, advice.recipe)
-        usage, trust, lacks = limited(usage, said, evidence, (ROLE,), of_holdout(evidence))
+        fit, advice = _fit(evidence), evidence.advice
+        usage, trust, lacks = limited(usage, said, evidence, (Kind.MIXED,), of_holdout(evidence))
         found = exchangeable(key, evidence)
         checks = (holdout_like_query(found), holdout_apart(found), fit)
         groups, better = _groups_of(evidence), better_recipe(fit, advice.recipe)
@@ -163,21 +160,19 @@ def measured(key: Key[Array, ""], said: Said, evidence: Evidence, level: float, 
 
     def made() -> tuple[Said, Usage]:
         n, dealt = evidence.queries, evidence.dealt
-        own, advice = evidence.trained[ROLE].own_accuracy, evidence.advice
-        fit = models_of_test(HOLDOUT_MODELS, own, evidence.min_accuracy, advice.recipe)
         usage = holdout_test(
             stream(key, "holdout test"),
             said.log_odds[:n],
             said.log_odds[dealt][n:],
-            said.at_resolution(evidence.trained[ROLE].log_odds)[:, dealt],
-            evidence.members(ROLE)[:, dealt],
+            said.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt]),
+            evidence.members(Kind.MIXED)[:, dealt],
             groups=evidence.pool.groups,
             predictors=predictors_of(key, said, evidence, dealt, evidence.pool.groups),
             level=level,
             stated=stated,
             permutations=least_permutations(evidence.targets),
             printed=said.printed,
-            recipe=better_recipe(fit, advice.recipe),
+            recipe=better_recipe(_fit(evidence), evidence.advice.recipe),
         )._replace(design=evidence.design)
         return said, usage
 
@@ -196,11 +191,9 @@ def predictors_of(
     pool, examples = evidence.pool, evidence.pool.examples
     records = pool.asked[places]
     shadows, rows = None, None
-    # A bank has no outputs on known members.
-    farthest = int(np.arange(len(pool.asked))[places].max())
-    if evidence.has(ROLE) and evidence.trained[ROLE].log_odds.shape[1] > farthest:
-        shadows = said.at_resolution(evidence.trained[ROLE].log_odds)[:, places]
-        rows = evidence.members(ROLE)[:, places]
+    if _heard(evidence, places):
+        shadows = said.at_resolution(evidence.log_odds(Kind.MIXED)[:, places])
+        rows = evidence.members(Kind.MIXED)[:, places]
     inputs = examples.inputs[records] if examples.inputs.size else None
     return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
 
@@ -225,8 +218,8 @@ def _change(key: Key[Array, ""], said: Said, evidence: Evidence, level: float) -
         said.at_resolution(before.log_odds[None])[0],
         before.at_resolution(said.log_odds[None])[0, dealt],
         evidence.queries,
-        said.at_resolution(before.at_resolution(evidence.trained[ROLE].log_odds))[:, dealt],
-        evidence.members(ROLE)[:, dealt],
+        said.at_resolution(before.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt])),
+        evidence.members(Kind.MIXED)[:, dealt],
         groups=evidence.pool.groups,
         level=level,
     )
@@ -267,7 +260,18 @@ def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
 
 
 def unseen_odds(evidence: Evidence, places: slice | Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"] | None:
-    """Mean log-odds of records among models that were not trained on them; None where there are no models."""
-    if not evidence.has(ROLE):
+    """Mean log-odds of records among models that were not trained on them; None where no model was asked about them."""
+    if not _heard(evidence, places):
         return None
-    return profile(cut(evidence.trained[ROLE].log_odds[:, places]), evidence.members(ROLE)[:, places]).outside
+    return profile(cut(evidence.log_odds(Kind.MIXED)[:, places]), evidence.members(Kind.MIXED)[:, places]).outside
+
+
+def _heard(evidence: Evidence, places: slice | Int[np.ndarray, " some"]) -> bool:
+    """Whether there are models of the test, and they were asked about these records: a bank's not about members."""
+    return bool(evidence.count(Kind.MIXED)) and not np.isnan(evidence.log_odds(Kind.MIXED)[0, places]).any()
+
+
+def _fit(evidence: Evidence) -> Check:
+    """Whether the models of the test fit their own training data."""
+    own = evidence.own_accuracy(Kind.MIXED)
+    return models_of_test(HOLDOUT_MODELS, own, evidence.min_accuracy, evidence.advice.recipe)

@@ -9,10 +9,9 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.models import Roles
-from jaxaudit.audits.ks.tests.holdout import EXACT, OF_P, ROLE, exchangeable, measured, predictors_of, unseen_odds
+from jaxaudit.audits.ks.models import Rows
+from jaxaudit.audits.ks.tests.holdout import EXACT, OF_P, exchangeable, measured, predictors_of, unseen_odds
 from jaxaudit.audits.ks.tests.test import USED, Judgement, Words, of_use
-from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
@@ -22,6 +21,7 @@ from jaxaudit.metrics.members import LEAST_MEMBERS, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.usage import STATED_FRACTION, Question, Usage, refuse_stated
 from jaxaudit.randomness import stream
+from jaxaudit.shadow_models import Kind, Pool
 
 NEEDS = OF_P | {HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS}
 BEYOND = (
@@ -97,7 +97,7 @@ class MembersTest:
                 "(--holdout)."
             )
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         if pool.members.stop - pool.members.start < LEAST_MEMBERS:
             raise InputError(
                 f"there are {pool.members.stop - pool.members.start} known members; the members test needs at least "
@@ -143,7 +143,7 @@ class MembersTest:
         groups = None
         if pool.groups is not None and pool.member_groups is not None:
             groups = np.concatenate([pool.groups, pool.member_groups])
-        p_never = measured(key, said, evidence, level, self.stated).p_never if evidence.has(ROLE) else None
+        p_never = measured(key, said, evidence, level, self.stated).p_never if evidence.count(Kind.MIXED) else None
         return members_test(
             stream(key, "members test"),
             said.log_odds[places],
@@ -175,12 +175,11 @@ def _members_alike(key: Key[Array, ""], evidence: Evidence) -> Alike:
     groups = None
     if pool.groups is not None and pool.member_groups is not None:
         groups = np.concatenate([pool.member_groups, pool.groups])
-    whole = evidence.has(ROLE) and evidence.trained[ROLE].log_odds.shape[1] == len(pool.asked)
     return alike(
         stream(key, "members alike"),
         None if at_hand is None else at_hand.inputs,
         examples.labels[records],
-        unseen_odds(evidence, places) if whole else None,
+        unseen_odds(evidence, places),
         None if at_hand is None else at_hand.record_hashes.view("S16"),
         pool.members.stop - pool.members.start,
         groups=groups,

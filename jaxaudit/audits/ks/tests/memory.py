@@ -78,7 +78,7 @@ def recipe_unknown(said: Said, evidence: Evidence) -> tuple[str, Confidence]:
 
 
 def limited(
-    usage: Usage, said: Said, evidence: Evidence, roles: Sequence[str], unseen: Bool[np.ndarray, " asked"] | None
+    usage: Usage, said: Said, evidence: Evidence, kinds: Sequence[str], unseen: Bool[np.ndarray, " asked"] | None
 ) -> Limited:
     """The numbers without the fraction, where nobody knows how much the target remembers.
 
@@ -86,7 +86,7 @@ def limited(
         usage: what the test measured beside shadow models.
         said: the target's outputs.
         evidence: what all models say.
-        roles: of the shadow models.
+        kinds: of the shadow models.
         unseen: which of the records the target did not use; None where none is known.
     """
     why, trust = recipe_unknown(said, evidence)
@@ -97,8 +97,10 @@ def limited(
         return Limited(without_fraction(usage, (why,)), trust, lacks)
     if said.trained_here or unseen is None:
         return Limited(usage, trust)
-    others = said.at_resolution(evidence.log_odds(*roles))
-    apart = behaves_like(said.log_odds, others, evidence.members(*roles)[:, : others.shape[1]], unseen)
+    # A bank has no outputs on known members, which are last.
+    there = slice(0, int((~np.isnan(evidence.log_odds(*kinds)[0])).sum()))
+    others = said.at_resolution(evidence.log_odds(*kinds)[:, there])
+    apart = behaves_like(said.log_odds, others, evidence.members(*kinds)[:, there], unseen)
     if apart:
         why = f"the target does not behave like the shadow models on records that it did not use: {'; '.join(apart)}"
         return Limited(without_fraction(usage, (why,)), none_because(why))

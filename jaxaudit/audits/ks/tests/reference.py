@@ -13,11 +13,10 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.models import Roles
+from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, limited, none_because
-from jaxaudit.audits.ks.tests.shadow import ROLES, ShadowTest, by_rank, draw_shadows, few_models, shadows_fit
+from jaxaudit.audits.ks.tests.shadow import ShadowTest, by_rank, draw_shadows, few_models, shadows_fit
 from jaxaudit.audits.ks.tests.test import Judgement
-from jaxaudit.audits.pool import Pool
 from jaxaudit.metrics.checks import (
     CALIBRATION_LIKE_QUERY,
     REFERENCE_LIKE_TARGET,
@@ -29,9 +28,10 @@ from jaxaudit.metrics.checks import (
 )
 from jaxaudit.metrics.reference import reference_test
 from jaxaudit.metrics.usage import Usage, without_fraction
+from jaxaudit.shadow_models import OF_QUERY, Pool
 
 APART = ("reference_never", "reference_half", "reference_fully")
-"""Roles of its models where the reference is a set of its own."""
+"""Kinds of its models where the reference is a set of its own."""
 NEEDS = frozenset({CALIBRATION_LIKE_QUERY, REFERENCE_LIKE_TARGET, REFERENCE_MODELS, TARGET_OUTPUTS})
 
 
@@ -54,19 +54,19 @@ class ReferenceTest(ShadowTest):
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return super().training_sizes(query, calibration + reference, 0)
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
-        return draw_shadows(self, key, pool, _roles(pool), with_reference=True)
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
+        return draw_shadows(self, key, pool, _kinds(pool), with_reference=True)
 
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        n, roles = evidence.queries, _roles(evidence.pool)
+        n, kinds = evidence.queries, _kinds(evidence.pool)
         places = [*range(n), *range(evidence.referred.start, evidence.referred.stop)]
-        fit = shadows_fit(REFERENCE_MODELS, evidence, roles)
+        fit = shadows_fit(REFERENCE_MODELS, evidence, kinds)
         answer = reference_test(
             said.log_odds[places],
-            said.at_resolution(evidence.log_odds(*roles))[:, places],
-            evidence.members(*roles)[:, places],
+            said.at_resolution(evidence.log_odds(*kinds))[:, places],
+            evidence.members(*kinds)[:, places],
             n,
             unseen=None if said.unseen is None else said.unseen[places],
             level=level,
@@ -75,8 +75,8 @@ class ReferenceTest(ShadowTest):
         )
         checks = (fit, reference_like_target(answer.accuracy, answer.accuracies))
         usage = answer.usage._replace(design=evidence.design)
-        usage, trust, lacks = limited(usage, said, evidence, roles, said.unseen)
-        lacks = (*few_models(evidence, roles), *lacks)
+        usage, trust, lacks = limited(usage, said, evidence, kinds, said.unseen)
+        lacks = (*few_models(evidence, kinds), *lacks)
         if usage.doubts:
             # What is taken off for a reference that was used is missing from the fraction.
             usage, trust = without_fraction(usage, ()), none_because("; ".join(usage.doubts))
@@ -100,6 +100,6 @@ class ReferenceTest(ShadowTest):
         return by_rank(self, usage, checks, NEEDS, recipe, more, trust, lacks)
 
 
-def _roles(pool: Pool) -> tuple[str, ...]:
+def _kinds(pool: Pool) -> tuple[str, ...]:
     """Of its models: those of the shadow test, unless the reference is a set of its own."""
-    return APART if pool.reference_apart else ROLES
+    return APART if pool.reference_apart else OF_QUERY

@@ -12,16 +12,17 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.models import CALIBRATION, CONTROL, QUERY, Roles, generators
+from jaxaudit.audits.ks.models import Rows, generators
 from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, lacks_of, recipe_unknown
 from jaxaudit.audits.ks.tests.test import TONES, Judgement
-from jaxaudit.audits.pool import Pool, calibration_row, control_row, query_row
+from jaxaudit.audits.pool import calibration_row, control_row, query_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho, deciding, noise_floor, rho, verdict
 from jaxaudit.randomness import stream
+from jaxaudit.shadow_models import Kind, Pool
 
 LEAST_REPLICATES = 2
 OWN = frozenset(
@@ -81,18 +82,18 @@ class RhoTest:
                 f"subsample above 0 and at most 1 (got {self.subsample:g})."
             )
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
-        calibrations = generators(key, CALIBRATION, self.replicates)
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
+        calibrations = generators(key, Kind.CALIBRATION, self.replicates)
         return {
-            QUERY: [query_row(pool) for _ in range(self.replicates)],
-            CALIBRATION: [calibration_row(own, pool, self.subsample) for own in calibrations],
-            CONTROL: [control_row(pool) for _ in range(self.controls)],
+            Kind.QUERY: np.repeat(query_row(pool), self.replicates, axis=0),
+            Kind.CALIBRATION: np.concatenate([calibration_row(own, pool, self.subsample) for own in calibrations]),
+            Kind.BOTH: np.repeat(control_row(pool), self.controls, axis=0),
         }
 
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        if not (evidence.has(QUERY) and evidence.has(CALIBRATION)):
+        if not (evidence.count(Kind.QUERY) and evidence.count(Kind.CALIBRATION)):
             raise InputError(
                 "rho compares models trained on only the query set with models trained on only the calibration set, "
                 "and there are none: leave out RhoTest()."

@@ -10,10 +10,9 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
+from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, known_unused, limited, with_reasons
 from jaxaudit.audits.ks.tests.test import Judgement, of_use
-from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import (
@@ -27,9 +26,8 @@ from jaxaudit.metrics.checks import (
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.shadow import SHARE, shadow_test
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
+from jaxaudit.shadow_models import OF_QUERY, Pool
 
-WITHOUT, HALF, WITH = ROLES = ("never", "half", "fully")
-"""Of models trained on none, half and all of the query set."""
 NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS})
 RANKED = Confidence(
     "weak", "It is a rank among shadow models, and nobody knows whether the target is trained like them."
@@ -43,16 +41,16 @@ class ShadowTest:
     Each shadow model is also trained on a random share of the calibration set.
 
     Attributes:
-        without_query: number of shadow models trained on none of the query set; at least 19, for a p-value of 0.05.
-        half_query: number trained on a random half of it.
-        with_query: number trained on all of it; at least 19.
+        never: number of shadow models trained on none of the query set; at least 19, for a p-value of 0.05.
+        half: number trained on a random half of it.
+        fully: number trained on all of it; at least 19.
         stated: `forgotten` requires an upper limit of the used fraction of at most this.
         targets: how many are judged by these models: a p-value that is adjusted for them needs more of them.
     """
 
-    without_query: int = 39
-    half_query: int = 19
-    with_query: int = 19
+    never: int = 39
+    half: int = 19
+    fully: int = 19
     stated: float = STATED_FRACTION
     targets: int = 1
     name: ClassVar[str] = "shadow"
@@ -73,48 +71,48 @@ class ShadowTest:
 
     @property
     def references(self) -> int:
-        return self.without_query
+        return self.never
 
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         rest = round(SHARE * calibration)
         return (
-            (self.without_query, rest),
-            (self.half_query, rest + query // 2),
-            (self.with_query, rest + query),
+            (self.never, rest),
+            (self.half, rest + query // 2),
+            (self.fully, rest + query),
         )
 
     def lighter(self) -> "ShadowTest":
-        fewest = {"without_query": least_models(self.targets), "half_query": LEAST, "with_query": LEAST}
+        fewest = {"never": least_models(self.targets), "half": LEAST, "fully": LEAST}
         return replace(self, **{name: min(getattr(self, name), count) for name, count in fewest.items()})
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         refuse_stated(self.stated)
-        if min(self.without_query, self.with_query) < LEAST or self.half_query < 0:
+        if min(self.never, self.fully) < LEAST or self.half < 0:
             raise InputError(
                 f"the shadow test needs at least {LEAST} shadow models trained without the query set and as many "
-                f"trained on all of it, for a p-value of 0.05; got {self.without_query} and {self.with_query}."
+                f"trained on all of it, for a p-value of 0.05; got {self.never} and {self.fully}."
             )
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
-        return draw_shadows(self, key, pool, ROLES)
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
+        return draw_shadows(self, key, pool, OF_QUERY)
 
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        n, plain = evidence.queries, evidence.log_odds(*ROLES)
-        fit = shadows_fit(SHADOW_MODELS, evidence, ROLES)
+        n, plain = evidence.queries, evidence.log_odds(*OF_QUERY)
+        fit = shadows_fit(SHADOW_MODELS, evidence, OF_QUERY)
         usage = shadow_test(
             said.log_odds[:n],
             said.at_resolution(plain)[:, :n],
-            evidence.members(*ROLES)[:, :n],
-            evidence.design_of(*ROLES),
+            evidence.members(*OF_QUERY)[:, :n],
+            evidence.design_of(*OF_QUERY),
             share=SHARE,
             level=level,
             stated=self.stated,
             recipe=better_recipe(fit, evidence.advice.recipe),
         )._replace(design=evidence.design)
-        usage, trust, lacks = limited(usage, said, evidence, ROLES, known_unused(said, evidence))
-        lacks = (*few_models(evidence, ROLES), *lacks)
+        usage, trust, lacks = limited(usage, said, evidence, OF_QUERY, known_unused(said, evidence))
+        lacks = (*few_models(evidence, OF_QUERY), *lacks)
 
         def judged(usage: Usage) -> Judgement:
             return self.decide(usage, (fit,), evidence.advice, trust, lacks)._replace(again=judged)
@@ -170,9 +168,9 @@ def least_models(targets: int) -> int:
     return max(LEAST, round(targets / ALPHA) - 1)
 
 
-def few_models(evidence: Evidence, roles: Sequence[str]) -> tuple[Lack, ...]:
+def few_models(evidence: Evidence, kinds: Sequence[str]) -> tuple[Lack, ...]:
     """What is lacking where no rank among these models of no use is a p-value of 0.05, adjusted for all targets."""
-    models, least = len(evidence.roles[roles[0]]), least_models(evidence.targets)
+    models, least = evidence.count(kinds[0]), least_models(evidence.targets)
     if models >= least:
         return ()
     targets, best = evidence.targets, evidence.targets / (1 + models)
@@ -187,25 +185,25 @@ def few_models(evidence: Evidence, roles: Sequence[str]) -> tuple[Lack, ...]:
 
 
 def draw_shadows(
-    test: ShadowTest, key: Key[Array, ""], pool: Pool, roles: Sequence[str], *, with_reference: bool = False
-) -> Roles:
-    """The training sets of the test's models, in roles of these names: none, half and all of the query set.
+    test: ShadowTest, key: Key[Array, ""], pool: Pool, kinds: Sequence[str], *, with_reference: bool = False
+) -> Rows:
+    """The training sets of the test's models, of kinds of these names: none, half and all of the query set.
 
     With the reference: also on a share of it, where it is a set of its own.
     """
     query = np.arange(pool.query.start, pool.query.stop)
-    kinds = (
-        (query[:0], 0, test.without_query),
-        (query, max(1, len(query) // 2), test.half_query),
-        (query, len(query), test.with_query),
+    shares = (
+        (query[:0], 0, test.never),
+        (query, max(1, len(query) // 2), test.half),
+        (query, len(query), test.fully),
     )
     return {
-        role: shadow_rows(key, pool, role, records, count, models, with_reference=with_reference)
-        for role, (records, count, models) in zip(roles, kinds, strict=True)
+        kind: shadow_rows(key, pool, kind, records, count, models, with_reference=with_reference)
+        for kind, (records, count, models) in zip(kinds, shares, strict=True)
     }
 
 
-def shadows_fit(name: str, evidence: Evidence, roles: Sequence[str]) -> Check:
-    """Whether the models of these roles fit their own training data; `name` is the check's."""
-    own = np.concatenate([evidence.trained[role].own_accuracy for role in roles])
+def shadows_fit(name: str, evidence: Evidence, kinds: Sequence[str]) -> Check:
+    """Whether the models of these kinds fit their own training data; `name` is the check's."""
+    own = evidence.own_accuracy(*kinds)
     return models_of_test(name, own, evidence.min_accuracy, evidence.advice.recipe)

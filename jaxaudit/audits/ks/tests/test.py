@@ -11,8 +11,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding, Tone
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.models import Roles
-from jaxaudit.audits.pool import Pool
+from jaxaudit.audits.ks.models import Rows
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
@@ -20,6 +19,7 @@ from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.ks import Rho, Verdict
 from jaxaudit.metrics.usage import WORDING, Share, Usage, at_most, used_share
+from jaxaudit.shadow_models import Pool
 
 TONES: dict[Verdict, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 
@@ -103,11 +103,11 @@ class KSTest(Protocol):
         """
         ...
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
-        """The training set of every model it wants, by role; each drawn by its role, its number and the key alone.
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
+        """The training set of every model it wants, by kind; each drawn by its kind, its number and the key alone.
 
         Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is among the tests, and need not be
-        drawn to be used. Other roles have names that no other test uses.
+        drawn to be used. A kind of one's own has a name that no other test uses.
         """
         ...
 

@@ -12,7 +12,7 @@ import typer
 from jaxaudit.cli.attack.command import ATTACK
 from jaxaudit.cli.cite import cite
 from jaxaudit.cli.cluster import cluster
-from jaxaudit.cli.deal.command import deal
+from jaxaudit.cli.deal.command import DEAL
 from jaxaudit.cli.doctor.command import doctor
 from jaxaudit.cli.efficacy.command import EFFICACY
 from jaxaudit.cli.groups import DONE, JUDGED
@@ -22,7 +22,7 @@ from jaxaudit.cli.pdtp.command import PDTP
 from jaxaudit.cli.power.command import POWER
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import report
-from jaxaudit.cli.shadows.command import shadows
+from jaxaudit.cli.shadows.command import SHADOWS
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn.command import UNLEARN
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
@@ -39,11 +39,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-
-for command in COMMANDS:
+shadows = typer.Typer(
+    no_args_is_help=True,
+    help="Shadow models for any number of audits: trained here, by your own script, or by another tool.",
+)
+for command in (*COMMANDS, DEAL, *SHADOWS):
     judges = any(field.name == "fail_on" for field in fields_of(command.options()))
-    app.command(command.name, epilog=JUDGED if judges else DONE)(command.as_function())
-app.command("deal", epilog=DONE)(deal)
+    place, name = shadows if command in SHADOWS else app, command.name.split()[-1]
+    place.command(name, epilog=JUDGED if judges else DONE)(command.as_function())
 app.add_typer(shadows, name="shadows")
 app.add_typer(cluster, name="cluster")
 app.command(epilog=DONE)(report)

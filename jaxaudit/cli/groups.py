@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.options import option
+from jaxaudit.cli.options import EVERY_SOURCE, Source, option, training_option
 from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer
 from jaxaudit.cli.words import groups_place, parse_cluster, parse_hidden, parse_image_size, rate_check, share_check
 from jaxaudit.errors import InputError
@@ -12,6 +12,9 @@ from jaxaudit.errors import InputError
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
 MOST = 1_000_000
 """The largest count that options accept: no machine can do more, so a larger number is a typing error."""
+TRAINED = Source.TRAINING | Source.LEARNER
+GIVEN = ~Source.BANK
+"""Of options that mean something where models are trained, and where sets of records are not those of a bank."""
 DONE = "Exit status: 0: done. 1: a failure of the program. 2: an option or its data cannot be used."
 JUDGED = (
     "Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used. "
@@ -34,17 +37,19 @@ class Images(DataFolder):
     """How images are prepared."""
 
     image_size: str | None = option(
-        "none", "Resize images to HEIGHTxWIDTH; none keeps their size.", check=parse_image_size
+        "none", "Resize images to HEIGHTxWIDTH; none keeps their size.", check=parse_image_size, of=GIVEN
     )
-    gray: bool = option(True, "Convert images to grayscale.", "--gray/--color")
+    gray: bool = option(True, "Convert images to grayscale.", "--gray/--color", of=GIVEN)
 
 
 @dataclass(frozen=True)
 class Network:
     """A network, built-in or your own."""
 
-    model: str | None = option(None, "The network.", check=parse_model)
-    hidden: str | None = option(None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
+    model: str | None = training_option(None, "The network.", check=parse_model)
+    hidden: str | None = training_option(
+        None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden
+    )
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Machines:
         minimum=1,
         maximum=MOST,
         decides=False,
+        of=TRAINED,
     )
     cluster: str | None = option(
         None,
@@ -65,13 +71,15 @@ class Machines:
         metavar="ray|ray://HOST:PORT",
         check=parse_cluster,
         decides=False,
+        of=TRAINED,
     )
     mixed_devices: bool = option(
         False,
         "Accept workers with other devices or versions of JAX, which round differently; the result says so.",
+        of=TRAINED,
     )
     dry_run: bool = option(
-        False, "Print what the run would take (training is begun, and timed), and stop.", decides=False
+        False, "Print what the run would take (training is begun, and timed), and stop.", decides=False, of=TRAINED
     )
 
     @property
@@ -84,47 +92,47 @@ class Machines:
 class Recipe(Machines):
     """How a network is trained."""
 
-    epochs: int | None = option(None, "Training epochs.", minimum=1, maximum=MOST)
-    batch_size: int = option(64, "Batch size.", minimum=1, maximum=MOST)
-    learning_rate: float = option(1e-3, "Learning rate.", check=rate_check("--learning-rate"))
-    optimizer: str = option(
+    epochs: int | None = training_option(None, "Training epochs.", minimum=1, maximum=MOST)
+    batch_size: int = training_option(64, "Batch size.", minimum=1, maximum=MOST)
+    learning_rate: float = training_option(1e-3, "Learning rate.", check=rate_check("--learning-rate"))
+    optimizer: str = training_option(
         "adam",
         "Optimizer: adam (b1 = 0.5), adamw, sgd, or your own function of the learning rate that returns an Optax "
         "transformation, as package.module:function or file.py:function.",
         check=parse_optimizer,
     )
-    momentum: float | None = option(None, "sgd: momentum.", minimum=0, maximum=0.999999)
-    weight_decay: float | None = option(
+    momentum: float | None = training_option(None, "sgd: momentum.", minimum=0, maximum=0.999999)
+    weight_decay: float | None = training_option(
         None,
         "Weight decay as in PyTorch: decoupled for adamw, an L2 penalty for adam and sgd. [default: 0; 0.01 for adamw]",
         minimum=0,
         maximum=1e3,
     )
-    clip_norm: float | None = option(
+    clip_norm: float | None = training_option(
         None, "Clip each step's gradient to this norm, before the optimizer.", minimum=1e-9, maximum=1e9
     )
-    schedule: str = option(
+    schedule: str = training_option(
         "constant",
         "Learning rate by epoch; step: a tenth after 1/2 and 3/4 of the epochs.",
         choices=("constant", "cosine", "linear", "step"),
     )
-    warmup: int | None = option(
+    warmup: int | None = training_option(
         None, "Epochs in which the learning rate rises to its value. [default: 0]", minimum=0, maximum=MOST
     )
-    label_smoothing: float | None = option(
+    label_smoothing: float | None = training_option(
         None, "Label smoothing, as in PyTorch. [default: 0]", minimum=0, maximum=0.999999
     )
-    dropout: float | None = option(
+    dropout: float | None = training_option(
         None, "Share of hidden units that a built-in network drops. [default: 0]", minimum=0, maximum=0.999999
     )
-    augment: tuple[str, ...] = option(
+    augment: tuple[str, ...] = training_option(
         (),
         "Change images at random in every step: flip, crop, cutout, noise, or your own function(key, inputs) as "
         "package.module:function or file.py:function. Repeatable, applied in this order.",
         metavar="NAME",
         check=parse_augmentation,
     )
-    precision: str | None = option(
+    precision: str | None = training_option(
         None,
         "bfloat16: train in mixed precision, parameters and loss in float32. [default: float32]",
         choices=("float32", "bfloat16"),
@@ -134,6 +142,7 @@ class Recipe(Machines):
         "Models per batch. [default: auto-tuned, cached per machine]",
         minimum=1,
         maximum=MOST,
+        of=TRAINED,
     )
 
     def check(self) -> None:
@@ -190,9 +199,9 @@ class ListOutput(Output):
     top: int = option(10, "Number of records to list.", minimum=0, maximum=MOST, decides=False)
 
 
-def dealt_groups(help: str) -> Any:
+def dealt_groups(help: str, of: Source = EVERY_SOURCE) -> Any:
     """Groups of records as a field: a file, or a name within the set's own file."""
-    return option(None, help, metavar="FILE|KEY", names="file", place=groups_place)
+    return option(None, help, metavar="FILE|KEY", names="file", place=groups_place, of=of)
 
 
 def failing(*verdicts: str) -> Any:

@@ -1,8 +1,12 @@
-"""One way to run every command: checks, lasting work, models per batch, provenance, saving, report, exit status."""
+"""One way to run every command: checks, lasting work, models per batch, provenance, saving, report, exit status.
+
+A command reads its options and data in `prepare`, which returns either a `Summary` that is printed, or a `Job`: work
+that takes long, whose outcome is a result, or a summary where a command that trains writes its own directory.
+"""
 
 import datetime
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -42,6 +46,19 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Summary:
+    """What a command says in place of a result: a plan, or what it did.
+
+    Attributes:
+        lines: for people.
+        numbers: for `--json`, where the command has it.
+    """
+
+    lines: tuple[str, ...]
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Job(Generic[Audit]):
     """The work of a command, once its data are read.
 
@@ -52,6 +69,7 @@ class Job(Generic[Audit]):
         audit: does the work.
         outcome: turns its result into output.
         models: the number of models for a given number per batch, if finished ones are kept; None keeps nothing.
+        kept: of an audit that keeps finished models itself: how many there are, in words.
         line: printed before the work.
         label: of the progress bar.
         after: printed when training is done.
@@ -59,15 +77,15 @@ class Job(Generic[Audit]):
         record_shape, classes: affect the best number of models per batch, beside the options.
         measure: finds that number; None leaves it to the audit.
         extra: further facts for the provenance.
-        used: names of the options that have an effect, if not all; the provenance has no others.
     """
 
     options: Any
     data: Mapping[str, Any]
     hashes: Mapping[str, str]
     audit: "Callable[[Execution], Audit]"
-    outcome: "Callable[[Audit, Provenance], Outcome]"
+    outcome: "Callable[[Audit, Provenance], Outcome | Summary]"
     models: Callable[[int], int] | None = None
+    kept: Callable[[], str] | None = None
     line: str = ""
     label: str = "training"
     after: str | None = None
@@ -76,15 +94,6 @@ class Job(Generic[Audit]):
     classes: int = 0
     measure: Callable[[], int] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    used: Set[str] | None = None
-
-
-@dataclass(frozen=True)
-class Planned:
-    """The output of a dry run: what the run would take, as numbers and as lines."""
-
-    numbers: Mapping[str, Any]
-    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -92,20 +101,22 @@ class Command:
     """A command of `jaxaudit`.
 
     Attributes:
-        name: its name on the command line.
-        options: the dataclass of its options, which has a group `output`.
-        prepare: reads the data and returns the work; imports what is heavy.
+        name: its words on the command line.
+        options: the dataclass of its options; one with a result has a group `output`.
+        prepare: reads the data and returns the work, or does it and says so; imports what is heavy.
         doc: its help.
         checks: each raises `InputError` where options do not go together; asked before any data are read.
         first: names of the options that most people need, which stand first in the help.
+        compiles: whether so many programs that they are kept for the next run.
     """
 
     name: str
     options: type[Any]
-    prepare: Callable[[Any], Job[Any] | Planned]
+    prepare: Callable[[Any], Job[Any] | Summary]
     doc: str
     checks: tuple[Callable[[Any], object], ...] = ()
     first: tuple[str, ...] = ()
+    compiles: bool = True
 
     def as_function(self) -> Callable[..., None]:
         """The command as a function for Typer."""
@@ -119,47 +130,49 @@ def run(command: Command, options: Any) -> None:
         InputError: an option or its data cannot be used.
         Exit: with status 3, for a verdict in `--fail-on`.
     """
-    output = options.output
+    output = getattr(options, "output", None)
+    out, as_json = getattr(output, "out", None), getattr(output, "as_json", False)
     preflight.check(options, command.checks)
     before_jax(getattr(options, "recipe", None))
-    from jaxaudit.cli.programs import keep_programs
+    from jaxaudit.cli.show import as_text, show, show_summary, show_text
     from jaxaudit.cli.work import lasting_work
 
-    with lasting_work(output.out) as begin:
-        from jaxaudit.cli.show import as_text, show, show_planned, show_text
+    if command.compiles:
+        from jaxaudit.cli.programs import keep_programs
 
         keep_programs()
-        started = time.time()
-        job = command.prepare(options)
-        done = job if isinstance(job, Planned) else _done(command.name, job, begin, started)
-        if isinstance(done, Planned):
-            show_planned(done, output.as_json)
-            return
-        job, outcome = done
+    started = time.time()
+    job = command.prepare(options)
+    if isinstance(job, Summary):
+        return show_summary(job, as_json)
+    with lasting_work(out, job.kept) as begin:
+        outcome = _done(command.name, job, begin, started)
+        if isinstance(outcome, Summary):
+            return show_summary(outcome, as_json)
         from jaxaudit.report.build import part_of
         from jaxaudit.report.kinds import name_of
         from jaxaudit.report.run import Run
         from jaxaudit.report.terminal import as_terminal
 
-        found = Run(output.out.resolve().name if output.out else command.name, name_of(outcome.record), *outcome[:2])
+        found = Run(out.resolve().name if out else command.name, name_of(outcome.record), *outcome[:2])
         part = part_of(found, getattr(output, "top", 0))
         table = as_terminal(part)
         try:
-            if output.out is not None:
-                _save(output.out, outcome, as_text(table))
+            if out is not None:
+                _save(out, outcome, as_text(table))
             if output.report is not None:
                 _write_report(output.report, found)
         finally:
             # Whatever becomes of the directory, the work is not lost.
-            show(table, outcome.record if output.as_json else None)
-            if outcome.aside and not output.as_json:
+            show(table, outcome.record if as_json else None)
+            if outcome.aside and not as_json:
                 show_text(outcome.aside)
     verdicts = {answer.finding.verdict.replace(" ", "-") for answer in part.answers}
     if verdicts & set(getattr(output, "fail_on", ())):
         raise typer.Exit(3)
 
 
-def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any], Outcome] | Planned:
+def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Summary:
     from jaxaudit.cli.own_model import source_hashes
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.cli.tuning import recall_models_per_batch, remember_models_per_batch
@@ -185,7 +198,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
         return tried(name, job, number, machines)
     sources = source_hashes(facts.get("model"), facts.get("optimizer"), facts.get("augment") or [])
     checkpoints = None
-    if job.models is not None:
+    if job.models is not None and job.kept is None:
         identity = run_identity(name, identity_of(job.options), job.hashes, {"model": None, **sources})
         models = job.models(number or 1)
         counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
@@ -199,16 +212,16 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
         job = _at(job, number)
     provenance = Provenance(
         **describe_machine(),
-        command=command_line(name, job.options, job.used),
+        command=command_line(name, job.options),
         seed=plain(job.options)["seed"],
-        options=plain(job.options, job.used),
+        options=plain(job.options),
         data=dict(job.data),
         mixed_devices=who.mixed or None,
         started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         seconds=round(time.time() - started, 1),
         **{"model_hash": sources.get("model"), **job.extra},
     )
-    return job, job.outcome(audit, provenance)
+    return job.outcome(audit, provenance)
 
 
 def _at(job: Job[Audit], models_per_batch: int) -> Job[Audit]:

@@ -18,7 +18,7 @@ import math
 import os
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -33,6 +33,30 @@ OWN_CODE = ("model", "learner")
 """Options that may name a file with code of one's own."""
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 """What stands for a value in the help, by its type."""
+
+
+class Source(enum.Flag):
+    """Where the models of a run come from. Options that exclude one another belong to different sources."""
+
+    TRAINING = enum.auto()
+    """Networks are trained as the options say; so is whatever a command does that has no other source."""
+    LEARNER = enum.auto()
+    """A learner of one's own is trained."""
+    BANK = enum.auto()
+    """They were trained before."""
+    MEMBERS = enum.auto()
+    """There are none: known members take their place."""
+
+
+EVERY_SOURCE = ~Source(0)
+REFUSALS = {
+    Source.TRAINING: "needs --shadows, a bank of shadow models; `jaxaudit shadows plan` and `train` make one, and so "
+    "does --out of `jaxaudit ks`.",
+    Source.LEARNER: "no effect with --learner, which is how its models are trained; leave it out.",
+    Source.BANK: "no effect with --shadows, which trains nothing; leave it out.",
+    Source.MEMBERS: "no effect with --members without --calibration, which trains nothing; leave it out.",
+}
+"""What is said of an option that means nothing with a source."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +75,7 @@ class Declared:
         names: `data` or `file` if its value names a place. A run's identity has the contents there, not the value.
         place: extracts the place from a longer value; None if it contains none.
         decides: whether it affects a number of the result.
+        of: the sources of models with which it means something, of those of its group.
     """
 
     help: str
@@ -65,6 +90,7 @@ class Declared:
     names: typing.Literal["", "data", "file"] = ""
     place: Callable[[Any], Any] | None = None
     decides: bool = True
+    of: Source = EVERY_SOURCE
 
 
 class Field(typing.NamedTuple):
@@ -75,11 +101,12 @@ class Field(typing.NamedTuple):
     value: Any
     declared: Declared
     panel: str
+    of: Source
 
     @property
     def flag(self) -> str:
         """The first form, such as `--gray`; of an argument, what the help calls it."""
-        return self.flags[0].partition("/")[0] if self.flags else self.name.upper()
+        return self.flags[0].partition("/")[0] if self.flags else self.declared.metavar or self.name.upper()
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -91,9 +118,22 @@ def option(default: Any, help: str, *flags: str, **declared: Any) -> Any:
     return dataclasses.field(default=default, metadata={"declared": Declared(help, flags, **declared)})
 
 
-def group(panel: str, default: Any) -> Any:
-    """A field of a command's options: a group with its defaults, under this heading in the help."""
-    return dataclasses.field(default=default, metadata={"panel": panel})
+def training_option(default: Any, help: str, *flags: str, **declared: Any) -> Any:
+    """An option of networks that are trained here."""
+    return option(default, help, *flags, of=Source.TRAINING, **declared)
+
+
+def bank_option(default: Any, help: str, *flags: str, **declared: Any) -> Any:
+    """An option of models that were trained before."""
+    return option(default, help, *flags, of=Source.BANK, **declared)
+
+
+def group(panel: str, default: Any, of: Source = EVERY_SOURCE) -> Any:
+    """A field of a command's options: a group with its defaults, under this heading in the help.
+
+    Its options mean something with these sources of models alone.
+    """
+    return dataclasses.field(default=default, metadata={"panel": panel, "of": of})
 
 
 def fields_of(options: Any) -> Iterator[Field]:
@@ -103,20 +143,30 @@ def fields_of(options: Any) -> Iterator[Field]:
         kinds = _hints(type(inside))
         for inner in _own_first(type(inside)):
             value, declared = getattr(inside, inner.name), inner.metadata["declared"]
-            yield Field(inner.name, kinds[inner.name], value, declared, outer.metadata["panel"])
+            of = outer.metadata["of"] & declared.of
+            yield Field(inner.name, kinds[inner.name], value, declared, outer.metadata["panel"], of)
 
 
-def plain(options: Any, used: Set[str] | None = None) -> dict[str, Any]:
-    """The options as JSON values, without the folders above the current one; only those used, by their names."""
+def source_of(options: Any) -> Source:
+    """Where the models of a run come from: the options of a command with several sources have a property `source`."""
+    return getattr(options, "source", Source.TRAINING)
+
+
+def plain(options: Any) -> dict[str, Any]:
+    """The options as JSON values, without the folders above the current one.
+
+    Of a run that trains networks all that affect a number, of others only those that mean something with its source.
+    """
 
     def one(value: Any, place: bool) -> Any:
         if isinstance(value, list | tuple):
             return [one(each, place) for each in value]
         return without_folders(str(value)) if isinstance(value, Path) or (place and isinstance(value, str)) else value
 
+    source = source_of(options)
+    used = [field for field in fields_of(options) if source in field.of | Source.TRAINING and field.declared.decides]
     # Words that are no place stay as they are: a class or a column may look like a path.
-    fields = [field for field in fields_of(options) if field.declared.decides and (used is None or field.name in used)]
-    return {_key(each): one(each.value, bool(each.declared.names) or each.name in OWN_CODE) for each in fields}
+    return {_key(each): one(each.value, bool(each.declared.names) or each.name in OWN_CODE) for each in used}
 
 
 def identity_of(options: Any) -> dict[str, Any]:
@@ -125,15 +175,24 @@ def identity_of(options: Any) -> dict[str, Any]:
     return {name: value for name, value in plain(options).items() if name not in places}
 
 
-def without_effect(options: Any, used: Set[str]) -> list[str]:
-    """The flags of options that differ from their defaults and are not among those used, by their names."""
+def refuse_without_effect(options: Any) -> None:
+    """Refuses options that differ from their defaults and mean nothing with the source of models.
+
+    Raises:
+        InputError: there are any.
+    """
+    source = source_of(options)
     usual = {field.name: field.value for field in fields_of(type(options)())}
-    return [field.flag for field in fields_of(options) if field.name not in used and field.value != usual[field.name]]
+    useless = [
+        field.flag for field in fields_of(options) if source not in field.of and field.value != usual[field.name]
+    ]
+    if useless:
+        raise InputError(f"{', '.join(useless)}: {REFUSALS[source]}")
 
 
-def command_line(command: str, options: Any, used: Set[str] | None = None) -> list[str]:
+def command_line(command: str, options: Any) -> list[str]:
     """The command that repeats a run from the same folder, if its files are in that folder; see `plain`."""
-    words, values = ["jaxaudit", command], plain(options, used)
+    words, values = ["jaxaudit", *command.split()], plain(options)
     for field in fields_of(options):
         if _key(field) not in values:
             continue
@@ -203,7 +262,8 @@ def _parameter(field: Field) -> inspect.Parameter:
     declared, kind, default = field.declared, field.kind, field.value
     several = typing.get_origin(kind) is tuple
     if several:
-        kind, default = typing.get_args(kind)[0], list(default) or None
+        kind = typing.get_args(kind)[0]
+        default = default if default is ... else list(default) or None
     optional = isinstance(kind, types.UnionType)
     base = next(each for each in typing.get_args(kind) if each is not types.NoneType) if optional else kind
     ranged = declared.minimum is not None or declared.maximum is not None

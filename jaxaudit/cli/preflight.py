@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.options import Field, fields_of
+from jaxaudit.cli.options import Field, fields_of, refuse_without_effect
 from jaxaudit.cli.words import ACDC, parse_acdc
 from jaxaudit.errors import InputError, InputErrors
 
@@ -40,7 +40,8 @@ def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> Non
     problems: dict[str, None] = {}
     groups = (getattr(options, outer.name) for outer in dataclasses.fields(options))
     of_groups = [(group.check, ()) for group in groups if hasattr(group, "check")]
-    for question, arguments in [*_questions(options), *of_groups, *((each, (options,)) for each in together)]:
+    of_all = [(each, (options,)) for each in (refuse_without_effect, *together)]
+    for question, arguments in [*_questions(options), *of_groups, *of_all]:
         try:
             question(*arguments)
         except InputErrors as errors:

@@ -1,12 +1,11 @@
 """The options that name a query and a calibration set: the same for `ks` and `power`. Imports nothing heavy."""
 
-from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.groups import MOST, Images, Network, Recipe, dealt_groups
-from jaxaudit.cli.options import option, without_effect
+from jaxaudit.cli.groups import GIVEN, MOST, Images, Network, Recipe, dealt_groups
+from jaxaudit.cli.options import Source, bank_option, option, training_option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
 from jaxaudit.cli.words import parse_hidden, parse_image_size, parse_names, share_check
 from jaxaudit.errors import InputError
@@ -35,11 +34,13 @@ class Sets(Images):
         None,
         "The calibration set: data of the same domain without any query record. [default: printed-digits]",
         names="data",
+        of=~Source.MEMBERS,
     )
     image_size: str | None = option(
         None,
         "Resize images to HEIGHTxWIDTH; none keeps their size. [default: 28x28; none for medical-cnn]",
         check=parse_image_size,
+        of=GIVEN,
     )
     field_strength: Path | None = option(
         None,
@@ -50,8 +51,9 @@ class Sets(Images):
         False,
         "Drop calibration records that are in the query set or the holdout, and reference records that are in any of "
         "these; drop records that are in both query set and holdout. Their outputs are dropped, too.",
+        of=GIVEN,
     )
-    drop_unshared: bool = option(False, "Drop calibration classes that have no query record.")
+    drop_unshared: bool = option(False, "Drop calibration classes that have no query record.", of=GIVEN)
 
 
 @dataclass(frozen=True)
@@ -65,36 +67,39 @@ class Held:
     )
     groups: str | None = dealt_groups(
         "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
-        ".csv, or the name of an array in the set's .npz or of a column in its .csv."
+        ".csv, or the name of an array in the set's .npz or of a column in its .csv.",
+        of=GIVEN,
     )
-    holdout_groups: str | None = dealt_groups("The same for each holdout record.")
+    holdout_groups: str | None = dealt_groups("The same for each holdout record.", of=GIVEN)
 
 
 @dataclass(frozen=True)
 class ShadowNetwork(Network):
     """The shadow models."""
 
-    model: str | None = option(
+    model: str | None = training_option(
         None,
         f"The target's network: {NETWORKS}, or {OWN}. [default: liu-cnn for images, mlp for tables]",
         check=parse_model,
     )
-    hidden: str | None = option(None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
+    hidden: str | None = training_option(
+        None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden
+    )
 
 
 @dataclass(frozen=True)
 class ShadowRecipe(Recipe):
     """How the shadow models are trained."""
 
-    epochs: int | None = option(None, "Training epochs. [default: 15]", minimum=1, maximum=MOST)
-    patience: int | None = option(
+    epochs: int | None = training_option(None, "Training epochs. [default: 15]", minimum=1, maximum=MOST)
+    patience: int | None = training_option(
         None,
         "Stop early: keep the epoch with the least loss on records of a model's own that are held back, and stop after "
         "this many epochs without a better one.",
         minimum=1,
         maximum=MOST,
     )
-    validation: float | None = option(
+    validation: float | None = training_option(
         None,
         "Share of a model's training records that is held back. They count as used. [default: 0.1, with --patience]",
         check=share_check("validation"),
@@ -113,15 +118,15 @@ class ShadowRecipe(Recipe):
 
 def shadow_count(default: int, help: str) -> Any:
     """A number of shadow models of a test, as a field: at least 19, for a p-value of 0.05."""
-    return option(None, f"{help} [default: {default}]", minimum=19, maximum=MOST)
+    return training_option(None, f"{help} [default: {default}]", minimum=19, maximum=MOST)
 
 
 def designs_of_shadows(help: str) -> Any:
     """`--designs`, as a field."""
-    return option(USUAL, help, metavar="NAME,...", check=parse_designs)
+    return training_option(USUAL, help, metavar="NAME,...", check=parse_designs)
 
 
-def parse_designs(text: str, flag: str = "--designs") -> tuple[str, ...]:
+def parse_designs(text: str) -> tuple[str, ...]:
     """The designs of a list of names, the guess first; `all` is what the usual ones were called before.
 
     Raises:
@@ -130,25 +135,14 @@ def parse_designs(text: str, flag: str = "--designs") -> tuple[str, ...]:
     >>> parse_designs("narrower,longer")
     ('guess', 'longer', 'narrower')
     """
-    named = parse_names(USUAL if text == ALL else text, (*DESIGNS, USUAL), flag)
+    named = parse_names(USUAL if text == ALL else text, (*DESIGNS, USUAL), "--designs")
     names = {GUESS, *named, *(FIVE if USUAL in named else ())}
     return tuple(each for each in DESIGNS if each in names)
 
 
 def bank_of_shadows(help: str) -> Any:
     """`--shadows`, as a field."""
-    return option(None, help, metavar="BANK", names="file")
-
-
-def refuse_without_effect(options: Any, used: Set[str], why: str = "--shadows, which trains nothing") -> None:
-    """Refuses options that mean nothing with another one, such as `--shadows`; those used by their names.
-
-    Raises:
-        InputError: there are any.
-    """
-    useless = without_effect(options, used)
-    if useless:
-        raise InputError(f"{', '.join(useless)}: no effect with {why}; leave it out.")
+    return bank_option(None, help, metavar="BANK", names="file")
 
 
 def check_groups(data: Any) -> None:

@@ -14,7 +14,7 @@ from jaxaudit.errors import InputError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from jaxaudit.cli.harness import Planned
+    from jaxaudit.cli.harness import Summary
     from jaxaudit.report.record import Record
 
 WIDTH = 80
@@ -42,9 +42,10 @@ def show(table: "RenderableType", result: "Record | None" = None) -> None:
             out.write(f"{json.dumps(to_json(result), allow_nan=False)}\n")
 
 
-def show_planned(plan: "Planned", as_json: bool) -> None:
-    """Prints a plan; raises as `show`."""
-    show_text(f"{json.dumps(dict(plan.numbers)) if as_json else chr(10).join(plan.lines)}\n")
+def show_summary(summary: "Summary", as_json: bool) -> None:
+    """Prints its lines, or its numbers as JSON; raises as `show`."""
+    text = json.dumps(dict(summary.numbers), allow_nan=False) if as_json else "\n".join(summary.lines)
+    show_text(f"{text}\n")
 
 
 def show_text(text: str) -> None:

@@ -2,10 +2,9 @@
 
 import contextlib
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.harness import Job, Planned
+from jaxaudit.cli.harness import Job, Summary
 from jaxaudit.cli.progress import duration, progress_on_stderr, say
 from jaxaudit.cli.workers import Crew, crew
 
@@ -57,7 +56,7 @@ class Trial:
         return began - self.started + (now - began) * (self.total - before) / (done - before)
 
 
-def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Machines") -> Planned:
+def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Machines") -> Summary:
     """Begins the work of a command, keeps nothing of it, and says what the whole takes.
 
     Args:
@@ -66,14 +65,6 @@ def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Mac
         models_per_batch: as the run would have it.
         machines: who trains.
     """
-    trial = timed(lambda who, progress: job.audit(who.execution(models_per_batch, progress, None)), machines)
-    models = job.models(models_per_batch or 1) if job.models is not None else 0
-    numbers, lines = estimate(name, models, trial)
-    return Planned({"models": models, "models_per_batch": models_per_batch, "workers": trial.workers, **numbers}, lines)
-
-
-def timed(work: Callable[[Crew, Callable[[int, int], None]], object], machines: "Machines") -> Trial:
-    """Begins work that is given to a crew and tells of its progress, and ends it once its pace is known."""
     with crew(machines) as who, progress_on_stderr("timing") as show:
         trial = Trial(who)
 
@@ -83,11 +74,13 @@ def timed(work: Callable[[Crew, Callable[[int, int], None]], object], machines: 
 
         say("training begins, to be timed; nothing of it is kept")
         with contextlib.suppress(_Enough):
-            work(who, progress)
-    return trial
+            job.audit(who.execution(models_per_batch, progress, None))
+    models = job.models(models_per_batch or 1) if job.models is not None else 0
+    numbers, lines = _estimate(name, models, trial)
+    return Summary(lines, {"models": models, "models_per_batch": models_per_batch, "workers": trial.workers, **numbers})
 
 
-def estimate(name: str, models: int, trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
+def _estimate(name: str, models: int, trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
     """What the whole of so many models takes, in numbers and in lines."""
     workers = trial.workers
     if trial.first is None:

@@ -33,11 +33,12 @@ class Interrupted(SystemExit):
 
 
 @contextmanager
-def lasting_work(out: Path | None) -> Iterator[Begin]:
+def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -> Iterator[Begin]:
     """The context of a command's work; once the work is done, kept work is removed.
 
     Work is kept in `out/unfinished`, else in the cache folder under the run's identity. If the command ends early, it
-    stays there if any model was kept, finished or in training.
+    stays there if any model was kept, finished or in training. A command that keeps its work `elsewhere` says in words
+    what is there.
 
     Raises:
         InputError: `out` exists, is in use, cannot be written, or contains the unfinished work of another run.
@@ -66,7 +67,7 @@ def lasting_work(out: Path | None) -> Iterator[Begin]:
     try:
         yield begin
     except BaseException as error:
-        kept = _kept(works).in_words(total)
+        kept = _kept(works).in_words(total) if elsewhere is None else elsewhere()
         for work in works:
             work.keep() if kept else work.remove()
         if not isinstance(error, KeyboardInterrupt):

@@ -105,7 +105,7 @@ def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
         (("--tests", "ema", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
         (("--tests", "rho", "--replicates", "0"), ("--tests rho", "--replicates 0", "--replicates 2")),
         (("--holdout", "holdout.npz", *PAIR), ("--target", "0", "--before", "1")),
-        ((*HELD_TARGET, *PAIR[:2]), ("--target", "1", "--before", "1", "--holdout-before", "0")),
+        ((*HELD_TARGET, *PAIR[:2]), ("--target", "1", "--holdout-before", "0")),
         (("--stated-share", "1"), ("--stated-share", "0.25")),
         (("--holdout", "query.npz"), ("300 of the 300", "query.npz")),
         (("--holdout", "calibration.npz"), ("calibration.npz", "calibration set")),

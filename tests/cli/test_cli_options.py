@@ -1,5 +1,6 @@
 """The declarations of options: what a command line says is what a command is given, and the other way round."""
 
+import re
 import types
 import typing
 from collections.abc import Iterator
@@ -21,7 +22,19 @@ from jaxaudit.cli.app import COMMANDS, app
 from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.options import TEST_NAMES, KSOptions
-from jaxaudit.cli.options import Field, command_line, fields_of, identity_of, plain
+from jaxaudit.cli.options import (
+    REFUSALS,
+    Field,
+    Source,
+    command_line,
+    fields_of,
+    identity_of,
+    plain,
+    refuse_without_effect,
+    source_of,
+)
+from jaxaudit.cli.shadows.command import PLAN, TRAIN
+from jaxaudit.errors import InputError
 
 EVERY = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 WORDS = st.text(st.sampled_from("ab1-_,.=@: é日"), max_size=6) | st.sampled_from(
@@ -85,13 +98,21 @@ def some_of(command: Command) -> st.SearchStrategy[tuple[Command, dict[str, Any]
     return st.tuples(st.just(command), st.fixed_dictionaries({}, optional=decided))
 
 
+def with_effect(command: Command, values: dict[str, Any]) -> Any:
+    """The options with these values, but for those that mean nothing with the source of models."""
+    options = options_of(command.options, **values)
+    used = {field.name for field in fields_of(options) if source_of(options) in field.of}
+    return options_of(command.options, **{name: value for name, value in values.items() if name in used})
+
+
 @settings(max_examples=60)
-@given(st.one_of([some_of(command) for command in COMMANDS]))
+@given(st.one_of([some_of(command) for command in (*COMMANDS, PLAN, TRAIN)]))
 def test_the_command_line_of_options_means_these_options(known: tuple[Command, dict[str, Any]]):
     command, values = known
-    options = options_of(command.options, **values)
+    options = with_effect(command, values)
     words = command_line(command.name, options)
-    assert words[:2] == ["jaxaudit", command.name]
+    assert words[0] == "jaxaudit"
+    assert " ".join(words[1:]).startswith(command.name)
     with parsing() as found:
         parser().main(words[1:], standalone_mode=False)
     assert found == [options]
@@ -144,6 +165,72 @@ def test_what_an_option_is_declared_not_to_be_is_refused(command: Command, monke
     assert tried > 5
 
 
+SOURCES = {
+    "ks": {
+        Source.TRAINING: {},
+        Source.BANK: {"shadows": Path("bank")},
+        Source.MEMBERS: {"members": "m.npz"},
+    },
+    "attack": {Source.TRAINING: {}, Source.BANK: {"shadows": Path("bank")}},
+    "power": {Source.TRAINING: {}, Source.BANK: {"shadows": Path("bank")}},
+    "shadows train": {Source.TRAINING: {}, Source.LEARNER: {"learner": "mine:learner"}},
+}
+"""The commands with several sources of models, and the option that names each."""
+
+
+def other(field: Field) -> Any:
+    """A value that is not the option's default."""
+    kind, declared = field.kind, field.declared
+    if declared.choices:
+        value = next(each for each in declared.choices if each != field.value)
+        return (value,) if typing.get_origin(kind) is tuple else value
+    if kind is bool:
+        return not field.value
+    base = {each for each in (kind, *typing.get_args(kind)) if each in (int, float, str, Path)}.pop()
+    value = base(field.value or 0) + 1 if base in (int, float) else base("else")
+    return (value,) if typing.get_origin(kind) is tuple else value
+
+
+@pytest.mark.parametrize("command", [command for command in (*COMMANDS, TRAIN) if command.name in SOURCES])
+def test_an_option_is_refused_where_it_means_nothing_and_only_there(command: Command):
+    """By its flag; and what has no effect is neither in the command nor among the options of a run without training."""
+    for source, named in SOURCES[command.name].items():
+        assert source_of(options_of(command.options, **named)) is source
+        for field in fields_of(options_of(command.options, **named)):
+            options = options_of(command.options, **{**named, field.name: other(field)})
+            if field.name in named or source_of(options) is not source:
+                continue
+            if source in field.of:
+                refuse_without_effect(options)
+            else:
+                with pytest.raises(InputError, match=rf"^{field.flag}: {re.escape(REFUSALS[source])}$"):
+                    refuse_without_effect(options)
+            known = field.declared.decides and (source in field.of or source is Source.TRAINING)
+            assert (field.flag.removeprefix("--").replace("-", "_") in plain(options)) is known
+            assert source in field.of or source is Source.TRAINING or field.flag not in command_line("", options)
+
+
+WITH_EFFECT = {
+    ("ks", Source.BANK): """shadows query holdout calibration data_dir field_strength target holdout_target
+    calibration_target before holdout_before target_kind allow_unrelated_target tests members members_target
+    members_groups question same_recipe leave_one_out stated_share level seed as_json out report fail_on""",
+    ("ks", Source.MEMBERS): """query holdout members groups holdout_groups members_groups data_dir field_strength
+    image_size gray drop_overlap drop_unshared target holdout_target members_target target_kind allow_unrelated_target
+    tests question stated_share level seed as_json out report fail_on""",
+    ("power", Source.BANK): "shadows holdout_size members_size fraction seed as_json out report fail_on",
+    ("attack", Source.BANK): """target members target_kind gamma offline_scale delta pdtp shadows attacks seed level top
+    as_json out report fail_on""",
+}
+
+
+@pytest.mark.parametrize(("command", "source"), WITH_EFFECT)
+def test_what_has_an_effect_without_training(command: str, source: Source):
+    """Written out: an option that is added says where it means something, and stands here, too."""
+    (options,) = (each.options for each in COMMANDS if each.name == command)
+    found = {field.name for field in fields_of(options()) if source in field.of}
+    assert found == set(WITH_EFFECT[command, source].split())
+
+
 def test_a_place_is_no_part_of_a_run():
     here, there = (
         options_of(
@@ -153,7 +240,6 @@ def test_a_place_is_no_part_of_a_run():
             holdout=f"{folder}/h.npz",
             data_dir=Path(folder),
             target=(Path(folder, "t.csv"),),
-            shadows=Path(folder, "bank"),
             target_data=(f"{folder}/c.npz:0.5",),
             field_strength=Path(folder, "f.csv"),
             epochs=3,

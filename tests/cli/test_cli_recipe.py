@@ -261,8 +261,8 @@ def test_names():
     assert parse_designs("plain,usual") == (*FIVE, "plain")
     assert parse_designs("adam, shorter") == (GUESS, "shorter", "adam")
     assert COSTS.keys() == set(DESIGNS)
-    with pytest.raises(InputError, match=r"--recipe: 'narow'.*narrower"):
-        parse_designs("narow", "--recipe")
+    with pytest.raises(InputError, match=r"--designs: 'narow'.*narrower"):
+        parse_designs("narow")
 
 
 def test_the_usual_ones_are_those_that_the_network_has():

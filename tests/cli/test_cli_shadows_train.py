@@ -35,11 +35,6 @@ IN_KS = ("--replicates", "0", "--budget", "none", "--image-size", "none", *AS_SA
 BY_BANK = ("--seed", "5", *AS_SAID)
 
 
-def to_train(*words: str) -> list[str]:
-    """`shadows train` calls an option of `ks` by another name."""
-    return [word.replace("--designs", "--recipe") for word in words]
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """`q.npz`, `h.npz`, `c.npz` of 50 records each, a target's outputs, and code of one's own, forgotten afterwards."""
@@ -60,7 +55,7 @@ def write_inputs(folder: Path) -> None:
 
 
 def train(*words: str, out: str = "bank", models: int = 20) -> Done:
-    return jaxaudit("shadows", "train", *to_train(*TRAINED, *words), "--models", f"{models}", "--out", out)
+    return jaxaudit("shadows", "train", *TRAINED, *words, "--models", f"{models}", "--out", out)
 
 
 def good(*words: str) -> dict[str, Any]:
@@ -122,7 +117,7 @@ def test_a_run_that_drew_a_sample_is_a_bank_of_whole_sets(folder: Path):
 
 
 SIX, TWELVE = 6, 12
-KILLED = (*HELD, *to_train(*TRAINED, *TWO), "--epochs", "100", "--models-per-batch", "2", "--out", "bank")
+KILLED = (*HELD, *TRAINED, *TWO, "--epochs", "100", "--models-per-batch", "2", "--out", "bank")
 """A design at a time: when the first files are there, the other design is not trained yet."""
 
 
@@ -249,7 +244,7 @@ def test_a_dry_run_writes_nothing(folder: Path):
     assert content(folder) == before
 
 
-# Several recipes, early stopping, and a learner of one's own
+# Several designs, early stopping, and a learner of one's own
 
 
 OWN = """
@@ -287,13 +282,12 @@ def said(bank: str) -> dict[str, Any]:
 
 
 @pytest.mark.outer
-def test_recipes_are_repeatable_and_the_guess_keeps_its_numbers(folder: Path):
-    """And so is a list."""
+def test_models_take_turns_in_designs_and_the_guess_keeps_its_numbers(folder: Path):
     short = [*HELD, *TRAINED[: TRAINED.index("--designs")], "--seed", "5", "--models", "6"]
     ways = {
-        "one": ("--recipe", "narrower", "--recipe", "guess", "--recipe", "shorter"),
-        "list": ("--recipe", "guess,shorter,narrower"),
-        "guess": ("--recipe", "guess"),
+        "one": ("--designs", "narrower,guess,shorter"),
+        "list": ("--designs", "guess,shorter,narrower"),
+        "guess": ("--designs", "guess"),
     }
     for out, words in ways.items():
         done = jaxaudit("shadows", "train", *short, *words, "--out", out)
@@ -309,14 +303,14 @@ def test_recipes_are_repeatable_and_the_guess_keeps_its_numbers(folder: Path):
     assert not any(np.array_equal(outputs("one")[model], alone[model]) for model in np.flatnonzero(designs))
 
 
-def test_options_of_recipes_that_cannot_be_are_refused(folder: Path):
+def test_options_of_designs_that_cannot_be_are_refused(folder: Path):
     for words, said in (
-        (("--recipe", "augmented"), "augmented"),
-        (("--recipe", "narow"), "narow"),
+        (("--designs", "augmented"), "augmented"),
+        (("--designs", "narow"), "narow"),
         (("--validation", "0.2"), "--patience"),
         (("--patience", "2", "--validation", "1"), "--validation"),
     ):
-        refused(("shadows", "train", *to_train(*TRAINED), *HELD, *words, "--models", "20", "--out", "bank"), (said,))
+        refused(("shadows", "train", *TRAINED, *HELD, *words, "--models", "20", "--out", "bank"), (said,))
     for command in ("pdtp", "attack", "unlearn"):
         assert jaxaudit(command, "--patience", "2").code == 2
 
@@ -367,7 +361,7 @@ def test_ones_own_learner_trains_the_models(folder: Path):
         (("mine.py:listed",), ("hashed",)),
         (("mine.py:host",), ("traced", "(12,)")),
         (("mine.py:learner", "--epochs", "3"), ("--epochs", "--learner")),
-        (("mine.py:learner", "--recipe", "wider"), ("--recipe", "--learner")),
+        (("mine.py:learner", "--designs", "wider"), ("--designs", "--learner")),
     ],
 )
 def test_learners_that_are_refused(folder: Path, words: tuple[str, ...], named: tuple[str, ...]):
@@ -381,7 +375,7 @@ def test_only_one_command_writes_a_new_bank(folder: Path):
     lock = hold(work)
     assert lock is not None
     sign(work)
-    for command in (("plan", *HELD), ("train", *HELD, *to_train(*TRAINED))):
+    for command in (("plan", *HELD), ("train", *HELD, *TRAINED)):
         refused(("shadows", *command, "--models", "20", "--out", "bank"), ("--out bank is in use",))
     lock.release()
     assert train(*HELD).code == 0

@@ -98,7 +98,7 @@ def test_a_bank_trained_by_workers(sets: Path):
     words = (*words, "--models", "3", "--epochs", "2", "--hidden", "8", "--models-per-batch", "2", "--model", "mlp")
     outputs = []
     for name, more in (("alone", ()), ("by two", ("--workers", "2"))):
-        done = jaxaudit(*words, *more, "--recipe", "guess", "--out", name)
+        done = jaxaudit(*words, *more, "--designs", "guess", "--out", name)
         assert done.code == 0, done.err
         outputs.append(content(sets / name / "outputs"))
     assert len(outputs[0]) >= 3

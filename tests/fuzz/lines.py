@@ -95,11 +95,11 @@ def options_of(words: list[str]) -> list[Any]:
 
 def fields_called(words: list[str]) -> list[Field]:
     from jaxaudit.cli.app import COMMANDS
-    from jaxaudit.cli.deal.command import DealOptions
-    from jaxaudit.cli.shadows.options import PlanOptions
+    from jaxaudit.cli.deal.command import DEAL
+    from jaxaudit.cli.shadows.command import SHADOWS
 
-    known = {each.name: each.options for each in COMMANDS} | {"deal": DealOptions, "shadows": PlanOptions}
-    return list(fields_of(known[words[0]]())) if words[0] in known else []
+    known = [each for each in (*COMMANDS, DEAL, *SHADOWS) if each.name.split() == words[: len(each.name.split())]]
+    return [field for each in known for field in fields_of(each.options())]
 
 
 def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:

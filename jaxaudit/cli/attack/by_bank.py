@@ -15,7 +15,7 @@ from jaxaudit.audits.record_attack.evidence import bank_outputs
 from jaxaudit.audits.record_attack.judged import RecordTarget
 from jaxaudit.audits.record_attack.result import RecordAudit
 from jaxaudit.audits.record_attack.target import prefixes, read_members, target_log_odds
-from jaxaudit.cli.attack.command import OF_BANK, AttackOptions, attacks_named
+from jaxaudit.cli.attack.command import AttackOptions, attacks_named
 from jaxaudit.cli.attack.measured_pdtp import measured_pdtp
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.progress import say
@@ -78,7 +78,6 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
         audit=audit,
         outcome=outcome,
         label="attacking",
-        used=OF_BANK,
         extra={"targets": [{"name": each.name, "content_hash": each.content_hash} for each in targets]},
     )
 

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from jaxaudit.cli.classifiers import ClassifierOptions
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, ListOutput, Recipe, failing
-from jaxaudit.cli.harness import Command, Job, Planned
-from jaxaudit.cli.options import fields_of, group, option, without_effect
-from jaxaudit.cli.sets import bank_of_shadows, refuse_without_effect
+from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.options import REFUSALS, Source, bank_option, group, option, training_option
+from jaxaudit.cli.sets import bank_of_shadows
 from jaxaudit.cli.tables import TableData
 from jaxaudit.cli.words import parse_names
 from jaxaudit.errors import InputError
@@ -21,8 +21,6 @@ ON_RECORDS = (
 """Attacks by a bank; a test holds these names to `RECORD_ATTACKS`, which takes a second to import."""
 ON_TARGETS = ("untargeted", "distance", "frequency")
 """Attacks without a bank, held to `ATTACKS` in the same way."""
-NEEDING_BANK = frozenset({"target", "members", "target_kind", "gamma", "offline_scale", "delta", "pdtp"})
-OF_BANK = NEEDING_BANK | {"shadows", "attacks", "seed", "level", "top", "as_json", "out", "report", "fail_on"}
 
 
 def attacks_named(text: str | None) -> tuple[str, ...]:
@@ -50,26 +48,26 @@ class ByBank:
         "Attack every record by the shadow models of this bank (shadows plan|train|add|import, or ks --out): LiRA, "
         "RMIA, BASE and others. Nothing is trained."
     )
-    target: tuple[Path, ...] = option(
+    target: tuple[Path, ...] = bank_option(
         (),
         "--shadows: a target's outputs on all records of the bank, on its query set, or on query set and holdout, in "
         "the bank's order: .npy, .npz, .csv or .parquet. Repeatable. [default: each shadow model is a target]",
         names="file",
     )
-    members: tuple[Path, ...] = option(
+    members: tuple[Path, ...] = bank_option(
         (),
         "--shadows: a .npy of booleans, which of these records the target was trained on, if that is known. "
         "Repeatable: one per --target, in the same order.",
         names="file",
     )
-    target_kind: Literal["auto", "probabilities", "logits"] = option(
+    target_kind: Literal["auto", "probabilities", "logits"] = bank_option(
         "auto", "--shadows: what the targets' files contain.", choices=("auto", "probabilities", "logits")
     )
-    gamma: float = option(2.0, "rmia: the factor that a ratio must exceed others by.", minimum=1e-6, maximum=1e6)
-    offline_scale: float = option(
+    gamma: float = bank_option(2.0, "rmia: the factor that a ratio must exceed others by.", minimum=1e-6, maximum=1e6)
+    offline_scale: float = bank_option(
         0.3, "rmia-offline: how far the mean over models without a record stands for all.", minimum=0, maximum=1
     )
-    delta: float | None = option(
+    delta: float | None = bank_option(
         None,
         "--shadows: bound the epsilon of the recipe from below, for (epsilon, delta)-differential privacy with this "
         "delta, by the deciding attack. It can refute a claim, and proves none. Needs a bank dealt by --coins, and "
@@ -77,7 +75,7 @@ class ByBank:
         minimum=1e-15,
         maximum=0.1,
     )
-    pdtp: Path | None = option(
+    pdtp: Path | None = bank_option(
         None,
         "--shadows: a run of `jaxaudit pdtp --out` on the records of the query set or another set of the bank: which "
         "records are at risk by PDTP, and which by the deciding attack.",
@@ -99,30 +97,32 @@ class AttackAudit(ByBank, Level):
         metavar="NAME,...",
         check=attacks_named,
     )
-    iterations: int | None = option(
+    iterations: int | None = training_option(
         None,
         "Random splits; each target is attacked twice in each. [default: 100; 10 without --data]",
         minimum=1,
         maximum=MOST,
     )
-    targets: int | None = option(
+    targets: int | None = training_option(
         None, "Target records, drawn at random. [default: 100, or all; 20 without --data]", minimum=1
     )
-    shadow_pairs: int = option(
+    shadow_pairs: int = training_option(
         5,
         "distance, frequency: pairs of shadow models per target, with and without it.",
         minimum=1,
         maximum=MOST,
     )
-    fresh_shadows: bool = option(False, "Train new pairs in every iteration: --iterations times the cost.")
-    pooled_shadow_models: int = option(
+    fresh_shadows: bool = training_option(False, "Train new pairs in every iteration: --iterations times the cost.")
+    pooled_shadow_models: int = training_option(
         20,
         "untargeted: shadow models trained on random halves.",
         minimum=1,
         maximum=MOST,
     )
-    measured_iterations: int = option(10, "Iterations in which PDTP is measured, too.", minimum=1, maximum=MOST)
-    bins: int = option(
+    measured_iterations: int = training_option(
+        10, "Iterations in which PDTP is measured, too.", minimum=1, maximum=MOST
+    )
+    bins: int = training_option(
         100, "Bins into which outputs are rounded before they are compared; 0: none.", minimum=0, maximum=MOST
     )
 
@@ -139,27 +139,27 @@ class AttackOutput(ListOutput):
 class AttackOptions:
     """All options of the command."""
 
-    data: TableData = group(DATA, TableData())
-    model: ClassifierOptions = group(MODEL, ClassifierOptions())
+    data: TableData = group(DATA, TableData(), of=Source.TRAINING)
+    model: ClassifierOptions = group(MODEL, ClassifierOptions(), of=Source.TRAINING)
     recipe: Recipe = group(TRAINING, Recipe(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
     audit: AttackAudit = group(AUDIT, AttackAudit())
     output: AttackOutput = group(OUTPUT, AttackOutput())
 
+    @property
+    def source(self) -> Source:
+        """Where the models come from that attacks learn from."""
+        return Source.TRAINING if self.audit.shadows is None else Source.BANK
 
-def _check_bank(options: AttackOptions) -> None:
-    """Refuses options that a bank leaves nothing to do, and those that need one."""
+
+def _check_attacks(options: AttackOptions) -> None:
+    """Refuses attacks that need a bank where there is none, and those that take none."""
     asked = options.audit
     names = () if asked.attacks is None else attacks_named(asked.attacks)
-    if asked.shadows is None:
-        useless = [name for name in names if name in ON_RECORDS]
-        given = without_effect(options, {field.name for field in fields_of(options)} - NEEDING_BANK)
-        if useless or given:
-            raise InputError(
-                f"{', '.join(given or useless)}: needs --shadows, a bank of shadow models; `jaxaudit shadows plan` and "
-                "`train` make one."
-            )
+    if options.source is Source.TRAINING:
+        of_bank = [name for name in names if name in ON_RECORDS]
+        if of_bank:
+            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[Source.TRAINING]}")
         return
-    refuse_without_effect(options, OF_BANK)
     useless = [name for name in names if name not in ON_RECORDS]
     if useless:
         raise InputError(
@@ -173,8 +173,8 @@ def _check_bank(options: AttackOptions) -> None:
         )
 
 
-def _prepare(options: AttackOptions) -> Job[Any] | Planned:
-    if options.audit.shadows is not None:
+def _prepare(options: AttackOptions) -> Job[Any] | Summary:
+    if options.source is Source.BANK:
         from jaxaudit.cli.attack.by_bank import prepare_by_bank
 
         return prepare_by_bank(options)
@@ -208,6 +208,6 @@ ATTACK = Command(
 
     `jaxaudit attack --shadows coins --delta 1e-5` (a lower bound on the epsilon of differentially private training)
     """,
-    (_check_bank,),
+    (_check_attacks,),
     first=("csv", "model", "shadows"),
 )

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxaudit.cli import preflight
 from jaxaudit.cli.groups import DATA, OUTPUT, DataFolder, dealt_groups
-from jaxaudit.cli.options import as_parameters, group, option
+from jaxaudit.cli.harness import Command, Summary
+from jaxaudit.cli.options import group, option
 from jaxaudit.cli.words import share_check
 from jaxaudit.errors import InputError
 
@@ -98,21 +98,16 @@ class DealOptions:
     output: DealOutput = group(OUTPUT, DealOutput())
 
 
-def run(options: DealOptions) -> None:
-    """Deals the records that these options name.
+def _deal(options: DealOptions) -> Summary:
+    from jaxaudit.cli.deal.run import deal_records
 
-    Raises:
-        InputError: an option or its data cannot be used.
-    """
-    preflight.check(options)
-    from jaxaudit.cli.deal.run import run
-
-    run(options)
+    return deal_records(options)
 
 
-deal = as_parameters(
+DEAL = Command(
+    "deal",
     DealOptions,
-    run,
+    _deal,
     """Splits records at random into a query set to share and a holdout to keep, before anything is shared.
 
     The holdout later makes an exact test of deletion possible: `jaxaudit ks --holdout`. With `--members-share`, some
@@ -129,5 +124,6 @@ deal = as_parameters(
 
     `jaxaudit deal shared.npz --withdraw 0.3 --out deal`
     """,
-    ("out", "groups", "holdout_share", "members_share", "withdraw"),
+    first=("out", "groups", "holdout_share", "members_share", "withdraw"),
+    compiles=False,
 )

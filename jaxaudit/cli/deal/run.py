@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Int, Key
 from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealOptions
 from jaxaudit.cli.deal.private import arrays_with_values, refuse_in_records
 from jaxaudit.cli.deal.show import RECORD, Side, summary
-from jaxaudit.cli.show import show_text
+from jaxaudit.cli.harness import Summary
 from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, find_pairs, named_in, role_of
@@ -30,7 +30,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import deal, deal_members, joined
 from jaxaudit.places import without_folders
 from jaxaudit.randomness import generator_of, stream
-from jaxaudit.runs.directory import claim, write_files
+from jaxaudit.runs.directory import write_files
 from jaxaudit.version import __version__
 
 SCHEMA = "jaxaudit.deal/1"
@@ -60,7 +60,7 @@ class Source(NamedTuple):
     name: str
 
 
-def run(options: DealOptions) -> None:
+def deal_records(options: DealOptions) -> Summary:
     """Deals the records and writes every side.
 
     Raises:
@@ -68,7 +68,6 @@ def run(options: DealOptions) -> None:
     """
     data, groups, data_dir = options.data.data, options.data.groups, options.data.data_dir
     how, out = options.deal, options.output.out
-    claim(out)
     # A column with groups is no input, and its values are not written: the files are shared.
     source = _read(data, data_dir, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)
@@ -130,7 +129,7 @@ def run(options: DealOptions) -> None:
     files = {side.file: _npz(rows_of(side)) for side in sides.values()}
     # The record is written last: it has the hashes of the others.
     write_files(out, {**files, RECORD: record})
-    show_text(summary(source.name, out, sides, whole, copied, others, left_out))
+    return Summary(summary(source.name, out, sides, whole, copied, others, left_out))
 
 
 def _further(arrays: Iterable[str]) -> list[str]:

@@ -38,8 +38,8 @@ def summary(
     copied: int,
     others: Sequence[str] = (),
     left_out: Sequence[str] = (),
-) -> str:
-    """The text for the terminal; it has no value of a record.
+) -> tuple[str, ...]:
+    """The lines for the terminal; they have no value of a record.
 
     Args:
         source: what the records are called.
@@ -92,7 +92,7 @@ def summary(
         lines.append(f"The files also have these arrays of {source}; check that none is private: {', '.join(others)}.")
     asked = "the model's outputs on the records of each file" + ("" if members else ", and give a calibration set")
     command = shlex.join(_command(out, members, holdout, whole))
-    return "\n".join(map(visible, [*lines, "", f"To test a model later, get {asked}:", "", f"  {command}"])) + "\n"
+    return tuple(map(visible, [*lines, "", f"To test a model later, get {asked}:", "", f"  {command}"]))
 
 
 def _command(out: Path, members: bool, holdout: bool, whole: bool) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOutput, Network, Seeded
-from jaxaudit.cli.harness import Command, Job, Planned
+from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
 from jaxaudit.cli.words import check_weights, parse_hidden, parse_reference
@@ -101,7 +101,7 @@ def _check_together(options: EfficacyOptions) -> None:
     check_weights(options.model.params or own, options.model.model, options.data.data)
 
 
-def _prepare(options: EfficacyOptions) -> Job[Any] | Planned:
+def _prepare(options: EfficacyOptions) -> Job[Any] | Summary:
     from jaxaudit.cli.efficacy.run import prepare
 
     return prepare(options)

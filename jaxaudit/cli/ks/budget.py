@@ -10,7 +10,7 @@ import numpy as np
 from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, least, memory_of, seconds_of, sizes_of
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
-from jaxaudit.cli.harness import Planned
+from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.ks.designs import mean_cost
 from jaxaudit.cli.ks.inputs import Given
 from jaxaudit.cli.ks.options import KSOptions
@@ -61,7 +61,7 @@ def plan_within(
     sets: Given,
     tests: tuple[KSTest, ...],
     learner_of: Callable[[str, str], SteppedLearner],
-) -> tuple[KSOptions, Planned]:
+) -> tuple[KSOptions, Summary]:
     """The options for an audit of at most `budget` seconds, and the plan; given options are not changed.
 
     Args:
@@ -244,7 +244,7 @@ def _told(
     full_seconds: float,
     sets: Given,
     budget: float | None,
-) -> Planned:
+) -> Summary:
     work = plan.work
     record_bytes = 4 * int(np.prod(sets.query.inputs.shape[1:]))
     # What was read stays beside what is taken of it: as stored, as prepared, and while it is hashed.
@@ -281,7 +281,7 @@ def _told(
         "smallest_share_factor": round(cost, 3),
         "seconds_a_model_step": plan.speed.step,
     }
-    return Planned(numbers, tuple(lines))
+    return Summary(tuple(lines), numbers)
 
 
 def _reduced(full: Work, work: Work, wanted: tuple[str, str], design: tuple[str, str]) -> Any:

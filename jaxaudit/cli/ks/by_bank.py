@@ -14,7 +14,6 @@ from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import KSTest, MembersTest
 from jaxaudit.cli.harness import Job, Outcome
-from jaxaudit.cli.ks.command import OF_BANK
 from jaxaudit.cli.ks.inputs import as_outputs, name_apart
 from jaxaudit.cli.ks.options import KSOptions, parse_tests
 from jaxaudit.cli.ks.run import arrays_of, described_files
@@ -85,7 +84,6 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
         audit=audit,
         outcome=outcome,
         label="comparing",
-        used=OF_BANK,
         extra={
             "targets": described_files([target.outputs for target in targets]),
             "holdout_targets": described_files([target.on_holdout for target in targets]),

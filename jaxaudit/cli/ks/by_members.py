@@ -8,7 +8,6 @@ from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.tests import MembersTest
 from jaxaudit.cli.harness import Job, Outcome
-from jaxaudit.cli.ks.command import OF_MEMBERS
 from jaxaudit.cli.ks.inputs import read_given
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.ks.run import arrays_of, described_files, described_sets, hashes_of
@@ -64,7 +63,6 @@ def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
         audit=audit,
         outcome=outcome,
         label="comparing",
-        used=OF_MEMBERS,
         extra={
             "targets": described_files([target.outputs for target in sets.files]),
             "holdout_targets": described_files([target.on_holdout for target in sets.files]),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, dealt_groups, failing
-from jaxaudit.cli.options import group, option
+from jaxaudit.cli.options import Source, bank_option, group, option, training_option
 from jaxaudit.cli.sets import (
     ALL,
     MEANING,
@@ -31,13 +31,13 @@ TEST_NAMES = ("members", "holdout", "reference", "shadow", "ema", "rho")
 class Sampled:
     """A reference, and how many records are used."""
 
-    reference: str | None = option(
+    reference: str | None = training_option(
         None,
         "Records that the target was not trained on, like its other data, for the reference test. [default: the "
         "calibration set, with --calibration-target]",
         names="data",
     )
-    sample: int | None = option(
+    sample: int | None = training_option(
         None,
         "Use at most this many records of each set, drawn at random (with --groups, whole groups of about as many). "
         "[default: all, if the budget allows]",
@@ -85,8 +85,9 @@ class Targets:
         "The same target's outputs on the calibration set, in its order, if it used none of it. Repeatable, as above. "
         "They make a far firmer test than none.",
         names="file",
+        of=~Source.MEMBERS,
     )
-    reference_target: tuple[Path, ...] = option(
+    reference_target: tuple[Path, ...] = training_option(
         (), "The same target's outputs on --reference, in its order. Repeatable, as above.", names="file"
     )
     before: tuple[Path, ...] = option(
@@ -94,16 +95,20 @@ class Targets:
         "The same target's outputs on the query set before the deletion, in its order: adds how much less is used now. "
         "Repeatable: one per --target, in the same order. Needs --holdout-before.",
         names="file",
+        of=~Source.MEMBERS,
     )
     holdout_before: tuple[Path, ...] = option(
-        (), "The same on the holdout. Repeatable: one per --before, in the same order.", names="file"
+        (),
+        "The same on the holdout. Repeatable: one per --before, in the same order.",
+        names="file",
+        of=~Source.MEMBERS,
     )
     target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
         "auto",
         "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
         choices=("auto", "probabilities", "logits", "log-odds"),
     )
-    target_data: tuple[str, ...] = option(
+    target_data: tuple[str, ...] = training_option(
         (),
         "Simulate a target trained on this data. Repeatable: one target is trained on all of it.",
         metavar="NAME[:FRACTION]",
@@ -122,7 +127,7 @@ class KSAudit(Level):
         "Judge by the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already: give "
         "--target, and --holdout-target or --calibration-target."
     )
-    leave_one_out: bool = option(
+    leave_one_out: bool = bank_option(
         False,
         "With --shadows: also judge each shadow model by the others, as a target of known truth. Gives the error rates "
         "of this audit on these data.",
@@ -158,24 +163,25 @@ class KSAudit(Level):
         "The shadow models have the target's own network and recipe (give --designs guess, too). Without this word, "
         "--model of your own code or "
         "--members, nobody knows how much a target remembers, and none is called `forgotten`.",
+        of=~Source.MEMBERS,
     )
     stated_share: float = option(
         0.25,
         "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",
         check=share_check("stated_share"),
     )
-    replicates: int | None = option(
+    replicates: int | None = training_option(
         None,
         "rho: pairs of shadow models, each with its own seed. 0 leaves out rho, and EMA, which uses its models. "
         "[default: 5]",
         minimum=0,
         maximum=MOST,
     )
-    controls: int = option(1, "rho: positive controls, models trained on both sets.", minimum=0, maximum=MOST)
-    subsample: float = option(
+    controls: int = training_option(1, "rho: positive controls, models trained on both sets.", minimum=0, maximum=MOST)
+    subsample: float = training_option(
         0.9, "rho: share of the calibration set that each replicate draws.", check=share_check("subsample")
     )
-    budget: str | None = option(
+    budget: str | None = training_option(
         None,
         "Time limit, such as 10m or 2h. Records, numbers of models and the model are reduced to fit, unless given; "
         "none: no limit. [default: 10m on a CPU, else none]",
@@ -201,6 +207,14 @@ class KSOptions:
     recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
     audit: KSAudit = group(AUDIT, KSAudit())
     output: KSOutput = group(OUTPUT, KSOutput())
+
+    @property
+    def source(self) -> Source:
+        """Where the models come from that targets are compared with."""
+        if self.audit.shadows is not None:
+            return Source.BANK
+        known = self.data.members is not None and self.data.calibration is None
+        return Source.MEMBERS if known else Source.TRAINING
 
 
 def parse_tests(text: str) -> tuple[str, ...]:

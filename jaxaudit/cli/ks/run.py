@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.shadow import least_models
 from jaxaudit.cli.groups import Network
-from jaxaudit.cli.harness import Job, Outcome, Planned
+from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
 from jaxaudit.cli.ks.designs import make_designs
@@ -38,7 +38,7 @@ LEAST = 19
 REPLICATES = 5
 
 
-def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
+def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work that these options mean; for a dry run, the plan alone."""
     given = options
     options = _filled(options)

@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxaudit.cli.classifiers import ClassifierOptions
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, ListOutput, Recipe, Seeded, failing
-from jaxaudit.cli.harness import Command, Job, Planned
+from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.tables import TableData
 from jaxaudit.errors import InputError
@@ -64,7 +64,7 @@ def _check(options: PDTPOptions) -> None:
         raise InputError("--reduce measures all remaining records after each removal; leave out --measured-records.")
 
 
-def _prepare(options: PDTPOptions) -> Job[Any] | Planned:
+def _prepare(options: PDTPOptions) -> Job[Any] | Summary:
     from jaxaudit.cli.pdtp.run import prepare
 
     return prepare(options)

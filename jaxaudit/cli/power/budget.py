@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from jaxaudit.audits.power.plan import Free, Pace, Work, choose, least, reduced, seconds_of
-from jaxaudit.cli.harness import Planned
+from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.ks.budget import FIXED_SECONDS, TRAINING_SHARE, USUAL, speed_of
 from jaxaudit.cli.ks.designs import mean_cost
 from jaxaudit.cli.options import plain
@@ -23,7 +23,7 @@ def plan_within(
     sets: tuple[Examples, Examples],
     learner: SteppedLearner,
     designs: int,
-) -> tuple[PowerOptions, Planned]:
+) -> tuple[PowerOptions, Summary]:
     """The options for a measurement of at most `budget` seconds, and the plan; given options are not changed.
 
     Args:
@@ -85,7 +85,7 @@ def _pace(options: PowerOptions, query: Examples, learner: SteppedLearner, desig
     return Pace(speed._replace(models_per_batch=number), recipe.batch_size, designs, cost)
 
 
-def _told(full: Work, work: Work, pace: Pace, budget: float | None) -> Planned:
+def _told(full: Work, work: Work, pace: Pace, budget: float | None) -> Summary:
     seconds, whole = (seconds_of(each, pace) + FIXED_SECONDS for each in (work, full))
     less = reduced(full, work)
     within = "no time limit" if budget is None else f"of a budget of {duration(budget)}"
@@ -104,4 +104,4 @@ def _told(full: Work, work: Work, pace: Pace, budget: float | None) -> Planned:
         "reduced": list(less),
         "seconds_a_model_step": pace.speed.step,
     }
-    return Planned(numbers, tuple(lines))
+    return Summary(tuple(lines), numbers)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Seeded, dealt_groups, failing
-from jaxaudit.cli.harness import Command, Job, Planned
-from jaxaudit.cli.options import group, option
+from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.options import Source, group, option, training_option
 from jaxaudit.cli.sets import (
     MEANING,
     Sets,
@@ -14,22 +14,17 @@ from jaxaudit.cli.sets import (
     ShadowRecipe,
     bank_of_shadows,
     designs_of_shadows,
-    refuse_without_effect,
     shadow_count,
 )
 from jaxaudit.cli.words import check_pair, parse_time, share_check
 from jaxaudit.errors import InputError
 
 SHADOW_MODELS = 40
-OF_BANK = frozenset(
-    {"shadows", "holdout_size", "members_size", "fraction", "seed", "as_json", "out", "report", "fail_on"}
-)
-"""The options that mean something where a bank is given."""
 
 
 @dataclass(frozen=True)
-class PowerData(Sets):
-    """The data."""
+class Sizes:
+    """How many records there will be."""
 
     holdout_size: int | None = option(
         None,
@@ -46,6 +41,12 @@ class PowerData(Sets):
         minimum=50,
         maximum=MOST * 1000,
     )
+
+
+@dataclass(frozen=True)
+class PowerData(Sets):
+    """The data."""
+
     sample: int | None = option(
         None,
         "Train on at most this many records of each set, drawn at random (with --groups, whole groups of about as "
@@ -69,7 +70,7 @@ class PowerAudit(Seeded):
     fraction: float = option(0.1, "The used fraction of the query set to detect.", check=share_check("fraction"))
     holdout_shadow_models: int | None = shadow_count(SHADOW_MODELS, "Models, each trained on a half of the query set.")
     designs: str = designs_of_shadows(f"Designs of the shadow models, mixed: {MEANING}.")
-    budget: str | None = option(
+    budget: str | None = training_option(
         None,
         "Time limit, such as 10m or 2h. The number of models, then records, then epochs are reduced to fit, unless "
         "given; none: no limit. [default: 10m on a CPU, else none]",
@@ -89,11 +90,17 @@ class PowerOutput(Output):
 class PowerOptions:
     """All options of the command."""
 
-    data: PowerData = group(DATA, PowerData())
+    sizes: Sizes = group(DATA, Sizes())
+    data: PowerData = group(DATA, PowerData(), of=Source.TRAINING)
     model: ShadowNetwork = group(MODEL, ShadowNetwork())
     recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
     audit: PowerAudit = group(AUDIT, PowerAudit())
     output: PowerOutput = group(OUTPUT, PowerOutput())
+
+    @property
+    def source(self) -> Source:
+        """Where the models come from that are measured on."""
+        return Source.TRAINING if self.audit.shadows is None else Source.BANK
 
 
 def _check_groups(options: PowerOptions) -> None:
@@ -102,20 +109,10 @@ def _check_groups(options: PowerOptions) -> None:
         raise InputError("--groups needs --query: the embedded sets have no groups.")
 
 
-def _check_bank(options: PowerOptions) -> None:
-    """Refuses options that a bank leaves nothing to do."""
-    if options.audit.shadows is not None:
-        refuse_without_effect(options, OF_BANK)
+def _prepare(options: PowerOptions) -> Job[Any] | Summary:
+    from jaxaudit.cli.power.run import measure_bank, train
 
-
-def _prepare(options: PowerOptions) -> Job[Any] | Planned:
-    if options.audit.shadows is not None:
-        from jaxaudit.cli.power.by_bank import prepare_by_bank
-
-        return prepare_by_bank(options)
-    from jaxaudit.cli.power.run import prepare
-
-    return prepare(options)
+    return train(options) if options.source is Source.TRAINING else measure_bank(options)
 
 
 POWER = Command(
@@ -137,6 +134,6 @@ POWER = Command(
 
     `jaxaudit power --shadows bank` (trains nothing)
     """,
-    (lambda options: check_pair(options.data.query, options.data.calibration), _check_groups, _check_bank),
+    (lambda options: check_pair(options.data.query, options.data.calibration), _check_groups),
     first=("query", "calibration", "fraction"),
 )

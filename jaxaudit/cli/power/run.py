@@ -1,18 +1,20 @@
 """Runs `jaxaudit power`: from its options to its result."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array, Key, Shaped
 
+from jaxaudit.audits.ks.bank.evidence import open_bank
 from jaxaudit.audits.ks.models import Design
-from jaxaudit.audits.power.audit import audit_power
+from jaxaudit.audits.power.audit import audit_power, power_of_models
 from jaxaudit.audits.power.plan import reduced
 from jaxaudit.audits.power.result import Power
 from jaxaudit.cli.groups import Network
-from jaxaudit.cli.harness import Job, Outcome, Planned
+from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.budget import parse_budget
 from jaxaudit.cli.ks.designs import make_designs
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
@@ -21,7 +23,9 @@ from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_sets, reader, tell_of_large_numbers
 from jaxaudit.cli.sets import ShadowRecipe
+from jaxaudit.cli.shadows.provenance import described_bank
 from jaxaudit.data import Examples, is_image
+from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.groups import as_groups, groups_file, load_groups
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import SteppedLearner
@@ -40,8 +44,8 @@ class Given(NamedTuple):
     groups: Shaped[np.ndarray, " n"] | None
 
 
-def prepare(options: PowerOptions) -> Job[Power] | Planned:
-    """The work that these options mean; for a dry run without workers, the plan alone."""
+def train(options: PowerOptions) -> Job[Power] | Summary:
+    """The work of these options where models are trained; for a dry run without workers, the plan alone."""
     given, seconds = options, parse_budget(options.audit.budget)
     options, whole = _read(options)
     key = jax.random.key(options.audit.seed)
@@ -70,8 +74,8 @@ def prepare(options: PowerOptions) -> Job[Power] | Planned:
             designs=_designs(options, sets),
             groups=sets.groups,
             query_size=len(whole.query),
-            holdout_size=options.data.holdout_size,
-            members_size=options.data.members_size,
+            holdout_size=options.sizes.holdout_size,
+            members_size=options.sizes.members_size,
             fraction=options.audit.fraction,
             models=work.models,
             reduced=reduced(asked, work),
@@ -83,21 +87,50 @@ def prepare(options: PowerOptions) -> Job[Power] | Planned:
     if sets.groups is not None:
         hashes["groups"] = as_groups(sets.groups, sets.groups[:0]).content_hash
 
-    def outcome(found: Power, provenance: Provenance) -> Outcome:
-        return Outcome(power_record(found, provenance), {}, {})
-
     return Job(
         options=options,
         data={name: describe_examples(examples) for name, examples in named.items()},
         hashes=hashes,
         audit=audit,
-        outcome=outcome,
+        outcome=_outcome,
         models=lambda _: work.models,
         line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.duration}",
         record_shape=sets.query.inputs.shape[1:],
         classes=len(sets.query.class_names),
         extra={"plan": None if plan is None else dict(plan.numbers)},
     )
+
+
+def measure_bank(options: PowerOptions) -> Job[Power]:
+    """The work of these options where a bank has the models.
+
+    Raises:
+        InputError: the bank cannot be used.
+    """
+    path = options.audit.shadows or Path()
+    bank = load_bank(path)
+    models = open_bank(bank)
+
+    def audit(execution: Execution) -> Power:
+        return power_of_models(
+            models,
+            holdout_size=options.sizes.holdout_size,
+            members_size=options.sizes.members_size,
+            fraction=options.audit.fraction,
+        )
+
+    return Job(
+        options=options,
+        data=described_bank(path, bank, {}, len(models), models.content_hash),
+        hashes={},
+        audit=audit,
+        outcome=_outcome,
+        label="measuring",
+    )
+
+
+def _outcome(found: Power, provenance: Provenance) -> Outcome:
+    return Outcome(power_record(found, provenance), {}, {})
 
 
 def take_records(sets: Given, records: int | None, key: Key[Array, ""]) -> Given:

@@ -2,6 +2,7 @@
 
 import hashlib
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +11,8 @@ from jaxtyping import Float32
 
 from jaxaudit.audits.bank_odds import said
 from jaxaudit.audits.ks.bank.whose import COMPARED, Whose, first_models, whose
+from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.show import show_text
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.outputs import load_into, outputs_path
 from jaxaudit.data.bank.writing import write_outputs
@@ -36,7 +37,7 @@ class Placed(NamedTuple):
     digest: bytes
 
 
-def run(path: Path, files: list[Path], model: int | None) -> None:
+def add(path: Path, files: Sequence[Path], model: int | None) -> Summary:
     """Adds these files' outputs to the bank, in this order; all of them, or none if one is refused.
 
     Files that do not show which model they are of are named on stderr.
@@ -44,8 +45,6 @@ def run(path: Path, files: list[Path], model: int | None) -> None:
     Raises:
         InputError: there is no such bank, another process works there, or a file is refused.
     """
-    if model is not None and len(files) > 1:
-        raise InputError(f"--model names one model, but {len(files)} files were given: give one of them.")
     bank = load_bank(path)
     if model is not None and model >= len(bank):
         raise InputError(f"--model {model}: the bank has {len(bank)} models, numbered from 0.")
@@ -63,14 +62,14 @@ def run(path: Path, files: list[Path], model: int | None) -> None:
     finished = len(bank.finished())
     about = "What is missing" if finished < len(bank) else "Which tests they allow"
     lines.append(f"{finished:,} of {len(bank):,} models have outputs. {about}: jaxaudit shadows show {_shown(bank)}")
-    show_text("\n".join([*lines, ""]))
+    return Summary(tuple(lines))
 
 
 def _shown(bank: Bank) -> str:
     return visible(shlex.quote(str(bank.directory)))
 
 
-def _placed(bank: Bank, files: list[Path], model: int | None) -> tuple[list[Placed], list[Path]]:
+def _placed(bank: Bank, files: Sequence[Path], model: int | None) -> tuple[list[Placed], list[Path]]:
     """The model that each file is for, and the files that do not show it; nothing is written."""
     missing, known = bank.missing().tolist(), first_models(bank)
     # The first few are held against the rows when there are others to compare them with, and again with the next ones.

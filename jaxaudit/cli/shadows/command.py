@@ -1,24 +1,17 @@
 """`jaxaudit shadows`: its commands. Imports nothing heavy, so that `--help` is instant."""
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from jaxaudit.cli import preflight
-from jaxaudit.cli.groups import DONE, MOST
-from jaxaudit.cli.options import as_parameters, at_home
-from jaxaudit.cli.sets import check_groups, refuse_without_effect
-from jaxaudit.cli.shadows.options import PlanOptions, TrainOptions, check_recipe, used_options
-from jaxaudit.cli.workers import before_jax
-from jaxaudit.errors import InputError
-
-BankPath = Annotated[Path, typer.Argument(metavar="BANK", help="Directory of the bank.")]
-
-shadows = typer.Typer(
-    no_args_is_help=True,
-    help="Shadow models for any number of audits: trained here, by your own script, or by another tool.",
+from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.sets import check_groups
+from jaxaudit.cli.shadows.options import (
+    AddOptions,
+    ImportOptions,
+    PlanOptions,
+    ShowOptions,
+    TrainOptions,
 )
+from jaxaudit.errors import InputError
 
 
 def _check_sets(options: PlanOptions | TrainOptions) -> None:
@@ -35,18 +28,52 @@ def _check_sets(options: PlanOptions | TrainOptions) -> None:
         raise InputError("--out is missing: the directory of the bank.")
 
 
-def _plan(options: Any) -> None:
-    preflight.check(options, (_check_sets, lambda each: check_groups(each.data)))
+def _check_groups(options: PlanOptions | TrainOptions) -> None:
+    check_groups(options.data)
+
+
+def _check_model(options: AddOptions) -> None:
+    """Refuses one model for several files."""
+    count = len(options.added.files)
+    if options.added.model is not None and count > 1:
+        raise InputError(f"--model names one model, but {count} files were given: give one of them.")
+
+
+def _plan(options: PlanOptions) -> Summary:
     from jaxaudit.cli.shadows.plan import plan
 
-    plan(options)
+    return plan(options)
 
 
-shadows.command("plan", epilog=DONE)(
-    as_parameters(
-        PlanOptions,
-        _plan,
-        """Deals the training sets of shadow models that your own script trains.
+def _train(options: TrainOptions) -> Job[Any] | Summary:
+    from jaxaudit.cli.shadows.train import prepare
+
+    return prepare(options)
+
+
+def _add(options: AddOptions) -> Summary:
+    from jaxaudit.cli.shadows.add import add
+
+    return add(options.bank.bank, options.added.files, options.added.model)
+
+
+def _show(options: ShowOptions) -> Summary:
+    from jaxaudit.cli.shadows.show import show
+
+    return show(options.bank.bank)
+
+
+def _import(options: ImportOptions) -> Summary:
+    from jaxaudit.cli.shadows.from_tool import make_bank
+
+    return make_bank(options.foreign.directory, options.output.out, options.pool)
+
+
+PLAN = Command(
+    "shadows plan",
+    PlanOptions,
+    _plan,
+    """Deals the training sets of shadow models that your own script trains.
 
     Writes bank.json, labels.npy, membership.npy (a row per model, a column per record: the query set, the holdout, the
     calibration set) and seeds.npy. Your script trains model m on the records where row m is true, and saves its outputs
@@ -58,33 +85,15 @@ shadows.command("plan", epilog=DONE)(
 
     `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --recipe "ResNet-18" --out bank`
     """,
-        ("query", "holdout", "bank"),
-    )
+    (_check_sets, _check_groups),
+    first=("query", "holdout", "bank"),
+    compiles=False,
 )
-
-
-def _check_learner(options: TrainOptions) -> None:
-    """Refuses what says how a network is trained beside a learner, which says it itself."""
-    used = used_options(options)
-    if used is not None:
-        refuse_without_effect(options, used, "--learner, which is how its models are trained")
-
-
-def _train(options: Any) -> None:
-    preflight.check(options, (_check_sets, lambda each: check_groups(each.data), _check_learner))
-    before_jax(options.recipe)
-    from jaxaudit.cli.programs import keep_programs
-    from jaxaudit.cli.shadows.train import train
-
-    keep_programs()
-    train(options)
-
-
-shadows.command("train", epilog=DONE)(
-    as_parameters(
-        TrainOptions,
-        _train,
-        """Trains shadow models and keeps their outputs, for any number of later audits.
+TRAIN = Command(
+    "shadows train",
+    TrainOptions,
+    _train,
+    """Trains shadow models and keeps their outputs, for any number of later audits.
 
     Models are trained many at once. Each one's outputs are written when its batch is done, so a stopped command
     continues where it was, and with more --models it keeps those that are there.
@@ -95,27 +104,17 @@ shadows.command("train", epilog=DONE)(
 
     `jaxaudit shadows train --query q.npz --holdout h.npz --model net.py:Net --models 128 --dry-run --out bank`
 
-    `jaxaudit shadows train --query q.npz --holdout h.npz --patience 5 --recipe guess --recipe narrower --out bank`
+    `jaxaudit shadows train --query q.npz --holdout h.npz --patience 5 --designs guess,narrower --out bank`
 
     `jaxaudit shadows train --query q.npz --holdout h.npz --learner mine.py:learner --out bank`
     """,
-        ("query", "holdout", "bank"),
-    )
+    (_check_sets, _check_groups),
+    first=("query", "holdout", "bank"),
 )
-
-
-@shadows.command(epilog=DONE)
-def add(
-    bank: BankPath,
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE", help="Outputs on all records of the bank: .npz, .npy, .csv or .parquet."),
-    ],
-    model: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, max=MOST, help="The model. [default: missing models in order]"),
-    ] = None,
-) -> None:
+ADD = Command(
+    "shadows add",
+    AddOptions,
+    _add,
     """Adds outputs of shadow models to a bank.
 
     Refuses outputs of other records, classes or kind, outputs that another model has already, and outputs that fit the
@@ -128,17 +127,14 @@ def add(
     `jaxaudit shadows add bank outputs_00.csv outputs_01.csv`
 
     `jaxaudit shadows add bank rerun.npy --model 7`
-    """
-    from jaxaudit.cli.shadows.add import run
-
-    run(at_home(bank), [at_home(file) for file in files], model)
-
-
-@shadows.command(epilog=DONE)
-def show(
-    bank: BankPath,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+    """,
+    (_check_model,),
+    compiles=False,
+)
+SHOW = Command(
+    "shadows show",
+    ShowOptions,
+    _show,
     """Shows what is in a bank, which tests it allows, and what is missing.
 
     Examples:
@@ -146,31 +142,13 @@ def show(
     `jaxaudit shadows show bank`
 
     `jaxaudit shadows show bank --json`
-    """
-    from jaxaudit.cli.shadows.show import run
-
-    run(at_home(bank), as_json)
-
-
-@shadows.command("import", epilog=DONE)
-def import_(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Directory of tensorflow/privacy's LiRA, or of Privacy Meter.")
-    ],
-    out: Annotated[Path, typer.Option(metavar="BANK", help="Write the bank into this new directory.")],
-    query_rows: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.npy", help="The query set: numbers of records. [default: all but the holdout]"),
-    ] = None,
-    holdout_rows: Annotated[Path | None, typer.Option(metavar="FILE.npy", help="The holdout, in the same way.")] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.npy", help="Classes of all records, from 0. [default: y_train.npy, if it is there]"),
-    ] = None,
-    recipe: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="How the models were trained. [default: as their files say]")
-    ] = None,
-) -> None:
+    """,
+    compiles=False,
+)
+IMPORT = Command(
+    "shadows import",
+    ImportOptions,
+    _import,
     """Makes a bank of the shadow models that another tool left.
 
     Reads the directory of tensorflow/privacy's mi_lira_2021 (keep.npy and logits or scores of every experiment) or the
@@ -183,11 +161,7 @@ def import_(
     `jaxaudit shadows import exp/cifar10 --query-rows query.npy --holdout-rows holdout.npy --out bank`
 
     `jaxaudit shadows import demo_cifar10 --labels y_train.npy --out bank`
-    """
-    check_recipe(recipe or "")
-    from jaxaudit.cli.shadows.from_tool import run
-
-    def given(path: Path | None) -> Path | None:
-        return None if path is None else at_home(path)
-
-    run(at_home(directory), at_home(out), given(query_rows), given(holdout_rows), given(labels), recipe or "")
+    """,
+    compiles=False,
+)
+SHADOWS = (PLAN, TRAIN, ADD, SHOW, IMPORT)

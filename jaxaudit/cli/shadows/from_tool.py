@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank.state import kinds_of
-from jaxaudit.cli.show import show_text
+from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.shadows.options import Pool
 from jaxaudit.data.bank import lira, privacy_meter
 from jaxaudit.data.bank.bank import DESIGNS, LABELS, MEMBERSHIP, Bank, load_bank
 from jaxaudit.data.bank.description import Counts, Description, as_text
@@ -21,7 +22,7 @@ from jaxaudit.data.bank.writing import bank_files
 from jaxaudit.data.formats.pickles import PICKLES, refuse_pickle
 from jaxaudit.data.paths import entries, exists
 from jaxaudit.errors import InputError
-from jaxaudit.runs.directory import claim, write_files
+from jaxaudit.runs.directory import write_files
 from jaxaudit.shadow_models import Kind
 from jaxaudit.version import __version__
 
@@ -36,19 +37,16 @@ class Columns(NamedTuple):
     counts: Counts
 
 
-def run(
-    directory: Path, out: Path, query_rows: Path | None, holdout_rows: Path | None, labels: Path | None, recipe: str
-) -> None:
+def make_bank(directory: Path, out: Path, pool: Pool) -> Summary:
     """Writes the bank: completely or not at all.
 
     Raises:
         InputError: the directory is of no known tool, a file there cannot be used, rows are not of its records, or
             `out` is taken.
     """
-    claim(out)
-    foreign = _read(directory, labels)
-    columns = _columns(foreign.membership.shape[1], query_rows, holdout_rows)
-    description = _described(foreign, columns.counts, recipe)
+    foreign = _read(directory, pool.labels)
+    columns = _columns(foreign.membership.shape[1], pool.query_rows, pool.holdout_rows)
+    description = _described(foreign, columns.counts, pool.recipe or "")
     rows = foreign.membership[:, columns.order]
     if rows.all() or not rows.any():
         which = "all records" if rows.all() else "no record"
@@ -62,7 +60,7 @@ def run(
         if read is not None
     }
     write_files(out, bank_files(description, arrays, outputs))
-    show_text(_summary(out, foreign, load_bank(out)))
+    return _summary(out, foreign, load_bank(out))
 
 
 def _read(directory: Path, labels: Path | None) -> Foreign:
@@ -133,7 +131,7 @@ def _output(
     return make
 
 
-def _summary(out: Path, foreign: Foreign, bank: Bank) -> str:
+def _summary(out: Path, foreign: Foreign, bank: Bank) -> Summary:
     description, sizes = bank.description, bank.description.sizes
     names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
     columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
@@ -153,4 +151,4 @@ def _summary(out: Path, foreign: Foreign, bank: Bank) -> str:
             )
     else:
         lines.append("Without --holdout-rows the bank has no holdout, so the holdout test cannot be made.")
-    return "\n".join([*lines, f"Which tests it allows: jaxaudit shadows show {shlex.quote(str(out))}", ""])
+    return Summary((*lines, f"Which tests it allows: jaxaudit shadows show {shlex.quote(str(out))}"))

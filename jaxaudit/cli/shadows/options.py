@@ -1,14 +1,13 @@
-"""`jaxaudit shadows plan` and `shadows train`: their options. Imports nothing heavy, so that `--help` is instant."""
+"""The options of `jaxaudit shadows`. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
-from jaxaudit.cli.options import fields_of, group, option
+from jaxaudit.cli.options import Source, group, option
 from jaxaudit.cli.own_model import parse_learner
-from jaxaudit.cli.sets import MEANING, USUAL, Held, Sets, ShadowNetwork, ShadowRecipe
-from jaxaudit.cli.sets import parse_designs as parse_known
+from jaxaudit.cli.sets import MEANING, Held, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows
 from jaxaudit.cli.words import parse_image_size
 from jaxaudit.errors import InputError
 
@@ -41,16 +40,17 @@ class BankData(Held, Sets):
     )
 
 
+def _bank_size() -> Any:
+    """`--models`, as a field."""
+    help = "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]"
+    return option(None, help, minimum=1, maximum=MOST)
+
+
 @dataclass(frozen=True)
-class BankModels(Seeded):
+class PlannedModels(Seeded):
     """The models, and what their files of outputs contain."""
 
-    models: int | None = option(
-        None,
-        "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]",
-        minimum=1,
-        maximum=MOST,
-    )
+    models: int | None = _bank_size()
     outputs: Literal["logits", "probabilities"] = option(
         "logits", "What your script saves.", choices=("logits", "probabilities")
     )
@@ -61,7 +61,7 @@ class BankModels(Seeded):
         None,
         "Designs (network and training recipe) that models take turns in, by names of your own; see designs.npy.",
         metavar="NAME,...",
-        check=lambda text: parse_designs(text),
+        check=lambda text: parse_own_designs(text),
     )
     recipe: str | None = option(
         None, "How the models are trained, in your words.", check=lambda text: check_recipe(text)
@@ -82,7 +82,7 @@ class PlanOptions:
     """All options of `jaxaudit shadows plan`."""
 
     data: BankData = group(DATA, BankData())
-    models: BankModels = group(BANK, BankModels())
+    models: PlannedModels = group(BANK, PlannedModels())
     place: BankPlace = group(BANK, BankPlace())
 
 
@@ -90,23 +90,8 @@ class PlanOptions:
 class TrainedModels(Seeded):
     """The models that are trained here."""
 
-    models: int | None = option(
-        None,
-        "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]",
-        minimum=1,
-        maximum=MOST,
-    )
-    recipe: tuple[str, ...] = option(
-        (),
-        f"Recipes (designs) that models take turns in: {MEANING}. Repeatable.",
-        metavar="NAME",
-        check=lambda text: parse_known(text, "--recipe"),
-    )
-
-    @property
-    def designs(self) -> str:
-        """The names of `--recipe` between commas."""
-        return ",".join(self.recipe) or USUAL
+    models: int | None = _bank_size()
+    designs: str = designs_of_shadows(f"Designs that the models take turns in: {MEANING}.")
 
 
 @dataclass(frozen=True)
@@ -131,14 +116,100 @@ class TrainOptions:
     recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
     place: BankPlace = group(BANK, BankPlace())
 
+    @property
+    def source(self) -> Source:
+        """What is trained."""
+        return Source.TRAINING if self.model.learner is None else Source.LEARNER
 
-def parse_designs(text: str) -> tuple[str, ...]:
+
+@dataclass(frozen=True)
+class ThisBank:
+    """A bank that is there."""
+
+    bank: Path = option(..., "Directory of the bank.", argument=True)
+
+
+@dataclass(frozen=True)
+class Added:
+    """What is added to it."""
+
+    files: tuple[Path, ...] = option(
+        ..., "Outputs on all records of the bank: .npz, .npy, .csv or .parquet.", argument=True, metavar="FILE"
+    )
+    model: int | None = option(None, "The model. [default: missing models in order]", minimum=0, maximum=MOST)
+
+
+@dataclass(frozen=True)
+class AddOptions:
+    """All options of `jaxaudit shadows add`."""
+
+    bank: ThisBank = group("", ThisBank())
+    added: Added = group("", Added())
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How it is shown."""
+
+    as_json: bool = option(False, "Print one JSON object.", "--json", decides=False)
+
+
+@dataclass(frozen=True)
+class ShowOptions:
+    """All options of `jaxaudit shadows show`."""
+
+    bank: ThisBank = group("", ThisBank())
+    output: Shown = group("", Shown())
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """What another tool left."""
+
+    directory: Path = option(
+        ..., "Directory of tensorflow/privacy's LiRA, or of Privacy Meter.", argument=True, metavar="DIR"
+    )
+
+
+@dataclass(frozen=True)
+class NewBank:
+    """Where the bank is made."""
+
+    out: Path = option(..., "Write the bank into this new directory.", metavar="BANK", decides=False)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Which of its records are which set, and what its files do not say."""
+
+    query_rows: Path | None = option(
+        None, "The query set: numbers of records. [default: all but the holdout]", metavar="FILE.npy"
+    )
+    holdout_rows: Path | None = option(None, "The holdout, in the same way.", metavar="FILE.npy")
+    labels: Path | None = option(
+        None, "Classes of all records, from 0. [default: y_train.npy, if it is there]", metavar="FILE.npy"
+    )
+    recipe: str | None = option(
+        None, "How the models were trained. [default: as their files say]", check=lambda text: check_recipe(text)
+    )
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """All options of `jaxaudit shadows import`."""
+
+    foreign: Foreign = group("", Foreign())
+    output: NewBank = group("", NewBank())
+    pool: Pool = group("", Pool())
+
+
+def parse_own_designs(text: str) -> tuple[str, ...]:
     """Names between commas.
 
     Raises:
         InputError: one is empty or given twice.
 
-    >>> parse_designs("resnet, wide resnet")
+    >>> parse_own_designs("resnet, wide resnet")
     ('resnet', 'wide resnet')
     """
     names = tuple(name.strip() for name in text.split(","))
@@ -151,13 +222,3 @@ def check_recipe(text: str) -> None:
     """Refuses a text that is no description."""
     if len(text) > LONGEST_RECIPE:
         raise InputError(f"--recipe has {len(text)} characters; give at most {LONGEST_RECIPE}.")
-
-
-def used_options(options: TrainOptions) -> frozenset[str] | None:
-    """The names of the options that mean something with a learner of one's own; None without one: all."""
-    if options.model.learner is None:
-        return None
-    fields = [
-        field.name for field in fields_of(options) if field.panel not in (MODEL, TRAINING) or not field.declared.decides
-    ]
-    return frozenset({*fields, "learner", "models_per_batch"} - {"recipe"})

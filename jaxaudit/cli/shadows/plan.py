@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
+from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.options import command_line
 from jaxaudit.cli.read_sets import group_columns
-from jaxaudit.cli.shadows.options import PlanOptions, parse_designs
+from jaxaudit.cli.shadows.options import BankData, PlannedModels, PlanOptions, parse_own_designs
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
-from jaxaudit.cli.show import show_text
 from jaxaudit.data.bank.bank import DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS
 from jaxaudit.data.bank.description import DESCRIPTION, Description, read_description
 from jaxaudit.data.bank.outputs import FOLDER
@@ -30,37 +30,36 @@ from jaxaudit.runs.lock import LOCK, OWNER, hold, sign, working_in
 from jaxaudit.runs.unfinished import NAME, make_directories, remove_empty
 from jaxaudit.version import __version__
 
-COMMAND = ("shadows", "plan")
 Arrays = dict[str, np.ndarray]
 
 
-def plan(options: PlanOptions) -> None:
+def plan(options: PlanOptions) -> Summary:
     """Deals the training sets and writes the bank, or adds models to it.
 
     Raises:
         InputError: the sets cannot be used, `--out` contains something else or cannot be written, or the bank there is
             of other sets, another seed or other files.
     """
-    out, there = bank_there(options)
+    out = options.place.bank or Path()
+    there = bank_there(out)
     sets = read_bank_sets(jax.random.key(options.models.seed), options.data)
     options = _filled(options, there, sets)
-    description = describe(options, sets, command_line(" ".join(COMMAND), options))
+    description = describe(options.data, options.models, sets, command_line("shadows plan", options))
     refuse_other(out, there, description)
-    lay(out, deal_of(options, sets, description), there, description)
-    show_text(_summary(out, description, 0 if there is None else there.models))
+    lay(out, deal_of(sets, description, options.data.coins), there, description)
+    return _summary(out, description, 0 if there is None else there.models)
 
 
-def bank_there(options: PlanOptions) -> tuple[Path, Description | None]:
-    """The directory of the bank, and what is there.
+def bank_there(out: Path) -> Description | None:
+    """What the bank in this directory says of itself; None where there is nothing yet.
 
     Raises:
-        InputError: it contains something else, or cannot be written.
+        InputError: there is something else, or it cannot be written.
     """
-    out = options.place.bank or Path()
-    there = read_description(out) if os.path.lexists(out / DESCRIPTION) else None
-    if there is None:
-        claim(out)
-    return out, there
+    if os.path.lexists(out / DESCRIPTION):
+        return read_description(out)
+    claim(out)
+    return None
 
 
 def lay(out: Path, dealt: Arrays, there: Description | None, description: Description) -> None:
@@ -122,21 +121,23 @@ def _refuse_made(out: Path) -> None:
 
 def _filled(options: PlanOptions, there: Description | None, sets: BankSets) -> PlanOptions:
     """The options with what was not given: as the bank has it, if there is one."""
-    models, recipe = options.models.models, options.models.recipe
-    if there is not None:
-        models, recipe = models or there.models, there.recipe if recipe is None else recipe
+    recipe = there.recipe if there is not None and options.models.recipe is None else options.models.recipe
+    models = number_of_models(options.models.models, there, sets)
+    return replace(options, models=replace(options.models, models=models, recipe=recipe or None))
+
+
+def number_of_models(asked: int | None, there: Description | None, sets: BankSets) -> int:
+    """As many as are asked for, else as the bank has, else as the usual test needs."""
     usual = HOLDOUT_MODELS if sets.counts.holdout else SHADOW_MODELS
-    return replace(options, models=replace(options.models, models=models or usual, recipe=recipe or None))
+    return asked or (usual if there is None else there.models)
 
 
-def describe(options: PlanOptions, sets: BankSets, command: Sequence[str], **more: Any) -> Description:
+def describe(data: BankData, chosen: PlannedModels, sets: BankSets, command: Sequence[str], **more: Any) -> Description:
     """What `bank.json` says of this bank; `command` repeats it.
 
     Raises:
         InputError: the sets make no bank with these options.
     """
-    chosen = options.models
-    name, commands, *words = command
     try:
         return Description(
             format=1,
@@ -149,21 +150,21 @@ def describe(options: PlanOptions, sets: BankSets, command: Sequence[str], **mor
             counts=sets.counts,
             hashes=sets.hashes,
             sampled_alike=sets.sampled_alike,
-            image_size=options.data.image_size or "none",
-            gray=options.data.gray,
+            image_size=data.image_size or "none",
+            gray=data.gray,
             seed=chosen.seed,
             recipe=chosen.recipe or "",
             groups=sets.groups is not None,
-            group_columns=group_columns(options.data),
-            designs=() if chosen.designs is None else parse_designs(chosen.designs),
-            command=(name, *commands.split(), *words),
+            group_columns=group_columns(data),
+            designs=() if chosen.designs is None else parse_own_designs(chosen.designs),
+            command=tuple(command),
             **{"versions": {"jaxaudit": __version__, "numpy": version("numpy")}, **more},
         )
     except ValueError as error:
         raise InputError(f"these sets and --models {chosen.models} make no bank: {error}.") from error
 
 
-def deal_of(options: PlanOptions, sets: BankSets, description: Description) -> Arrays:
+def deal_of(sets: BankSets, description: Description, coins: bool) -> Arrays:
     """The arrays of a bank by the names of their files: training sets, labels, seeds, and what else there is.
 
     Raises:
@@ -171,14 +172,14 @@ def deal_of(options: PlanOptions, sets: BankSets, description: Description) -> A
     """
     sizes = description.sizes
     dealt = plan_bank(
-        jax.random.key(options.models.seed),
+        jax.random.key(description.seed),
         description.models,
         sizes.query,
         holdout=sizes.holdout,
         calibration=sizes.calibration,
         groups=sets.groups,
         dropped=sets.dropped,
-        coins=options.data.coins,
+        coins=coins,
     )
     arrays: Arrays = {LABELS: sets.labels, MEMBERSHIP: dealt.membership, SEEDS: dealt.seeds}
     if sets.groups is not None:
@@ -279,18 +280,19 @@ def _unwritten(out: Path, error: OSError) -> InputError:
     )
 
 
-def _summary(out: Path, description: Description, before: int) -> str:
+def _summary(out: Path, description: Description, before: int) -> Summary:
     sizes, bank = description.sizes, shlex.quote(str(out))
     added = "" if not before else f", {description.models - before} of them new"
     names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
     columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
     what = description.outputs if description.queries == 1 else f"{description.outputs} of {description.queries} views"
-    return (
+    lines = (
         f"{out}: training sets of {description.models} shadow models{added}, dealt from {columns} records, in this "
-        "order.\n"
+        "order.",
         f"Train model m on the records where row m of {MEMBERSHIP} is true, with seed m of {SEEDS}, and save its "
-        f"{what} on all {description.records:,} records as\n"
-        f"  {bank}/{FOLDER}/00000.npy and so on: floats of shape {description.shape}\n"
-        f"or add files: jaxaudit shadows add {bank} FILE...\n"
-        f"What is missing: jaxaudit shadows show {bank}\n"
+        f"{what} on all {description.records:,} records as",
+        f"  {bank}/{FOLDER}/00000.npy and so on: floats of shape {description.shape}",
+        f"or add files: jaxaudit shadows add {bank} FILE...",
+        f"What is missing: jaxaudit shadows show {bank}",
     )
+    return Summary(lines)

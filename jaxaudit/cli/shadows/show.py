@@ -1,6 +1,5 @@
 """Runs `jaxaudit shadows show`: what is in a bank, which tests it allows, and what is missing."""
 
-import json
 import math
 import shlex
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import numpy as np
 
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.audits.ks.bank.state import Allowed, Usable, allowed_tests, usable_models
-from jaxaudit.cli.show import show_text
+from jaxaudit.cli.harness import Summary
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION
 from jaxaudit.data.bank.outputs import outputs_path
@@ -39,8 +38,8 @@ class Found(NamedTuple):
         return [model for model in range(len(self.bank)) if model not in self.usable.accuracy]
 
 
-def run(path: Path, as_json: bool) -> None:
-    """Prints what is in the bank.
+def show(path: Path) -> Summary:
+    """What is in the bank.
 
     Raises:
         InputError: there is no such bank, or it is damaged.
@@ -48,8 +47,7 @@ def run(path: Path, as_json: bool) -> None:
     bank = load_bank(path)
     usable = usable_models(bank)
     found = Found(bank, path, usable, allowed_tests(bank, usable.accuracy), _bytes(bank))
-    text = json.dumps(_facts(found), allow_nan=False) if as_json else "\n".join(_lines(found))
-    show_text(f"{text}\n")
+    return Summary(tuple(_lines(found)), _facts(found))
 
 
 def _bytes(bank: Bank) -> int:

@@ -1,178 +1,187 @@
 """Runs `jaxaudit shadows train`: deals a bank and trains its models here, or those that are missing."""
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Int
 
-from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.audits.ks.bank.train import train_bank
-from jaxaudit.cli.groups import Machines, Network
+from jaxaudit.cli.groups import MODEL, TRAINING, Network
+from jaxaudit.cli.harness import Job, Summary
 from jaxaudit.cli.ks.budget import speed_of
 from jaxaudit.cli.ks.designs import COSTS, make_designs
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
-from jaxaudit.cli.options import command_line, fields_of
+from jaxaudit.cli.options import Source, command_line, fields_of
 from jaxaudit.cli.own_code import source_hash
 from jaxaudit.cli.own_learner import load_learner
 from jaxaudit.cli.own_model import parse_learner, source_hashes
-from jaxaudit.cli.progress import progress_on_stderr, say
+from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.sets import GUESS, ShadowRecipe
-from jaxaudit.cli.shadows.estimate import Recipes, estimate_of
-from jaxaudit.cli.shadows.options import BankModels, PlanOptions, TrainOptions, used_options
-from jaxaudit.cli.shadows.plan import bank_there, deal_of, describe, lay, refuse_other
+from jaxaudit.cli.shadows.options import PlannedModels, TrainOptions
+from jaxaudit.cli.shadows.plan import bank_there, deal_of, describe, lay, number_of_models, refuse_other
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.shadows.unfinished import unfinished_models
-from jaxaudit.cli.show import show_text
-from jaxaudit.cli.trial import estimate, timed
-from jaxaudit.cli.work import INTERRUPTED, Interrupted
-from jaxaudit.cli.workers import Crew, crew
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
-from jaxaudit.ensemble import Speed
+from jaxaudit.ensemble import Execution, Speed
+from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
 from jaxaudit.errors import InputError
-from jaxaudit.learners import Learner, SteppedLearner
+from jaxaudit.learners import EarlyStopping, Learner, SteppedLearner
 from jaxaudit.runs.lock import working_in
 
 COMMAND = "shadows train"
 PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
+PROGRAM_BYTES = 600 << 20
+"""Memory of Python, JAX and compiled programs."""
+COMPILE_SECONDS = 3.0
+"""Of a design; a deep network takes longer."""
 
 
-def train(options: TrainOptions) -> None:
-    """Deals the training sets, or those of more models, and trains what is missing.
+class Recipes(NamedTuple):
+    """The designs of a bank.
+
+    Attributes:
+        names: of each.
+        learners: how each is trained.
+        costs: the time of a model of each, in that of the first.
+    """
+
+    names: tuple[str, ...]
+    learners: tuple[Learner, ...]
+    costs: tuple[float, ...]
+
+
+def prepare(options: TrainOptions) -> Job[Bank] | Summary:
+    """Deals the training sets, or those of more models, of which the work trains what is missing.
+
+    For a dry run without workers, what that takes.
 
     Raises:
         InputError: the sets cannot be used, or `--out` contains something else, or a bank of something else.
-        Interrupted: for Ctrl-C; what is trained stays.
     """
     key = jax.random.key(options.models.seed)
     sets = read_bank_sets(key, options.data)
     options = _filled(options, sets)
-    tell_of_large_numbers(options.model.model if options.model.learner is None else None, sets.parts)
+    tell_of_large_numbers(options.model.model if options.source is Source.TRAINING else None, sets.parts)
     query = _query(sets)
     recipes = _recipes(options, query, len(sets.labels))
-    planned = _as_plan(options, recipes)
-    out, there = bank_there(planned)
-    options = replace(options, models=replace(options.models, models=_models(options, there, sets)))
-    planned = _as_plan(options, recipes)
+    out = options.place.bank or Path()
+    there = bank_there(out)
+    done = np.zeros(0, int) if there is None else finished_in(out, there.models)
     speed = _speed(options, query, recipes.learners[0])
     usual = WHOLE_FITS_PER_BATCH if speed is None else speed.models_per_batch
-    number = _number(out, there, options.recipe.models_per_batch) or usual
-    options = replace(options, recipe=replace(options.recipe, models_per_batch=number))
+    number = _models_per_batch(options.recipe.models_per_batch, there, done) or usual
+    options = replace(
+        options,
+        models=replace(options.models, models=number_of_models(options.models.models, there, sets)),
+        recipe=replace(options.recipe, models_per_batch=number),
+    )
     device = jax.local_devices()[0]
     description = describe(
-        *(planned, sets, command_line(COMMAND, options, used_options(options))),
+        *(options.data, _in_bank(options, recipes), sets, command_line(COMMAND, options)),
         models_per_batch=number,
-        device=_devices(f"{device.platform}: {device.device_kind}", "" if there is None else there.device),
-        versions=_versions({} if there is None else there.versions),
+        device=_and("" if there is None else there.device, f"{device.platform}: {device.device_kind}"),
+        versions={
+            name: _and("" if there is None else there.versions.get(name, ""), each) for name, each in _here().items()
+        },
     )
-    spread = options.recipe.spread
     refuse_other(out, there, description)
-    dealt = deal_of(planned, sets, description)
-    told = estimate_of(out, there, sets, description, dealt[MEMBERSHIP], recipes, speed, number, spread)
-    if options.recipe.dry_run:
-        if spread:
-            told += _timed(out, there, lambda at: lay(at, dealt, None, description), key, sets, recipes, options)
-        show_text("\n".join(told) + "\n")
-        return
-    lay(out, dealt, there, description)
-    bank = load_bank(out)
-    for line in told:
+    dealt = deal_of(sets, description, options.data.coins)
+    missing = np.setdiff1d(np.arange(description.models), done)
+    members = dealt[MEMBERSHIP][missing].sum(axis=1)
+    plan = Summary(_estimate(sets, description, members, recipes, speed, options.recipe.spread))
+    if options.recipe.dry_run and not options.recipe.spread:
+        return plan
+    for line in plan.lines:
         say(line)
-    with working_in(out):
-        _train(out, bank, key, sets, recipes, number, options.recipe)
-    show_text(f"{out}: {len(bank)} shadow models trained.\nWhat it can answer: jaxaudit shadows show {out}\n")
+
+    def train(execution: Execution) -> Bank:
+        lay(out, dealt, there, description)
+        bank = load_bank(out)
+        with working_in(out):
+            _train_missing(bank, key, np.concatenate(sets.parts), recipes, execution)
+        return bank
+
+    def train_aside(execution: Execution) -> Bank:
+        with _beside(out) as folder:
+            lay(Path(folder) / "bank", dealt, None, description)
+            bank = load_bank(Path(folder) / "bank")
+            train_bank(key, bank, np.concatenate(sets.parts), recipes.learners, missing.tolist(), execution=execution)
+            return bank
+
+    return Job(
+        options=options,
+        data={},
+        hashes={},
+        audit=train_aside if options.recipe.dry_run else train,
+        outcome=lambda bank, _: Summary(
+            (f"{out}: {len(bank)} shadow models trained.", f"What it can answer: jaxaudit shadows show {out}")
+        ),
+        models=lambda _: len(missing),
+        kept=lambda: f"{len(finished_in(out, description.models))} of {description.models} models are trained",
+        record_shape=query.inputs.shape[1:],
+        classes=len(query.class_names),
+    )
 
 
-def _number(out: Path, there: Description | None, wanted: int | None) -> int | None:
-    """Models per batch: as the bank has it, if any of its models is trained.
+def _train_missing(bank: Bank, key: jax.Array, inputs: np.ndarray, recipes: Recipes, execution: Execution) -> None:
+    """Trains until no model is missing: those of a stopped call first, with what it kept of them."""
+    before = len(bank) + 1
+    while len(missing := bank.missing()):
+        if len(missing) == before:
+            raise InputError(
+                f"workers trained {before} models, and their outputs are not in {bank.directory.name}: --out must be a "
+                "folder that all machines see."
+            )
+        before = len(missing)
+        with unfinished_models(bank.directory, missing, len(bank), _here()) as (models, checkpoints):
+            kept = replace(execution, checkpoints=checkpoints)
+            train_bank(key, bank, inputs, recipes.learners, models.tolist(), execution=kept)
+
+
+def _beside(out: Path) -> "tempfile.TemporaryDirectory[str]":
+    """A folder on the disk of a bank that is not kept."""
+    beside = next(parent for parent in out.absolute().parents if parent.is_dir())
+    try:
+        return tempfile.TemporaryDirectory(prefix=".bank-", dir=beside)
+    except OSError as error:
+        raise InputError(f"{beside.name} cannot be written ({error.strerror or error}).") from error
+
+
+def _models_per_batch(asked: int | None, there: Description | None, done: Int[np.ndarray, " done"]) -> int | None:
+    """As the bank has it, if any of its models is trained; None where nobody says.
 
     Raises:
         InputError: another number is wanted for the rest.
     """
     known = None if there is None else there.models_per_batch
-    if there is None or known is None or not len(finished_in(out, there.models)):
-        return wanted or known
-    if wanted not in (None, known):
+    if known is None or not len(done):
+        return asked or known
+    if asked not in (None, known):
         raise InputError(
-            f"--models-per-batch {wanted}: models of this bank were trained {known} at a time, and in batches of "
+            f"--models-per-batch {asked}: models of this bank were trained {known} at a time, and in batches of "
             "another size they would differ by rounding; leave it out."
         )
     return known
 
 
-def _here() -> dict[str, str]:
+def _here() -> Mapping[str, str]:
     """The versions that models are trained with now."""
     return {name: version(name) for name in PACKAGES}
 
 
-def _versions(there: Mapping[str, str]) -> dict[str, str]:
-    """The versions that models of a bank are trained with; several where they differ."""
-    return {name: _devices(each, there.get(name, "")) for name, each in _here().items()}
-
-
-def _devices(here: str, there: str) -> str:
-    """The devices that the models of a bank are trained on."""
-    known = there.split(", ") if there else []
-    return ", ".join(dict.fromkeys([*known, here]))
-
-
-def _timed(
-    out: Path,
-    there: Description | None,
-    lay_at: Callable[[Path], None],
-    key: jax.Array,
-    sets: BankSets,
-    recipes: Recipes,
-    options: TrainOptions,
-) -> tuple[str, ...]:
-    """What the workers take for the models that are missing, from a bank beside `out` that is not kept."""
-    beside = next(parent for parent in out.absolute().parents if parent.is_dir())
-    try:
-        trial = tempfile.TemporaryDirectory(prefix=".bank-", dir=beside)
-    except OSError as error:
-        raise InputError(f"{beside.name} cannot be written ({error.strerror or error}).") from error
-    with trial as folder:
-        lay_at(Path(folder) / "bank")
-        bank, inputs = load_bank(Path(folder) / "bank"), np.concatenate(sets.parts)
-        done = finished_in(out, len(bank)) if there is not None else []
-        missing = np.setdiff1d(np.arange(len(bank)), done).tolist()
-
-        def work(who: Crew, progress: Callable[[int, int], None]) -> None:
-            execution = who.execution(options.recipe.models_per_batch, progress, None)
-            train_bank(key, bank, inputs, recipes.learners, missing, execution=execution)
-
-        return estimate(COMMAND, len(missing), timed(work, options.recipe))[1]
-
-
-def _train(
-    out: Path, bank: Bank, key: jax.Array, sets: BankSets, recipes: Recipes, number: int, machines: Machines
-) -> None:
-    inputs = np.concatenate(sets.parts)
-    try:
-        with progress_on_stderr("training") as progress, crew(machines) as who:
-            before = len(bank) + 1
-            while len(missing := bank.missing()):
-                if len(missing) == before:
-                    raise InputError(
-                        f"workers trained {before} models, and their outputs are not in {out.name}: --out must be a "
-                        "folder that all machines see."
-                    )
-                before = len(missing)
-                with unfinished_models(out, missing, len(bank), _here()) as (models, checkpoints):
-                    execution = who.execution(number, progress, checkpoints)
-                    train_bank(key, bank, inputs, recipes.learners, models.tolist(), execution=execution)
-    except KeyboardInterrupt as error:
-        done = len(bank.finished())
-        say(f"Interrupted: {done} of {len(bank)} models are trained; the same command continues from there.")
-        raise Interrupted(INTERRUPTED) from error
+def _and(there: str, here: str) -> str:
+    """The devices, or versions, that the models of a bank are trained on: each once."""
+    return ", ".join(dict.fromkeys([*(there.split(", ") if there else []), here]))
 
 
 def _query(sets: BankSets) -> Examples:
@@ -190,7 +199,7 @@ def _speed(options: TrainOptions, query: Examples, learner: Learner) -> Speed | 
 
 def _filled(options: TrainOptions, sets: BankSets) -> TrainOptions:
     """The options with what was not given."""
-    if options.model.learner is not None:
+    if options.source is Source.LEARNER:
         return options
     image = is_image(_query(sets))
     model = replace(
@@ -199,11 +208,6 @@ def _filled(options: TrainOptions, sets: BankSets) -> TrainOptions:
         hidden=HIDDEN if options.model.hidden is None else options.model.hidden,
     )
     return replace(options, model=model, recipe=replace(options.recipe, epochs=options.recipe.epochs or EPOCHS))
-
-
-def _models(options: TrainOptions, there: Description | None, sets: BankSets) -> int:
-    usual = HOLDOUT_MODELS if sets.counts.holdout else SHADOW_MODELS
-    return options.models.models or (there.models if there is not None else usual)
 
 
 def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
@@ -220,11 +224,11 @@ def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
     return Recipes(names, learners, tuple(COSTS[name] for name in names))
 
 
-def _as_plan(options: TrainOptions, recipes: Recipes) -> PlanOptions:
-    """The deal of the same bank."""
+def _in_bank(options: TrainOptions, recipes: Recipes) -> PlannedModels:
+    """The models as `shadows plan` would have them."""
     several = ",".join(recipes.names) if len(recipes.names) > 1 else None
-    models = BankModels(options.models.seed, models=options.models.models, designs=several, recipe=_in_words(options))
-    return PlanOptions(options.data, models, options.place)
+    asked = options.models
+    return PlannedModels(seed=asked.seed, models=asked.models, designs=several, recipe=_in_words(options))
 
 
 def _in_words(options: TrainOptions) -> str:
@@ -236,7 +240,7 @@ def _in_words(options: TrainOptions) -> str:
     facts = [
         f"{field.flag.removeprefix('--').replace('-', ' ')} {_shown(field.value)}"
         for field in fields_of(options)
-        if field.panel in ("Model", "Training")
+        if field.panel in (MODEL, TRAINING)
         and field.declared.decides
         and field.value not in (None, ())
         and field.name != "models_per_batch"
@@ -248,3 +252,46 @@ def _in_words(options: TrainOptions) -> str:
 
 def _shown(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _estimate(
+    sets: BankSets,
+    description: Description,
+    members: Int[np.ndarray, " missing"],
+    recipes: Recipes,
+    speed: Speed | None,
+    spread: bool,
+) -> tuple[str, ...]:
+    """What training takes, before it begins; of models on so many records each."""
+    models, number = len(members), description.models_per_batch or 1
+    outputs = 4 * description.records * description.classes
+    memory = PROGRAM_BYTES + 3 * sum(part.nbytes for part in sets.parts) + number * outputs
+    learner, steps, time = recipes.learners[0], "", "as long as its learner takes"
+    if speed is not None and isinstance(learner, SteppedLearner) and models:
+        counts = learner.epochs * -(-members // learner.batch_size)
+        seconds = (counts.sum() * speed.step + models * description.records * speed.record) * np.mean(recipes.costs)
+        seconds += COMPILE_SECONDS * len(recipes.names)
+        memory += speed.state_bytes * 2 * number * concurrent_chunks()
+        most = "at most " if isinstance(learner, EarlyStopping) else ""
+        steps, time = (
+            f": {most}{_numbers(counts)} steps of {learner.batch_size} records",
+            f"{most}about {duration(float(seconds))}",
+        )
+    done = description.models - models
+    have = f", {done} of them trained" if done else ""
+    each = f" on {_numbers(members)} records each{steps} ({', '.join(recipes.names)})" if models else ""
+    return (
+        f"{description.models} shadow models{have}; {models} to train{each}",
+        f"{time} on {description.device}{', in one process' if spread else ''}, {memory / 2**30:.1f} GiB of memory, "
+        f"{models * outputs / 2**20:,.0f} MiB of disk for outputs",
+    )
+
+
+def _numbers(each: Int[np.ndarray, " some"]) -> str:
+    """A number of each model: one, or their range with the mean.
+
+    >>> _numbers(np.array([7000, 7000])), _numbers(np.array([5480, 5620]))
+    ('7,000', '5,480 to 5,620 (on average 5,550)')
+    """
+    least, most = each.min(), each.max()
+    return f"{least:,}" if least == most else f"{least:,} to {most:,} (on average {each.mean():,.0f})"

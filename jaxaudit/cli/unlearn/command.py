@@ -17,7 +17,7 @@ from jaxaudit.cli.groups import (
     Recipe,
     failing,
 )
-from jaxaudit.cli.harness import Command, Job, Planned
+from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
 from jaxaudit.cli.words import parse_hidden, parse_names, rate_check, share_check
@@ -123,7 +123,7 @@ class UnlearnOptions:
     output: UnlearnOutput = group(OUTPUT, UnlearnOutput())
 
 
-def _prepare(options: UnlearnOptions) -> Job[Any] | Planned:
+def _prepare(options: UnlearnOptions) -> Job[Any] | Summary:
     from jaxaudit.cli.unlearn.run import prepare
 
     return prepare(options)

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from jaxaudit.cli.attack.command import ATTACK
-from jaxaudit.cli.cite import cite
 from jaxaudit.cli.cluster import cluster
 from jaxaudit.cli.deal.command import DEAL
 from jaxaudit.cli.doctor.command import doctor
@@ -21,7 +20,7 @@ from jaxaudit.cli.options import fields_of
 from jaxaudit.cli.pdtp.command import PDTP
 from jaxaudit.cli.power.command import POWER
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.report import report
+from jaxaudit.cli.report import cite, report
 from jaxaudit.cli.shadows.command import SHADOWS
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn.command import UNLEARN

@@ -130,7 +130,7 @@ def run(command: Command, options: Any) -> None:
         InputError: an option or its data cannot be used.
         Exit: with status 3, for a verdict in `--fail-on`.
     """
-    output = getattr(options, "output", None)
+    output: Any = getattr(options, "output", None)
     out, as_json = getattr(output, "out", None), getattr(output, "as_json", False)
     preflight.check(options, command.checks)
     before_jax(getattr(options, "recipe", None))

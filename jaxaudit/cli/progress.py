@@ -1,17 +1,22 @@
-"""Progress on stderr."""
+"""Progress on stderr, and reliable Ctrl-C and SIGTERM meanwhile."""
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Any
 
-from jaxaudit.cli.interrupt import lasting_interrupt
 from jaxaudit.errors import visible
 
 LOG_SECONDS = 30
 LONG_SECONDS = 60
 LEAST_SECONDS = 3.0
 """Seconds of timed steps before the remaining time is estimated."""
+USUAL: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+"""The signals that are handled, and their default handlers in Python."""
 
 
 @contextmanager
@@ -147,3 +152,49 @@ def duration(seconds: float) -> str:
 def say(message: str) -> None:
     """Prints a line on stderr; stdout is for the result only."""
     print(visible(message), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def lasting_interrupt() -> Iterator[Callable[[], None]]:
+    """Within this context, Ctrl-C raises `KeyboardInterrupt` at once, and again at each call of the yielded function.
+
+    SIGTERM, with which schedulers end a process, does the same.
+
+    Python drops an exception raised in a callback of the garbage collector, and JAX has one; a compiled program that
+    calls back to the host turns it into another error. Without this context the run would continue for hours.
+    """
+    seen = False
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        nonlocal seen
+        seen = True
+        raise KeyboardInterrupt
+
+    def check() -> None:
+        if seen:
+            raise KeyboardInterrupt
+
+    hook = sys.unraisablehook
+
+    def report(dropped: Any) -> None:
+        if dropped.exc_type is not KeyboardInterrupt:
+            hook(dropped)
+
+    # Only the main thread may set handlers, and a process told to ignore Ctrl-C (nohup, &) goes on ignoring it.
+    main = threading.current_thread() is threading.main_thread()
+    ours = {number: usual for number, usual in USUAL.items() if main and signal.getsignal(number) == usual}
+    for number in ours:
+        signal.signal(number, note)
+    if ours:
+        sys.unraisablehook = report
+    try:
+        yield check
+        check()
+    except Exception:
+        check()
+        raise
+    finally:
+        for number, usual in ours.items():
+            signal.signal(number, usual)
+        if ours:
+            sys.unraisablehook = hook

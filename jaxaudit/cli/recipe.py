@@ -1,19 +1,20 @@
-"""From the command line to the parts of a learner."""
+"""From the command line to a learner: its parts by name, or your own."""
 
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.groups import Recipe
-from jaxaudit.cli.own_code import load_own
-from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer, parse_sized
+from jaxaudit.cli.own_code import load_own, load_value
+from jaxaudit.cli.own_model import parse_augmentation, parse_learner, parse_model, parse_optimizer, parse_sized
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
-    from jaxaudit.learners import NetworkLearner
+    from jaxaudit.learners import Learner, NetworkLearner
 
 ADAMW_DECAY = 0.01
 """PyTorch's default, where --weight-decay is not given."""
+NEEDED = "fit(key, inputs, labels, weights) and log_probs(params, inputs)"
 
 
 def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = None) -> Any:
@@ -144,3 +145,53 @@ def _augmentation(name: str) -> Any:
 
     own = parse_augmentation(name)
     return AUGMENTATIONS[name] if own is None else load_own("--augment", name, own)
+
+
+def load_learner(name: str, record: tuple[int, ...], classes: int) -> "Learner":
+    """The learner that `--learner` names, after its functions were traced for records of this shape.
+
+    Raises:
+        InputError: it cannot be loaded or is no learner, or it is for other records or classes.
+    """
+    from jaxaudit.learners import Learner
+
+    found = load_value("--learner", name, parse_learner(name))
+    if isinstance(found, type) or not isinstance(found, Learner):
+        kind = "a class" if isinstance(found, type) else f"of type {type(found).__name__}"
+        raise InputError(f"--learner {name} is {kind}; name a value with {NEEDED}, such as one made by that class.")
+    try:
+        hash(found)
+    except TypeError as error:
+        raise InputError(
+            f"--learner {name} cannot be hashed, and programs are compiled for a learner; make its class a frozen "
+            "dataclass with fields that can be hashed (tuples, not lists or arrays)."
+        ) from error
+    _refuse_untraceable(name, found, record, classes)
+    return found
+
+
+def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], classes: int, records: int = 8) -> None:
+    """Refuses a learner whose outputs on records of this shape are not a column per class."""
+    import jax
+    import jax.numpy as jnp
+
+    def outputs(key: Any, inputs: Any, labels: Any, weights: Any) -> Any:
+        return learner.log_probs(learner.fit(key, inputs, labels, weights), inputs)
+
+    inputs = jax.ShapeDtypeStruct((records, *record), jnp.float32)
+    labels, weights = (jax.ShapeDtypeStruct((records,), kind) for kind in (jnp.int32, jnp.float32))
+    try:
+        found = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs, labels, weights)
+    except Exception as error:
+        first = (str(error).strip().splitlines() or ["no message"])[0]
+        raise InputError(
+            f"--learner {name} cannot be traced for {records} records of shape {record}: {type(error).__name__}: "
+            f"{first} ({NEEDED} must be pure JAX functions of arrays)."
+        ) from error
+    if getattr(found, "shape", None) != (records, classes):
+        shape = getattr(found, "shape", None)
+        what = f"a {type(found).__name__}" if shape is None else f"outputs of shape {shape}"
+        raise InputError(
+            f"--learner {name} maps {records} records to {what}; it must return log-probabilities of shape "
+            f"({records}, {classes}), a column per class."
+        )

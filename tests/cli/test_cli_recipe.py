@@ -12,7 +12,7 @@ from support.cli_runs import QUICK, intercept, jaxaudit, own_modules, refused
 
 from jaxaudit.cli import own_model
 from jaxaudit.cli.groups import Network, Recipe
-from jaxaudit.cli.ks.designs import COSTS, make_designs, mean_cost
+from jaxaudit.cli.networks import COSTS, designs_beside, mean_cost
 from jaxaudit.cli.own_model import NAMES, parse_model, parse_sized, source_hashes
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.sets import DESIGNS, FIVE, GUESS, ShadowRecipe, parse_designs
@@ -224,8 +224,7 @@ IMAGE, ROW = (8, 8, 1), (12,)
 
 def made(names: str, recipe: ShadowRecipe, model: Network = PLAIN, record: tuple[int, ...] = ROW) -> dict[str, Any]:
     """Network and recipe of each design, in order."""
-    found = make_designs(names, model, recipe, record, lambda *both: both)  # pyright: ignore[reportArgumentType]
-    return {design.name: design.learner for design in found}
+    return dict(designs_beside(names, model, recipe, record))
 
 
 def changed(name: str, recipe: ShadowRecipe, record: tuple[int, ...] = ROW) -> dict[str, Any]:

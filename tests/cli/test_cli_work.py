@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxaudit.cli.interrupt import lasting_interrupt
-from jaxaudit.cli.progress import progress_on_stderr
+from jaxaudit.cli.progress import lasting_interrupt, progress_on_stderr
 from jaxaudit.cli.work import Interrupted, lasting_work
 from jaxaudit.ensemble.checkpoint import write_arrays, write_chunk
 from jaxaudit.errors import InputError

@@ -27,7 +27,7 @@ from support.cli_runs import jaxaudit
 from support.memory import at_most
 
 from jaxaudit.cli.efficacy.run import _outputs_of
-from jaxaudit.cli.network_inputs import label_outputs
+from jaxaudit.cli.read_sets import label_outputs
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.bank.description import LARGEST, Kind
 from jaxaudit.data.bank.foreign import read_labels

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from jaxtyping import Float
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, RecordAttack
 from jaxaudit.audits.record_attack.audit import USUAL, attack_records
@@ -16,18 +17,19 @@ from jaxaudit.audits.record_attack.judged import RecordTarget
 from jaxaudit.audits.record_attack.result import RecordAudit
 from jaxaudit.audits.record_attack.target import prefixes, read_members, target_log_odds
 from jaxaudit.cli.attack.command import AttackOptions, attacks_named
-from jaxaudit.cli.attack.measured_pdtp import measured_pdtp
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.shadows.provenance import described_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import auditing
-from jaxaudit.report.record import Provenance
+from jaxaudit.report.pdtp.record import PDTPRecord
+from jaxaudit.report.record import Provenance, as_float
 from jaxaudit.report.record_attack.exposure import Names
 from jaxaudit.report.record_attack.record import record_attack_record
 from jaxaudit.runs.directory import Writer, arrays
+from jaxaudit.runs.provenance import describe_bank
+from jaxaudit.runs.saved import read_run
 
 
 def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
@@ -43,7 +45,7 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
     attacks = _attacks(options)
     targets, records = _targets(options, bank)
     beside = options.audit.pdtp
-    pdtp = None if beside is None else measured_pdtp(beside, bank, records)
+    pdtp = None if beside is None else _measured_pdtp(beside, bank, records)
     known = bank_outputs(bank, len(USUAL if attacks is None else attacks), records)
     missing = bank.missing()
     if len(missing):
@@ -73,7 +75,7 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
 
     return Job(
         options=options,
-        data=described_bank(path, bank, {}, len(known.models), known.content_hash),
+        data=describe_bank(path, bank, {}, len(known.models), known.content_hash),
         hashes={},
         audit=audit,
         outcome=outcome,
@@ -107,6 +109,42 @@ def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ..
     members = [read_members(path, records) for path in audit.members] or [None] * len(said)
     given = zip(audit.target, said, members, strict=True)
     return tuple(RecordTarget(path.name, odds, row, stored) for path, (odds, stored), row in given), records
+
+
+def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " records"]:
+    """Nats, of the first so many records of a bank; NaN of those that were not measured.
+
+    Raises:
+        InputError: it is no run of `pdtp`, of other records than each of the bank's sets, or one that lists only the
+            riskiest.
+    """
+    result = read_run(path).result
+    if not isinstance(result, PDTPRecord):
+        raise InputError(f"--pdtp {path}: is not a run of `jaxaudit pdtp`; give a directory that its --out wrote.")
+    if len(result.records) < result.records_measured:
+        raise InputError(
+            f"--pdtp {path}: measured {result.records_measured:,} records and lists the {len(result.records):,} "
+            "riskiest; measure fewer (--measured-records)."
+        )
+    said, start = bank.description, 0
+    found = np.full(said.records, np.nan)
+    theirs = result.provenance.data.get("records_content_hash")
+    for role, count in said.sizes._asdict().items():
+        if theirs is not None and getattr(said.hashes, role) == theirs:
+            places = np.array([risk.index for risk in result.records])
+            if places.max() < count:
+                found[start + places] = [as_float(risk.pdtp) for risk in result.records]
+                if start >= records:
+                    raise InputError(
+                        f"--pdtp {path}: measured the {role} set, which is not attacked here; measure the query set, "
+                        "or leave out --target."
+                    )
+                return found[:records]
+        start += count
+    raise InputError(
+        f"--pdtp {path}: its table has the same records as none of the bank's sets. Make both of one file of rows of "
+        "numbers (images and categories are stored in other ways), and the run with this version and all records."
+    )
 
 
 def _names(bank: Bank) -> Names:

@@ -13,9 +13,9 @@ from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.cli.efficacy.command import EfficacyData, EfficacyOptions
 from jaxaudit.cli.harness import Job, Outcome
-from jaxaudit.cli.network_inputs import label_outputs, outputs_for, read_inputs
 from jaxaudit.cli.own_model import pretrained_config
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.read_sets import label_outputs, outputs_for, read_inputs
 from jaxaudit.cli.recipe import make_factory
 from jaxaudit.cli.words import parse_hidden, parse_reference
 from jaxaudit.data import Examples

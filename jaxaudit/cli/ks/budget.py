@@ -11,9 +11,9 @@ from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, least, me
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.harness import Summary
-from jaxaudit.cli.ks.designs import mean_cost
 from jaxaudit.cli.ks.inputs import Given
 from jaxaudit.cli.ks.options import KSOptions
+from jaxaudit.cli.networks import mean_cost
 from jaxaudit.cli.options import fields_of, plain
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.tuning import (
@@ -173,44 +173,32 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
     if records is None:
         return sets
 
-    def drawn(examples: Examples, role: str, groups: np.ndarray | None = None) -> np.ndarray:
-        generator = generator_of(stream(key, "records", role))
-        if groups is None or sets.groups is None:
-            return np.sort(generator.permutation(len(examples))[:records])
-        count = groups_in_sample(records, sets.groups.dealt)
-        return np.flatnonzero(np.isin(groups, generator.permutation(np.unique(groups))[:count]))
-
     groups = sets.groups
-    query = drawn(sets.query, "query", groups and groups.query)
-    calibration = np.zeros(0, int) if sets.calibration is None else drawn(sets.calibration, "calibration")
-    held = None if sets.holdout is None else drawn(sets.holdout, "holdout", groups and groups.holdout)
-    reference = None if sets.reference is None else drawn(sets.reference, "reference")
-    known_members = None if sets.members is None else drawn(sets.members, "members", groups and groups.members)
-    known = {id(sets.query): sets.query.take(query)}
-    if sets.calibration is not None:
-        known[id(sets.calibration)] = sets.calibration.take(calibration)
-    if sets.members is not None and known_members is not None:
-        known[id(sets.members)] = sets.members.take(known_members)
-    if sets.reference is not None and reference is not None:
-        known[id(sets.reference)] = sets.reference.take(reference)
+
+    def drawn(role: str, examples: Examples, of_records: np.ndarray | None = None) -> np.ndarray:
+        generator = generator_of(stream(key, "records", role))
+        if groups is None or of_records is None:
+            return np.sort(generator.permutation(len(examples))[:records])
+        count = groups_in_sample(records, groups.dealt)
+        return np.flatnonzero(np.isin(of_records, generator.permutation(np.unique(of_records))[:count]))
+
+    of_sets = {} if groups is None else groups._asdict()
+    rows = {role: drawn(role, examples, of_sets.get(role)) for role, examples in sets.named.items()}
+    taken = {role: examples.take(rows[role]) for role, examples in sets.named.items()}
+    known = {id(examples): taken[role] for role, examples in sets.named.items()}
 
     def part(one: Part) -> Part:
         if id(one.examples) not in known:
-            known[id(one.examples)] = one.examples.take(drawn(one.examples, one.examples.name))
+            known[id(one.examples)] = one.examples.take(drawn(one.examples.name, one.examples))
         return one._replace(examples=known[id(one.examples)])
 
+    held, members = rows.get("holdout"), rows.get("members")
+    referred = rows.get("reference", rows.get("calibration", np.zeros(0, int)))
     return sets._replace(
-        query=known[id(sets.query)],
-        calibration=None if sets.calibration is None else known[id(sets.calibration)],
-        holdout=None if sets.holdout is None or held is None else sets.holdout.take(held),
-        reference=None if sets.reference is None else known[id(sets.reference)],
-        members=None if sets.members is None or known_members is None else known[id(sets.members)],
-        files=tuple(
-            file.taken(query, held, calibration if reference is None else reference, known_members)
-            for file in sets.files
-        ),
+        **taken,
+        files=tuple(file.taken(rows["query"], held, referred, members) for file in sets.files),
         simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
-        groups=None if groups is None or held is None else groups.take(query, held, known_members),
+        groups=None if groups is None or held is None else groups.take(rows["query"], held, members),
     )
 
 

@@ -20,7 +20,6 @@ from jaxaudit.cli.ks.run import arrays_of, described_files
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import reader
 from jaxaudit.cli.sets import ALL
-from jaxaudit.cli.shadows.provenance import described_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.description import Sizes
 from jaxaudit.data.classes import align_target_data
@@ -34,6 +33,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.report.ks.record import ks_record
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
+from jaxaudit.runs.provenance import describe_bank
 
 
 def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
@@ -79,7 +79,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 
     return Job(
         options=replace(options, audit=replace(options.audit, tests=",".join(test.name for test in tests))),
-        data=described_bank(path, bank, names, len(evidence.models), evidence.models.content_hash),
+        data=describe_bank(path, bank, names, len(evidence.models), evidence.models.content_hash),
         hashes={},
         audit=audit,
         outcome=outcome,

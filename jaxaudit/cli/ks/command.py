@@ -5,7 +5,6 @@ from typing import Any
 from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.ks.options import OF_RHO, TEST_NAMES, KSOptions, reference_flag, tests_named
 from jaxaudit.cli.options import Source
-from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import check_groups
 from jaxaudit.cli.words import check_pair
 from jaxaudit.errors import InputError
@@ -133,15 +132,9 @@ def _prepare(options: KSOptions) -> Job[Any] | Summary:
         from jaxaudit.cli.ks.by_bank import prepare_by_bank
 
         return prepare_by_bank(options)
-    if options.source is Source.MEMBERS:
-        from jaxaudit.cli.ks.by_members import prepare_by_members
+    from jaxaudit.cli.ks.run import prepare, prepare_by_members
 
-        return prepare_by_members(options)
-    if options.data.query is not None and not options.target.target and not options.target.target_data:
-        say("No --target was given: three targets of known truth are simulated instead.")
-    from jaxaudit.cli.ks.run import prepare
-
-    return prepare(options)
+    return prepare_by_members(options) if options.source is Source.MEMBERS else prepare(options)
 
 
 KS = Command(

@@ -12,22 +12,20 @@ from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.shadow import least_models
-from jaxaudit.cli.groups import Network
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
-from jaxaudit.cli.ks.designs import make_designs
 from jaxaudit.cli.ks.inputs import Given, read_given
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
-from jaxaudit.cli.networks import make_shadow_learner, with_defaults
+from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
 from jaxaudit.cli.own_model import parse_model
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
-from jaxaudit.cli.sets import ShadowRecipe
 from jaxaudit.data import is_image
 from jaxaudit.data.groups import Groups
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
+from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.ks.record import ks_record
 from jaxaudit.report.record import Provenance
@@ -40,6 +38,8 @@ REPLICATES = 5
 
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work that these options mean; for a dry run, the plan alone."""
+    if options.data.query is not None and not options.target.target and not options.target.target_data:
+        say("No --target was given: three targets of known truth are simulated instead.")
     given = options
     options = _filled(options)
     seconds = parse_budget(options.audit.budget)
@@ -68,11 +68,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
     sizes = len(sets.query), len(sets.calibration or ()), len(sets.reference or ())
     models = len(sets.simulated) + sum(count for _, each in sizes_of(tests, *sizes) for count, _ in each)
-
-    def make(network: Network, recipe: ShadowRecipe) -> SteppedLearner:
-        return make_shadow_learner(network, recipe, sets.query, sets.records)
-
-    designs = make_designs(options.audit.designs, options.model, options.recipe, sets.query.inputs.shape[1:], make)
+    designs = make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)
 
     def audit(execution: Execution) -> KSAudit:
         return audit_ks(
@@ -120,6 +116,58 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
             "before": described_files([target.before for target in sets.files]),
             "holdout_before": described_files([target.before_on_holdout for target in sets.files]),
             "plan": None if plan is None else dict(plan.numbers),
+        },
+    )
+
+
+def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
+    """The work that these options mean.
+
+    Raises:
+        InputError: a set or a file of outputs cannot be used, or a test is asked for that needs shadow models.
+    """
+    if options.audit.tests not in (None, "all", MembersTest.name):
+        raise InputError(
+            f"--tests {options.audit.tests}: without --calibration no shadow model is trained, and only the members "
+            "test can be made; give --calibration, or leave --tests out."
+        )
+    options = replace(
+        options,
+        audit=replace(options.audit, tests=MembersTest.name),
+        data=replace(options.data, image_size=options.data.image_size or IMAGE_SIZE),
+    )
+    sets, audit_options = read_given(options), options.audit
+    test = MembersTest(stated=audit_options.stated_share, question=audit_options.question)
+
+    def audit(execution: Execution) -> KSAudit:
+        return audit_ks(
+            jax.random.key(audit_options.seed),
+            sets.query,
+            None,
+            None,
+            sets.targets,
+            tests=(test,),
+            holdout=sets.holdout,
+            members=sets.members,
+            groups=sets.groups,
+            level=audit_options.level,
+        )
+
+    def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
+        kept = arrays_of(found)
+        return Outcome(ks_record(found, provenance), kept, {"confidences.npz": arrays(kept)})
+
+    return Job(
+        options=options,
+        data=described_sets(sets),
+        hashes=hashes_of(sets),
+        audit=audit,
+        outcome=outcome,
+        label="comparing",
+        extra={
+            "targets": described_files([target.outputs for target in sets.files]),
+            "holdout_targets": described_files([target.on_holdout for target in sets.files]),
+            "members_targets": described_files([target.on_members for target in sets.files]),
         },
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 from jaxaudit.audits.power.plan import Free, Pace, Work, choose, least, reduced, seconds_of
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.ks.budget import FIXED_SECONDS, TRAINING_SHARE, USUAL, speed_of
-from jaxaudit.cli.ks.designs import mean_cost
+from jaxaudit.cli.networks import mean_cost
 from jaxaudit.cli.options import plain
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import duration

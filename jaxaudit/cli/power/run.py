@@ -13,17 +13,13 @@ from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.power.audit import audit_power, power_of_models
 from jaxaudit.audits.power.plan import reduced
 from jaxaudit.audits.power.result import Power
-from jaxaudit.cli.groups import Network
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.budget import parse_budget
-from jaxaudit.cli.ks.designs import make_designs
-from jaxaudit.cli.networks import make_shadow_learner, with_defaults
+from jaxaudit.cli.networks import make_designs, make_shadow_learner, with_defaults
 from jaxaudit.cli.power.budget import plan_within, work_of
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_sets, reader, tell_of_large_numbers
-from jaxaudit.cli.sets import ShadowRecipe
-from jaxaudit.cli.shadows.provenance import described_bank
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.groups import as_groups, groups_file, load_groups
@@ -33,7 +29,7 @@ from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.report.power.record import power_record
 from jaxaudit.report.record import Provenance
-from jaxaudit.runs.provenance import describe_examples
+from jaxaudit.runs.provenance import describe_bank, describe_examples
 
 
 class Given(NamedTuple):
@@ -42,6 +38,11 @@ class Given(NamedTuple):
     query: Examples
     calibration: Examples
     groups: Shaped[np.ndarray, " n"] | None
+
+    @property
+    def records(self) -> int:
+        """The largest training set of any model."""
+        return len(self.query) + len(self.calibration)
 
 
 def train(options: PowerOptions) -> Job[Power] | Summary:
@@ -121,7 +122,7 @@ def measure_bank(options: PowerOptions) -> Job[Power]:
 
     return Job(
         options=options,
-        data=described_bank(path, bank, {}, len(models), models.content_hash),
+        data=describe_bank(path, bank, {}, len(models), models.content_hash),
         hashes={},
         audit=audit,
         outcome=_outcome,
@@ -175,17 +176,9 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, Given]:
 
 def _learner(options: PowerOptions, sets: Given) -> SteppedLearner:
     """Of the guessed design."""
-    return _made(options.model, options.recipe, sets)
+    return make_shadow_learner(options.model, options.recipe, sets.query, sets.records)
 
 
 def _designs(options: PowerOptions, sets: Given) -> tuple[Design, ...]:
     """The designs beside the guess."""
-
-    def make(network: Network, recipe: ShadowRecipe) -> SteppedLearner:
-        return _made(network, recipe, sets)
-
-    return make_designs(options.audit.designs, options.model, options.recipe, sets.query.inputs.shape[1:], make)
-
-
-def _made(network: Network, recipe: ShadowRecipe, sets: Given) -> SteppedLearner:
-    return make_shadow_learner(network, recipe, sets.query, len(sets.query) + len(sets.calibration))
+    return make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import msgspec
 import numpy as np
+from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.cli.harness import Summary
@@ -42,11 +43,12 @@ def plan(options: PlanOptions) -> Summary:
     """
     out = options.place.bank or Path()
     there = bank_there(out)
-    sets = read_bank_sets(jax.random.key(options.models.seed), options.data)
+    key = jax.random.key(options.models.seed)
+    sets = read_bank_sets(key, options.data)
     options = _filled(options, there, sets)
     description = describe(options.data, options.models, sets, command_line("shadows plan", options))
     refuse_other(out, there, description)
-    lay(out, deal_of(sets, description, options.data.coins), there, description)
+    lay(out, deal_of(key, sets, description, options.data.coins), there, description)
     return _summary(out, description, 0 if there is None else there.models)
 
 
@@ -164,7 +166,7 @@ def describe(data: BankData, chosen: PlannedModels, sets: BankSets, command: Seq
         raise InputError(f"these sets and --models {chosen.models} make no bank: {error}.") from error
 
 
-def deal_of(sets: BankSets, description: Description, coins: bool) -> Arrays:
+def deal_of(key: Key[Array, ""], sets: BankSets, description: Description, coins: bool) -> Arrays:
     """The arrays of a bank by the names of their files: training sets, labels, seeds, and what else there is.
 
     Raises:
@@ -172,7 +174,7 @@ def deal_of(sets: BankSets, description: Description, coins: bool) -> Arrays:
     """
     sizes = description.sizes
     dealt = plan_bank(
-        jax.random.key(description.seed),
+        key,
         description.models,
         sizes.query,
         holdout=sizes.holdout,

@@ -12,18 +12,17 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank.train import train_bank
-from jaxaudit.cli.groups import MODEL, TRAINING, Network
+from jaxaudit.cli.groups import MODEL, TRAINING
 from jaxaudit.cli.harness import Job, Summary
 from jaxaudit.cli.ks.budget import speed_of
-from jaxaudit.cli.ks.designs import COSTS, make_designs
-from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
+from jaxaudit.cli.networks import COSTS, EPOCHS, HIDDEN, make_designs, make_shadow_learner
 from jaxaudit.cli.options import Source, command_line, fields_of
 from jaxaudit.cli.own_code import source_hash
-from jaxaudit.cli.own_learner import load_learner
 from jaxaudit.cli.own_model import parse_learner, source_hashes
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
-from jaxaudit.cli.sets import GUESS, ShadowRecipe
+from jaxaudit.cli.recipe import load_learner
+from jaxaudit.cli.sets import GUESS
 from jaxaudit.cli.shadows.options import PlannedModels, TrainOptions
 from jaxaudit.cli.shadows.plan import bank_there, deal_of, describe, lay, number_of_models, refuse_other
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
@@ -95,7 +94,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         },
     )
     refuse_other(out, there, description)
-    dealt = deal_of(sets, description, options.data.coins)
+    dealt = deal_of(key, sets, description, options.data.coins)
     missing = np.setdiff1d(np.arange(description.models), done)
     members = dealt[MEMBERSHIP][missing].sum(axis=1)
     plan = Summary(_estimate(sets, description, members, recipes, speed, options.recipe.spread))
@@ -211,16 +210,13 @@ def _filled(options: TrainOptions, sets: BankSets) -> TrainOptions:
 
 
 def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
-    record, own = query.inputs.shape[1:], options.model.learner
+    own = options.model.learner
     if own is not None:
-        return Recipes((GUESS,), (load_learner(own, record, len(query.class_names)),), (1.0,))
-
-    def make(network: Network, recipe: ShadowRecipe) -> SteppedLearner:
-        return make_shadow_learner(network, recipe, query, records)
-
-    designs = make_designs(options.models.designs, options.model, options.recipe, record, make)
+        return Recipes((GUESS,), (load_learner(own, query.inputs.shape[1:], len(query.class_names)),), (1.0,))
+    guess = options.model, options.recipe, query, records
+    designs = make_designs(options.models.designs, *guess)
     names = (GUESS, *(design.name for design in designs))
-    learners = (make(options.model, options.recipe), *(design.learner for design in designs))
+    learners = (make_shadow_learner(*guess), *(design.learner for design in designs))
     return Recipes(names, learners, tuple(COSTS[name] for name in names))
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxaudit.cli.network_inputs import read_inputs
+from jaxaudit.cli.read_sets import read_inputs
 from jaxaudit.cli.unlearn.command import UnlearnAudit, UnlearnData, UnlearnOptions
 from jaxaudit.data import Examples
 from jaxaudit.data.overlap import find_overlap

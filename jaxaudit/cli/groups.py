@@ -46,7 +46,7 @@ class Images(DataFolder):
 class Network:
     """A network, built-in or your own."""
 
-    model: str | None = training_option(None, "The network.", check=parse_model)
+    model: str | None = training_option(None, "The network.", check=parse_model, names="code")
     hidden: str | None = training_option(
         None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden
     )

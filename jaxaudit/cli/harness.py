@@ -64,10 +64,10 @@ class Job(Generic[Audit]):
 
     Attributes:
         options: with defaults filled in; the command they form repeats the run.
-        data: names, sizes and content hashes, for the provenance.
-        hashes: hashes of contents that affect a number.
         audit: does the work.
         outcome: turns its result into output.
+        data: names, sizes and content hashes, for the provenance.
+        hashes: hashes of contents that affect a number.
         models: the number of models for a given number per batch, if finished ones are kept; None keeps nothing.
         kept: of an audit that keeps finished models itself: how many there are, in words.
         line: printed before the work.
@@ -80,10 +80,10 @@ class Job(Generic[Audit]):
     """
 
     options: Any
-    data: Mapping[str, Any]
-    hashes: Mapping[str, str]
     audit: "Callable[[Execution], Audit]"
     outcome: "Callable[[Audit, Provenance], Outcome | Summary]"
+    data: Mapping[str, Any] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
     models: Callable[[int], int] | None = None
     kept: Callable[[], str] | None = None
     line: str = ""

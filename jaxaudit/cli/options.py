@@ -29,8 +29,8 @@ from jaxaudit.places import without_folders
 
 Options = TypeVar("Options")
 Check = Callable[[Any], object]
-OWN_CODE = ("model", "learner")
-"""Options that may name a file with code of one's own."""
+PLACES = ("data", "file")
+"""What the value of an option may name whose contents count, not its path."""
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 """What stands for a value in the help, by its type."""
 
@@ -72,7 +72,8 @@ class Declared:
         metavar: the placeholder for its value in the help.
         variable: environment variable that it is read from.
         check: raises `InputError` if a value is invalid by itself.
-        names: `data` or `file` if its value names a place. A run's identity has the contents there, not the value.
+        names: `data` or `file` if its value names a place, of which a run's identity has the contents, not the value;
+            `code` if it may name a file with code of one's own.
         place: extracts the place from a longer value; None if it contains none.
         decides: whether it affects a number of the result.
         of: the sources of models with which it means something, of those of its group.
@@ -87,7 +88,7 @@ class Declared:
     metavar: str | None = None
     variable: str | None = None
     check: Check | None = None
-    names: typing.Literal["", "data", "file"] = ""
+    names: typing.Literal["", "data", "file", "code"] = ""
     place: Callable[[Any], Any] | None = None
     decides: bool = True
     of: Source = EVERY_SOURCE
@@ -166,12 +167,12 @@ def plain(options: Any) -> dict[str, Any]:
     source = source_of(options)
     used = [field for field in fields_of(options) if source in field.of | Source.TRAINING and field.declared.decides]
     # Words that are no place stay as they are: a class or a column may look like a path.
-    return {_key(each): one(each.value, bool(each.declared.names) or each.name in OWN_CODE) for each in used}
+    return {_key(each): one(each.value, bool(each.declared.names)) for each in used}
 
 
 def identity_of(options: Any) -> dict[str, Any]:
     """The options that affect a number, without those that name places: contents count, not paths."""
-    places = {_key(field) for field in fields_of(options) if field.declared.names}
+    places = {_key(field) for field in fields_of(options) if field.declared.names in PLACES}
     return {name: value for name, value in plain(options).items() if name not in places}
 
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.options import Field, fields_of, refuse_without_effect
+from jaxaudit.cli.options import PLACES, Field, fields_of, refuse_without_effect
 from jaxaudit.cli.words import ACDC, parse_acdc
 from jaxaudit.errors import InputError, InputErrors
 
@@ -64,7 +64,7 @@ def _questions(options: Any) -> Iterator[Question]:
         for value in field.value if isinstance(field.value, tuple) else (field.value,):
             if field.declared.check is not None:
                 yield field.declared.check, (value,)
-            if field.declared.names:
+            if field.declared.names in PLACES:
                 yield _check_place, (field, value, folder)
     if "report" in given:
         yield _claim_report, (given["report"], out)

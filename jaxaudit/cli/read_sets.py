@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,23 +24,17 @@ DENSE, LARGE = "mlp", 100
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
-def read_examples(
-    name: str,
-    data_dir: Path | None,
-    size: tuple[int, int] | None,
-    gray: bool,
-    field_strength: Path | None,
-    drop: Sequence[str] = (),
-) -> Examples:
-    """The records that `name` names; images are resized to `size` and scaled to [0, 1], tables become float32."""
+def read_examples(name: str, data: Sets, drop: Sequence[str] = ()) -> Examples:
+    """The records that `name` names, without these columns: images scaled to [0, 1], tables as float32."""
+    size = parse_image_size(data.image_size or "none")
     if name.startswith(ACDC):
-        examples = _read_acdc(name, field_strength)
+        examples = _read_acdc(name, data.field_strength)
     else:
-        examples = load(name, data_dir=data_dir, image_size=size, gray=gray, drop=drop)
+        examples = load(name, data_dir=data.data_dir, image_size=size, gray=data.gray, drop=drop)
     if not is_image(examples):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
     height, width = size or examples.inputs.shape[1:3]
-    prepared = prepare_images(examples, (height, width), gray)
+    prepared = prepare_images(examples, (height, width), data.gray)
     say(f"{name}: {len(examples):,} images of {_shape(examples)}, converted to {_shape(prepared)} in [0, 1]")
     return prepared
 
@@ -87,13 +82,8 @@ def group_columns(data: Held) -> tuple[str, ...]:
 
 
 def reader(data: Sets, drop: Sequence[str] = ()) -> Callable[[str], Examples]:
-    """A function that reads a set by its name, with these options; without these columns of a CSV."""
-    size = parse_image_size(data.image_size or "none")
-
-    def read(name: str) -> Examples:
-        return read_examples(name, data.data_dir, size, data.gray, data.field_strength, drop)
-
-    return read
+    """A function that reads a set by its name, with these options; see `read_examples`."""
+    return partial(read_examples, data=data, drop=drop)
 
 
 def read_sets(data: Sets, read: Callable[[str], Examples]) -> tuple[Examples, Examples, Examples]:

@@ -81,6 +81,7 @@ class ShadowNetwork(Network):
         None,
         f"The target's network: {NETWORKS}, or {OWN}. [default: liu-cnn for images, mlp for tables]",
         check=parse_model,
+        names="code",
     )
     hidden: str | None = training_option(
         None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden

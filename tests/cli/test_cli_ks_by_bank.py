@@ -94,18 +94,6 @@ def test_a_bank_without_hashes_cannot_tell_whether_a_set_is_its_own(folder: Path
     assert "--query" in refused(*files("used"), "--query", "q.npz")
 
 
-NOT_DONE = """--epochs 5 --hidden 16 --model mlp --replicates 3 --budget none --sample 20 --designs guess
---shadow-models 19 --models-per-batch 4 --target-data digits --reference bank"""
-
-
-def test_an_option_of_what_is_not_done_is_refused(folder: Path):
-    words = NOT_DONE.split()
-    for flag, value in zip(words[::2], words[1::2], strict=True):
-        assert flag in refused(*files("used"), flag, value)
-    for flag in ("--drop-overlap", "--dry-run"):
-        assert flag in refused(*files("used"), flag)
-
-
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no target": ((), "--target"),
     "a holdout file too few": ((*files("used"), "--target", "unused_query.npy"), "2 times"),

@@ -36,7 +36,8 @@ from jaxaudit.cli.options import (
 from jaxaudit.cli.shadows.command import PLAN, TRAIN
 from jaxaudit.errors import InputError
 
-EVERY = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+DECLARED = (*COMMANDS, PLAN, TRAIN)
+EVERY = pytest.mark.parametrize("command", DECLARED, ids=lambda command: command.name)
 WORDS = st.text(st.sampled_from("ab1-_,.=@: é日"), max_size=6) | st.sampled_from(
     ["--width", "--json", "-h", "--", "-1"]
 )
@@ -106,7 +107,7 @@ def with_effect(command: Command, values: dict[str, Any]) -> Any:
 
 
 @settings(max_examples=60)
-@given(st.one_of([some_of(command) for command in (*COMMANDS, PLAN, TRAIN)]))
+@given(st.one_of([some_of(command) for command in DECLARED]))
 def test_the_command_line_of_options_means_these_options(known: tuple[Command, dict[str, Any]]):
     command, values = known
     options = with_effect(command, values)
@@ -120,7 +121,7 @@ def test_the_command_line_of_options_means_these_options(known: tuple[Command, d
 
 @EVERY
 def test_every_option_has_one_meaning_and_no_words_mean_the_defaults(command: Command):
-    assert parsed(command.name) == command.options()
+    assert parsed(*command.name.split()) == command.options()
     found = list(fields_of(command.options()))
     flags = [flag for field in found for each in field.flags for flag in each.split("/")]
     names = [field.name for field in found]
@@ -131,7 +132,7 @@ def test_every_option_has_one_meaning_and_no_words_mean_the_defaults(command: Co
         assert field.panel in {each.metadata["panel"] for each in fields(command.options)}
 
 
-@EVERY
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_can_be_read_by_programs_written_down_and_failed_on(command: Command):
     flags = {field.flag: field for field in fields_of(command.options())}
     assert {"--json", "--out", "--report", "--seed"} <= flags.keys()
@@ -158,7 +159,7 @@ def test_what_an_option_is_declared_not_to_be_is_refused(command: Command, monke
         for value in wrong:
             err = StringIO()
             with parsing() as found, redirect_stderr(err), pytest.raises(SystemExit) as stop:
-                parser().main([command.name, f"{field.flag}={value}"])
+                parser().main([*command.name.split(), f"{field.flag}={value}"])
             assert (stop.value.code, found) == (2, []), (field.flag, value)
             assert field.flag in err.getvalue()
             tried += 1
@@ -191,7 +192,7 @@ def other(field: Field) -> Any:
     return (value,) if typing.get_origin(kind) is tuple else value
 
 
-@pytest.mark.parametrize("command", [command for command in (*COMMANDS, TRAIN) if command.name in SOURCES])
+@pytest.mark.parametrize("command", [command for command in DECLARED if command.name in SOURCES])
 def test_an_option_is_refused_where_it_means_nothing_and_only_there(command: Command):
     """By its flag; and what has no effect is neither in the command nor among the options of a run without training."""
     for source, named in SOURCES[command.name].items():

@@ -76,7 +76,6 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
     return Job(
         options=options,
         data=describe_bank(path, bank, {}, len(known.models), known.content_hash),
-        hashes={},
         audit=audit,
         outcome=outcome,
         label="attacking",

@@ -1,6 +1,7 @@
 """Runs `jaxaudit attack`: from its options to its result."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -47,7 +48,13 @@ def prepare(options: AttackOptions) -> Job[AttackAudit]:
     demand_memory(splits, f"--iterations {iterations}", "give fewer iterations, or a smaller --sample")
     key = jax.random.key(asked.seed)
     drawn = draw(key, examples, iterations, targets)
-    measured = min(asked.measured_iterations, iterations)
+    how: dict[str, Any] = {
+        "attacks": attacks,
+        "shadow_pairs": pairs,
+        "pooled_shadows": pooled,
+        "measured": min(asked.measured_iterations, iterations),
+        "fresh_shadows": asked.fresh_shadows,
+    }
     settled = replace(
         options,
         data=replace(options.data, sample=candidates),
@@ -55,30 +62,14 @@ def prepare(options: AttackOptions) -> Job[AttackAudit]:
     )
 
     def models(models_per_batch: int) -> int:
-        found = models_to_train(
-            drawn,
-            learner,
-            attacks=attacks,
-            shadow_pairs=pairs,
-            pooled_shadows=pooled,
-            measured=measured,
-            fresh_shadows=asked.fresh_shadows,
-            models_per_batch=models_per_batch,
-        )
-        return found.total
+        return models_to_train(drawn, learner, **how, models_per_batch=models_per_batch).total
 
     def audit(execution: Execution) -> AttackAudit:
         return audit_attack(
-            key,
-            examples,
-            learner,
-            attacks=attacks,
+            *(key, examples, learner),
+            **how,
             iterations=iterations,
             targets=targets,
-            shadow_pairs=pairs,
-            pooled_shadows=pooled,
-            measured=measured,
-            fresh_shadows=asked.fresh_shadows,
             bins=asked.bins,
             level=asked.level,
             execution=execution,

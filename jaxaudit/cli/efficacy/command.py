@@ -34,7 +34,9 @@ class EfficacyData(Images):
 class Weights(Network):
     """The network, its weights, and reference weights."""
 
-    model: str | None = option(None, f"The network: {NETWORKS}, {OWN}, or {PRETRAINED}.", check=parse_judged)
+    model: str | None = option(
+        None, f"The network: {NETWORKS}, {OWN}, or {PRETRAINED}.", check=parse_judged, names="code"
+    )
     hidden: str | None = option("512,256,128", "Sizes of mlp's hidden layers.", check=parse_hidden)
     params: Path | None = option(
         None,

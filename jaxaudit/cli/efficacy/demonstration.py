@@ -1,6 +1,6 @@
 """The example of `jaxaudit efficacy` without options: a model trained with, and one without, some digits."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,28 +8,19 @@ import numpy as np
 import optax
 
 from jaxaudit.audits.efficacy.audit import NamedWeights
+from jaxaudit.cli.efficacy.run import Given
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.data import Examples, load, prepare_images
+from jaxaudit.data import load, prepare_images
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.learners import network
 from jaxaudit.learners.batch_order import init_key
-from jaxaudit.models import MLP, RUN_ONCE, PureModule
+from jaxaudit.models import MLP, RUN_ONCE
 
 RECORDS, CLASS = 1000, 3
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
 
 
-class Demonstration(NamedTuple):
-    """A model, references, and records that the model was trained on and one reference was not."""
-
-    net: PureModule
-    judged: NamedWeights
-    references: tuple[NamedWeights, ...]
-    examples: Examples
-    notes: tuple[str, ...]
-
-
-def demonstration(key: Any) -> Demonstration:
+def demonstration(key: Any) -> Given:
     """The first half of one class of the digits; the recipe is that of Becker & Liebig (2022) for MNIST."""
     digits = prepare_images(load("digits"), (8, 8)).take(slice(RECORDS), f"digits@train[:{RECORDS}]")
     of_class = np.flatnonzero(digits.labels == CLASS)
@@ -43,7 +34,7 @@ def demonstration(key: Any) -> Demonstration:
         execution = Execution(models_per_batch=1, progress=progress)
         trained = fit_many(jnp.stack([key, key]), rows, digits.inputs, digits.labels, learner, execution=execution)
     original, retrained = (jax.tree.map(lambda leaf, m=m: jnp.asarray(leaf[m]), trained) for m in (0, 1))
-    return Demonstration(
+    return Given(
         learner.net,
         NamedWeights("original", *original),
         (

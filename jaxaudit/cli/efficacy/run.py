@@ -73,9 +73,8 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     if options.model.params is None and options.model.model is None and options.data.data is None:
         from jaxaudit.cli.efficacy.demonstration import demonstration
 
-        shown = demonstration(jax.random.key(options.audit.seed))
-        say(f"evaluating three models on {shown.examples.name}")
-        given = Given(*shown)
+        given = demonstration(jax.random.key(options.audit.seed))
+        say(f"evaluating three models on {given.examples.name}")
     else:
         given = _given(options)
     examples, how = given.examples, options.audit
@@ -97,7 +96,6 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     return Job(
         options=options,
         data=describe_examples(examples) if isinstance(examples, Examples) else describe_records(examples),
-        hashes={},
         audit=audit,
         outcome=outcome,
         label="measuring",

@@ -80,7 +80,6 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     return Job(
         options=replace(options, audit=replace(options.audit, tests=",".join(test.name for test in tests))),
         data=describe_bank(path, bank, names, len(evidence.models), evidence.models.content_hash),
-        hashes={},
         audit=audit,
         outcome=outcome,
         label="comparing",

@@ -47,8 +47,8 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class Known:
-    """Records that the target is known to have used."""
+class KSData(Held, Sampled, Sets):
+    """The data."""
 
     members: str | None = option(
         None,
@@ -58,11 +58,6 @@ class Known:
         names="data",
     )
     members_groups: str | None = dealt_groups("The group of each record of --members, with --groups.")
-
-
-@dataclass(frozen=True)
-class KSData(Known, Held, Sampled, Sets):
-    """The data."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,6 @@ def measure_bank(options: PowerOptions) -> Job[Power]:
     return Job(
         options=options,
         data=describe_bank(path, bank, {}, len(models), models.content_hash),
-        hashes={},
         audit=audit,
         outcome=_outcome,
         label="measuring",

@@ -103,6 +103,7 @@ class BankNetwork(ShadowNetwork):
         "Your own learner in place of a network and its training: a value with fit(key, inputs, labels, weights) and "
         "log_probs(params, inputs) as pure JAX functions, as package.module:learner or file.py:learner.",
         check=parse_learner,
+        names="code",
     )
 
 

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
@@ -82,7 +82,10 @@ def lay(out: Path, dealt: Arrays, there: Description | None, description: Descri
     with working_in(out):
         refuse_other(out, read_description(out), description)
         _refuse_changed(out, there.models, dealt)
-        _write(out, lambda: grow(out, description, dealt))
+        try:
+            grow(out, description, dealt)
+        except OSError as error:
+            raise _unwritten(out, error) from error
 
 
 def _lay_new(out: Path, dealt: Arrays, description: Description) -> None:
@@ -267,13 +270,6 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
                 f"--out {out}: {name} is not what this command deals for its {models} models: was it changed, or made "
                 "by another version, or with --coins or --drop-overlap? Name a new directory (nothing was changed)."
             )
-
-
-def _write(out: Path, write: Callable[[], None]) -> None:
-    try:
-        write()
-    except OSError as error:
-        raise _unwritten(out, error) from error
 
 
 def _unwritten(out: Path, error: OSError) -> InputError:

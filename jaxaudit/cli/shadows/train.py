@@ -119,8 +119,6 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
 
     return Job(
         options=options,
-        data={},
-        hashes={},
         audit=train_aside if options.recipe.dry_run else train,
         outcome=lambda bank, _: Summary(
             (f"{out}: {len(bank)} shadow models trained.", f"What it can answer: jaxaudit shadows show {out}")

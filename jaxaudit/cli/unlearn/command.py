@@ -48,7 +48,7 @@ class UnlearnData(Images):
 class UnlearnNetwork(Network):
     """The network."""
 
-    model: str = option("mlp", f"The network: {NETWORKS}, or {OWN}.", check=parse_model)
+    model: str = option("mlp", f"The network: {NETWORKS}, or {OWN}.", check=parse_model, names="code")
     hidden: str | None = option(
         None,
         "Sizes of mlp's hidden layers. [default: 512,256,128; 128,64 without --data]",

@@ -39,7 +39,7 @@ target = ja.FileTarget(
 )
 network = partial(ja.models.MLP, hidden=(64,))
 learner = ja.network(network, (64,), 10, optimizer=optax.adam(1e-3), epochs=60, batch_size=50)
-answer = ja.audit_ks(
-    jax.random.key(3), query, calibration, learner, [target], tests=[ja.HoldoutTest()], holdout=holdout
-)
+key = jax.random.key(3)
+shadows = ja.train_shadows(key, query, calibration, learner, [target], tests=[ja.HoldoutTest()], holdout=holdout)
+answer = ja.judge(key, shadows, [target])
 print(f"{answer.targets[0].verdict}: {answer.targets[0].finding.sentence}")

@@ -44,6 +44,9 @@ class SurenessTest:
         if self.models < 19:
             raise ja.InputError("the sureness test needs at least 19 models.")
 
+    def kinds(self, pool: Any) -> tuple[str, ...]:
+        return (ROLE,)
+
     def draw(self, key: Any, pool: Any) -> Any:
         """A share of the calibration set for each model, and none of the query set."""
         return {ROLE: shadow_rows(key, pool, ROLE, np.zeros(0, int), 0, self.models)}
@@ -70,5 +73,7 @@ if __name__ == "__main__":
     target = ja.SimulatedTarget("both sets", (ja.Part(calibration, 0.67), ja.Part(query, 1.0)))
     mlp = partial(ja.models.MLP, hidden=(32,))
     learner = ja.network(mlp, query.inputs.shape[1:], 10, optimizer=optax.adam(3e-3), epochs=15, batch_size=50)
-    answer = ja.audit_ks(jax.random.key(1), query, calibration, learner, [target], tests=[SurenessTest()])
+    key, tests = jax.random.key(1), [SurenessTest()]
+    shadows = ja.train_shadows(key, query, calibration, learner, [target], tests=tests)
+    answer = ja.judge(key, shadows, [target], tests=tests)
     print(f"{answer.targets[0].verdict}: {answer.targets[0].finding.sentence}")

@@ -23,7 +23,7 @@ import optax
 
 from experiments.record import RESULTS, describe_run, device_slug
 from experiments.summary import Row
-from jaxaudit import Part, RhoTest, SimulatedTarget, audit_ks, load, models, network, prepare_images
+from jaxaudit import Part, RhoTest, SimulatedTarget, judge, load, models, network, prepare_images, train_shadows
 from jaxaudit.data import Examples, concatenate
 from jaxaudit.ensemble import Execution
 
@@ -98,15 +98,10 @@ def main() -> None:
             print(f"{done} of {total} steps after {time.time() - started:.0f} s", file=sys.stderr, flush=True)
 
     columns = targets(query, calibration, other, OTHER_RECORDS[arguments.size])
-    result = audit_ks(
-        jax.random.key(arguments.seed),
-        query,
-        calibration,
-        learner,
-        columns,
-        tests=(RhoTest(replicates=arguments.replicates, subsample=1.0),),
-        execution=Execution(progress=progress),
-    )
+    key, tests = jax.random.key(arguments.seed), (RhoTest(replicates=arguments.replicates, subsample=1.0),)
+    execution = Execution(progress=progress)
+    shadows = train_shadows(key, query, calibration, learner, columns, tests=tests, execution=execution)
+    result = judge(key, shadows, columns, tests=tests)
     if arguments.arrays:
         arrays: dict[str, Any] = {target.name: target.confidences for target in result.targets}
         np.savez(arguments.arrays, query=result.query_confidences, calibration=result.calibration_confidences, **arrays)

@@ -12,10 +12,10 @@ from .audits.efficacy.audit import NamedWeights as NamedWeights
 from .audits.efficacy.audit import audit_efficacy as audit_efficacy
 from .audits.efficacy.result import EfficacyAudit as EfficacyAudit
 from .audits.finding import Finding as Finding
-from .audits.ks.audit import audit_ks as audit_ks
-from .audits.ks.bank.audit import audit_bank as audit_bank
+from .audits.ks.bank.open import open_bank as open_bank
 from .audits.ks.bank.plan import BankPlan as BankPlan
 from .audits.ks.bank.plan import plan_bank as plan_bank
+from .audits.ks.judge import judge as judge
 from .audits.ks.models import Design as Design
 from .audits.ks.result import KSAudit as KSAudit
 from .audits.ks.result import TargetResult as TargetResult
@@ -27,6 +27,7 @@ from .audits.ks.tests import MembersTest as MembersTest
 from .audits.ks.tests import ReferenceTest as ReferenceTest
 from .audits.ks.tests import RhoTest as RhoTest
 from .audits.ks.tests import ShadowTest as ShadowTest
+from .audits.ks.train import train_shadows as train_shadows
 from .audits.pdtp.audit import audit_pdtp as audit_pdtp
 from .audits.pdtp.audit import reduce_pdtp as reduce_pdtp
 from .audits.pdtp.result import PDTPAudit as PDTPAudit
@@ -62,4 +63,6 @@ from .learners import random_trees as random_trees
 from .metrics.deal import deal as deal
 from .metrics.efficacy import measure_efficacy as measure_efficacy
 from .models.restore import load_weights as load_weights
+from .shadow_models import Kind as Kind
+from .shadow_models import ShadowModels as ShadowModels
 from .version import __version__ as __version__

@@ -1,17 +1,20 @@
 """Shadow models, wherever they were trained: their training sets, and what they say of the records."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.membership import Membership
 from jaxaudit.metrics.ema import Signals
+from jaxaudit.metrics.exchangeability import Alike
 
 
 class Kind(StrEnum):
@@ -63,6 +66,11 @@ class Pool(NamedTuple):
             set, or a set of its own; else empty.
         members: records that the targets are known to have used; `member_groups` the group of each, in one numbering
             with `groups`.
+        kept: of each set as it was given, by role, which of its records are here; without a set where all of them are.
+        sampled_alike: whether query set and holdout were sampled alike, where it was measured before and their inputs
+            are not at hand.
+        at_hand: the known members, the query set and the holdout with their inputs, in this order, where `examples`
+            have none; what they tell of how alike the sets are changes no other number.
     """
 
     examples: Examples
@@ -73,6 +81,9 @@ class Pool(NamedTuple):
     reference: slice = slice(0, 0)
     members: slice = slice(0, 0)
     member_groups: Int[np.ndarray, " members"] | None = None
+    kept: Mapping[str, Bool[np.ndarray, " _"]] = MappingProxyType({})
+    sampled_alike: Alike | None = None
+    at_hand: Examples | None = None
 
     @property
     def asked(self) -> Int[np.ndarray, " asked"]:
@@ -92,6 +103,12 @@ class Pool(NamedTuple):
         return np.r_[self.query, self.calibration, self.holdout, self.calibration.stop : len(self.examples)]
 
 
+def pool_of_sets(examples: Examples, sizes: Sequence[int], **more: Any) -> Pool:
+    """The pool of these records, with so many in each set: query set, holdout, calibration set."""
+    query, holdout, calibration = (slice(*each) for each in pairwise(np.cumsum([0, *sizes]).tolist()))
+    return Pool(examples, query, holdout, calibration, **more)
+
+
 @dataclass(frozen=True, eq=False)
 class ShadowModels:
     """Shadow models: what each was trained on, and what it says of every record of a pool.
@@ -102,13 +119,14 @@ class ShadowModels:
         membership: which records each was trained on.
         log_odds: nats, of each record's own class; NaN of records that the models were not asked about.
         correct: whether each record is given its class; of several views, the share of them.
-        confidences: the probability of each query record's own class.
+        confidences: the probability of each record's own class.
         own_accuracy: of each model on all records that it was trained on; NaN where there are none.
         designs: the place of each model's design; `design_names` of all designs, none where there is one.
         signals: EMA's, on query and calibration records; None where nobody asked for them.
         resolutions: outputs of some models as they were stored, one for each resolution that files have; none where
             the outputs were not stored.
         content_hash: of the bank that they come from; empty where they were trained here.
+        models_per_batch: how many were trained at the same time; None where none was trained here.
     """
 
     pool: Pool
@@ -116,13 +134,14 @@ class ShadowModels:
     membership: Membership
     log_odds: Float[np.ndarray, "models examples"]
     correct: Shaped[np.ndarray, "models examples"]
-    confidences: Float[np.ndarray, "models query"]
+    confidences: Float[np.ndarray, "models examples"]
     own_accuracy: Float[np.ndarray, " models"]
     designs: Int[np.ndarray, " models"]
     design_names: tuple[str, ...] = ()
     signals: Signals | None = None
     resolutions: tuple[Outputs, ...] = ()
     content_hash: str = ""
+    models_per_batch: int | None = None
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -143,7 +162,7 @@ class ShadowModels:
         Args:
             models: places of models.
             records: places of records. `pool` must then be given: these records, which may be in other sets than
-                before. Its query records have to be among those of `confidences`, which are not taken along.
+                before.
             pool: of `records`.
         """
 
@@ -159,11 +178,31 @@ class ShadowModels:
             membership=taken(self.membership),
             log_odds=taken(self.log_odds),
             correct=taken(self.correct),
-            confidences=self.confidences[models] if pool is None else self.confidences[models][:, :0],
+            confidences=taken(self.confidences),
             own_accuracy=self.own_accuracy[models],
             designs=self.designs[models],
             signals=self.signals and Signals(*(each[models] for each in self.signals)),
         )
+
+    def without_holdout(self) -> "ShadowModels":
+        """The same without the holdout, for targets whose outputs on it are not known."""
+        pool = self.pool
+        size, n = pool.holdout.stop - pool.holdout.start, len(pool.examples)
+        kept = np.r_[pool.query, pool.holdout.stop : n]
+
+        def moved(part: slice) -> slice:
+            return part if part.start < pool.holdout.stop else slice(part.start - size, part.stop - size)
+
+        groups = None if pool.groups is None else pool.groups[pool.query]
+        left = pool._replace(
+            examples=pool.examples.take(kept),
+            holdout=slice(pool.query.stop, pool.query.stop),
+            calibration=moved(pool.calibration),
+            groups=groups,
+            reference=moved(pool.reference),
+            members=moved(pool.members),
+        )
+        return self.take(records=kept, pool=left)
 
     @property
     def query_accuracy(self) -> Float[np.ndarray, " models"]:
@@ -175,4 +214,9 @@ def no_models(pool: Pool) -> ShadowModels:
     """No shadow models, for an audit that needs none."""
     none = np.zeros((0, len(pool.examples)), np.float32)
     empty = none.astype(bool)
-    return ShadowModels(pool, (), empty, none, empty, none[:, pool.query], np.zeros(0), np.zeros(0, int))
+    return ShadowModels(pool, (), empty, none, empty, none, np.zeros(0), np.zeros(0, int))
+
+
+def examples_of(pool: Pool, part: slice) -> Examples | None:
+    """The records of a set of a pool; None where it has none."""
+    return pool.examples.take(part) if part.stop > part.start else None

@@ -75,7 +75,7 @@ def test_names_are_functions_whichever_module_was_imported_first():
 
 
 def test_docstrings_become_markup():
-    lines = """One line of `audit_ks`, `first` and `x | y`; |x| (Liu & Tsaftaris 2020), *not* 2 * 3:
+    lines = """One line of `train_shadows`, `first` and `x | y`; |x| (Liu & Tsaftaris 2020), *not* 2 * 3:
 
     literal | text
 
@@ -93,7 +93,8 @@ Args:
 
     EXTENSION["_docstring"](None, "function", "known", known, None, lines)
     assert (
-        "\n".join(lines) == r"""One line of :py:obj:`audit_ks <jaxaudit.audit_ks>`, ``first`` and ``x | y``; \|x\| """
+        "\n".join(lines)
+        == r"""One line of :py:obj:`train_shadows <jaxaudit.train_shadows>`, ``first`` and ``x | y``; \|x\| """
         r"""(:ref:`Liu & Tsaftaris 2020 <liu2020>`), *not* 2 \* 3::
 
     literal | text
@@ -191,4 +192,4 @@ def test_search_knows_pages_and_functions():
         assert page in titles
     assert {"holdout", "epsilon", "patient"} <= {*index["terms"], *index["titleterms"]}
     functions = {name for _, _, _, _, name in index["objects"]["jaxaudit"]}
-    assert {"audit_ks", "load_bank", "HoldoutTest"} <= functions
+    assert {"train_shadows", "load_bank", "HoldoutTest"} <= functions

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
+from support.simulated_shadows import evidence_of
 
-from jaxaudit.audits.ks.bank.audit import audit_bank, default_bank_tests
-from jaxaudit.audits.ks.bank.evidence import bank_evidence
-from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
-from jaxaudit.audits.ks.bank.state import kinds_of
-from jaxaudit.audits.ks.evidence import Evidence
+from jaxaudit.audits.ks.available import possible_tests
+from jaxaudit.audits.ks.bank.open import kinds_of, open_bank
+from jaxaudit.audits.ks.judge import judge
+from jaxaudit.audits.ks.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.result import KSAudit, Rates
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import HoldoutTest, ReferenceTest, ShadowTest
@@ -36,10 +36,6 @@ def bank_of(folder: Path, memory: float, models: int = MODELS, *, holdout: bool 
     bank = load_bank(planned(folder, models, 0, holdout=holdout))
     train(bank, range(models), memory)
     return bank
-
-
-def evidence_of(bank: Bank) -> Evidence:
-    return bank_evidence(bank)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +98,7 @@ def test_evidence_is_what_a_loop_over_the_files_finds(
             np.testing.assert_array_equal(found.log_odds(role)[place], trained.log_odds[place][asked])
             np.testing.assert_allclose(trained.log_odds[place], model["odds"], rtol=1e-5, atol=1e-5)
             probability = 1 / (1 + np.exp(-model["odds"][bank.query]))
-            np.testing.assert_allclose(trained.confidences[place], probability, rtol=1e-5)
+            np.testing.assert_allclose(trained.confidences[place, bank.query], probability, rtol=1e-5)
             assert trained.own_accuracy[place] == pytest.approx(model["own"])
             assert trained.query_accuracy[place] == pytest.approx(model["query"])
         np.testing.assert_array_equal(found.design_of(role), np.zeros(len(models)))
@@ -131,13 +127,13 @@ def counted(audit: KSAudit, verdict: str) -> int:
 @pytest.mark.outer
 def test_unused_targets_are_called_used_at_most_at_the_stated_rate(remembering: Bank):
     """At most 5% of 50 targets, but for once in 1,000 keys; used ones are found."""
-    unused = audit_bank(KEY, remembering, targets_of(remembering, np.zeros(RECORDS, bool), 50))
+    unused = judge(KEY, open_bank(remembering), targets_of(remembering, np.zeros(RECORDS, bool), 50))
     assert sum(each.usage[0].p_never <= ALPHA for each in unused.targets) <= most(50)
     adjusted = [each.usage[0].p_never_adjusted or 0 for each in unused.targets]
     assert counted(unused, "not forgotten") == sum(p_value <= ALPHA for p_value in adjusted) <= 1
     assert counted(unused, "forgotten") == 0
     assert [each.method for each in unused.targets] == ["holdout"] * 50
-    used = audit_bank(KEY, remembering, targets_of(remembering, np.arange(RECORDS) < QUERY, 5))
+    used = judge(KEY, open_bank(remembering), targets_of(remembering, np.arange(RECORDS) < QUERY, 5))
     assert counted(used, "not forgotten") == 5
 
 
@@ -182,13 +178,13 @@ def test_models_of_the_shadow_and_reference_test_are_found(tmp_path: Path, witho
     tests = ShadowTest(**counts), ReferenceTest(**counts)
     # They were trained on 40 of 60 calibration records, so too few are left to be a reference.
     with pytest.raises(InputError, match="20 of the calibration records"):
-        leave_one_out(KEY, bank_evidence(without_holdout, models, with_reference=True), tests)
+        leave_one_out(KEY, evidence_of(without_holdout, models, with_reference=True), tests)
     folder = planned(tmp_path / "bank", 80, 0, holdout=False)
     left_out = (np.arange(RECORDS) >= QUERY) & (np.arange(RECORDS) < 80)
     np.save(folder / "membership.npy", without_holdout.membership & ~left_out)
     bank = load_bank(folder)
     train(bank, models, MEMORY)
-    found = by_share(leave_one_out(KEY, bank_evidence(bank, models, with_reference=True), tests))
+    found = by_share(leave_one_out(KEY, evidence_of(bank, models, with_reference=True), tests))
     for test in ("shadow", "reference"):
         assert [found[test, used].targets for used in (0.0, 0.5, 1.0)] == [20, 1, 20]
         assert found[test, 1.0].not_forgotten == 20
@@ -199,11 +195,11 @@ def test_models_of_the_shadow_and_reference_test_are_found(tmp_path: Path, witho
 def test_rates_need_a_model_more_than_the_test(tmp_path: Path, without_holdout: Bank):
     """In every kind, since the one that is the target judges no other."""
     bank = bank_of(tmp_path / "bank", MEMORY, 19)
-    tests = default_bank_tests(bank, evidence_of(bank), targets_of(bank, np.zeros(RECORDS, bool), 1))
+    tests = possible_tests(open_bank(bank), targets_of(bank, np.zeros(RECORDS, bool), 1))
     assert [test.name for test in tests] == ["holdout"]
     with pytest.raises(InputError, match=r"query and holdout.*there are 19"):
         leave_one_out(KEY, evidence_of(bank), tests)
-    few = bank_evidence(without_holdout, range(77))
+    few = evidence_of(without_holdout, range(77))
     with pytest.raises(InputError, match=r"with all of the query.*there are 19"):
         leave_one_out(KEY, few, (ShadowTest(never=39, half=19, fully=19),))
 

@@ -10,10 +10,10 @@ import optax
 import pytest
 from support.clouds import trained_outputs
 from support.interrupts import stop_after
+from support.ks_audits import audit_ks
 from support.references import ks_by_scipy
 from support.saved_runs.ks import rho_of
 
-from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests import RhoTest
@@ -141,14 +141,12 @@ SHORT = FileTarget(as_outputs(np.full((200, 3), 1 / 3)))
         ({"tests": [RhoTest(subsample=0.0)]}, r"\(got 0\)"),
         ({"tests": [RhoTest(subsample=1.5)]}, r"\(got 1.5\)"),
         ({"tests": [RhoTest(), RhoTest(replicates=2)]}, r"\(rho, rho\)"),
-        ({"level": 1.0}, r"level .* got 1"),
-        ({"targets": []}, "no target"),
         ({"targets": [SimulatedTarget("empty", ())]}, r"^empty: no data to train this target on"),
         ({"targets": [SHORT]}, r"shape \(200, 3\), but the query set has 240 records and 3 classes"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_before_training(option, words, monkeypatch):
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_shadows", None)
+    monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
     with pytest.raises(InputError, match=words):
         run(**option)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from support.clouds import CALIBRATION, HOLDOUT, QUERY, examples, probabilities
 from support.clouds import LEARNER as CLOUDS
+from support.ks_audits import audit_ks
 from support.saved_runs.ks import rho_of
 
-from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest

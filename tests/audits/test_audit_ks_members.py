@@ -9,14 +9,15 @@ import jax
 import numpy as np
 import pytest
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, with_log_odds
+from support.ks_audits import audit_ks
 from support.simulated_shadows import bank_of, provider
 
-from jaxaudit.audits.ks.audit import audit_ks, default_tests
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.judge import judge_targets
+from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests import HoldoutTest, MembersTest
+from jaxaudit.audits.ks.train import default_tests
 from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
@@ -52,7 +53,9 @@ ALONE: dict[str, Any] = {"holdout": HOLDOUT, "members": MEMBERS}
 
 def by_members(*targets: FileTarget, **options: Any) -> tuple[TargetResult, ...]:
     audit = audit_ks(KEY, QUERY, None, None, targets, **{**ALONE, **options})
-    assert audit.models_per_batch is audit.shadows is None
+    assert audit.models_per_batch is None
+    assert audit.shadows is not None
+    assert len(audit.shadows) == 0
     return audit.targets
 
 
@@ -173,7 +176,7 @@ def test_outputs_before_a_deletion_are_compared_beside_members() -> None:
     given = UNUSED._replace(before=USED.outputs, before_on_holdout=USED.on_holdout)
     for own_recipe, several in ((False, [given, UNUSED]), (True, [given])):
         evidence = replace(bank(), own_recipe=own_recipe)
-        found = [judge_targets(KEY, evidence, [heard(each)], [MembersTest(), HELD]).targets[0] for each in several]
+        found = [judge_outputs(KEY, evidence, [heard(each)], [MembersTest(), HELD]).targets[0] for each in several]
         change = found[0].change
         assert change is not None
         assert change.p_value <= 0.05

@@ -12,12 +12,13 @@ import pytest
 from scipy import stats
 from support.cli_runs import records
 from support.clouds import NAMES, probabilities, trained_outputs
+from support.ks_audits import audit_ks
 
-from jaxaudit.audits.ks.audit import audit_ks, default_tests
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.train import default_tests
 from jaxaudit.audits.pool import Part, make_pool, target_row
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
@@ -226,7 +227,7 @@ def test_the_default_is_the_firmest_test_that_the_data_allow() -> None:
     ],
 )
 def test_what_does_not_go_together_is_refused_before_training(targets, reference, words, monkeypatch) -> None:
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_shadows", None)
+    monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
     holdout = HOLDOUT if reference is HOLDOUT else None
     tests = [HELD, TEST] if holdout else [TEST]
     with pytest.raises(InputError, match=words):

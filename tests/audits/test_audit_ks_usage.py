@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, probabilities, trained_outputs
+from support.ks_audits import audit_ks
 from support.simulated_shadows import shadow_models
 
-from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.evidence import of_file
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
@@ -131,7 +131,7 @@ HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
     ],
 )
 def test_what_does_not_go_together_is_refused_before_training(targets, options, words, monkeypatch):
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_shadows", None)
+    monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
     with pytest.raises(InputError, match=words):
         audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, **options)
 

@@ -7,9 +7,10 @@ import jax
 import numpy as np
 import pytest
 from support.banks import CLASSES, bank_of, softmax
+from support.simulated_shadows import evidence_of
 
-from jaxaudit.audits.ks.bank.evidence import bank_evidence, open_bank
-from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
+from jaxaudit.audits.ks.bank.open import open_bank
+from jaxaudit.audits.ks.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.tests import HoldoutTest
 from jaxaudit.cli.shadows.unfinished import MODELS, unfinished_models
 from jaxaudit.data.bank.bank import Bank
@@ -48,7 +49,7 @@ def test_outputs_are_compared_at_the_coarsest_resolution_of_any_file(tmp_path: P
 @pytest.mark.parametrize("records", [pytest.param(60, marks=pytest.mark.outer), 30])
 def test_rates_are_measured_where_the_holdout_has_another_size(tmp_path: Path, records: int):
     """The query set has 20 records, and the holdout 40 or 10; models remember them well."""
-    evidence = bank_evidence(made(tmp_path / "bank", dealt(20, 20, records), 20, "logits"), range(20))
+    evidence = evidence_of(made(tmp_path / "bank", dealt(20, 20, records), 20, "logits"), range(20))
     told: list[tuple[int, int]] = []
     rates = leave_one_out(jax.random.key(2), evidence, [HoldoutTest()], progress=lambda *done: told.append(done))
     assert told == [(done, 60) for done in range(1, 61)]
@@ -61,7 +62,7 @@ def test_a_damaged_file_is_named_with_its_model(tmp_path: Path):
     path = tmp_path / "bank" / "outputs" / "00004.npy"
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(InputError, match=r"bank, model 4 of 6: .*00004\.npy"):
-        bank_evidence(bank, range(6))
+        open_bank(bank, range(6))
 
 
 HERE, OTHERS = {"jax": "0.10.2", "numpy": "2.4.0"}, {"jax": "0.10.3", "numpy": "2.4.0"}

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,10 @@ from support.banks import (
 from support.memory import at_most
 
 from jaxaudit.audits.bank_odds import bank_accuracy, bank_log_odds, model_outputs, said
-from jaxaudit.audits.ks.bank.evidence import target_outputs
-from jaxaudit.audits.ks.bank.state import allowed_tests, kinds_of
+from jaxaudit.audits.ks.available import Available, available_tests
+from jaxaudit.audits.ks.bank.open import kinds_of, pool_of, target_outputs
 from jaxaudit.audits.ks.bank.whose import first_models, whose
-from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import Kind
 
@@ -114,15 +115,20 @@ def test_of_a_large_bank_one_file_of_outputs_is_in_memory(tmp_path: Path):
             model_outputs(bank, model)
 
 
+def allowed(bank: Bank, finished: Iterable[int]) -> tuple[Available, ...]:
+    kinds = kinds_of(bank)
+    return available_tests(pool_of(bank)[0], [kinds[model] for model in finished], kinds)
+
+
 @pytest.mark.parametrize("groups", [False, True])
 def test_a_holdout_test_needs_19_models_and_takes_40(tmp_path: Path, groups: bool):
     bank = load_bank(planned(tmp_path / "bank", 41, 0, holdout=True, groups=groups))
     assert set(kinds_of(bank)) == {"mixed"}
-    found = {count: allowed_tests(bank, range(count))[0] for count in (18, 19, 39, 40)}
+    found = {count: allowed(bank, range(count))[0] for count in (18, 19, 39, 40)}
     assert [each.possible for each in found.values()] == [False, True, True, True]
     assert [each.complete for each in found.values()] == [False, False, False, True]
     assert all(each.will_be_complete for each in found.values())
-    assert not any(each.possible for each in allowed_tests(bank, range(41))[1:])
+    assert not any(each.possible for each in allowed(bank, range(41))[1:])
 
 
 def test_the_shadow_tests_need_19_models_of_two_kinds(tmp_path: Path):
@@ -130,11 +136,11 @@ def test_the_shadow_tests_need_19_models_of_two_kinds(tmp_path: Path):
     kinds = kinds_of(bank)
     assert [kinds.count(kind) for kind in (Kind.NEVER, Kind.FULLY, Kind.HALF)] == [39, 19, 19]
     for count, possible, complete in ((73, False, False), (74, True, False), (77, True, True)):
-        holdout, reference, shadow = allowed_tests(bank, range(count))
+        holdout, reference, shadow = allowed(bank, range(count))
         assert (holdout.possible, shadow.possible, shadow.complete) == (False, possible, complete)
         assert (reference.possible, reference.complete) == (possible, complete)
     few = write_bank(tmp_path / "few", 0, counts={"query": RECORDS - 10, "calibration": 10})
-    assert allowed_tests(load_bank(few), ())[1].lacks
+    assert allowed(load_bank(few), ())[1].lacks
 
 
 @pytest.mark.parametrize(("kind", "views"), [("logits", 3), ("probabilities", 1), ("log_odds", 1), ("log_odds", 3)])

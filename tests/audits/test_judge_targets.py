@@ -8,18 +8,19 @@ import jax
 import numpy as np
 import pytest
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, with_log_odds
+from support.ks_audits import audit_ks
 from support.simulated_shadows import bank_of, provider
 
-from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.judge import judge_targets
+from jaxaudit.audits.ks.judge import judge
+from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, CLASS_COVERAGE, SHADOW_ACCURACY
-from jaxaudit.shadow_models import Pool
+from jaxaudit.shadow_models import Pool, no_models
 
 KEY = jax.random.key(5)
 TESTS: tuple[KSTest, ...] = (HoldoutTest(), ReferenceTest(), ShadowTest())
@@ -73,7 +74,7 @@ def unused(place: int = 0) -> Said:
 
 @pytest.fixture(scope="module")
 def audit() -> KSAudit:
-    return judge_targets(KEY, whole(), (used(), unused()), TESTS)
+    return judge_outputs(KEY, whole(), (used(), unused()), TESTS)
 
 
 def verdicts(judged: TargetResult) -> dict[str, str]:
@@ -92,7 +93,7 @@ def test_no_check_of_the_calibration_set_is_lost(audit: KSAudit):
         worse = np.array(models.correct, float)
         worse[np.ix_(never, query)] = accuracy
         bank = replace(whole(), models=replace(models, correct=worse))
-        found = judge_targets(KEY, bank, [used()], TESTS).targets[0]
+        found = judge_outputs(KEY, bank, [used()], TESTS).targets[0]
         (check,) = (check for check in found.checks if check.name == CALIBRATION_LIKE_QUERY)
         assert (check.passed, check.decisive) == (passed, True)
         assert check.value == pytest.approx((accuracy - 1 / 3) / (2 / 3))
@@ -100,10 +101,41 @@ def test_no_check_of_the_calibration_set_is_lost(audit: KSAudit):
         assert verdicts(found) == {"holdout": "not forgotten", "reference": left, "shadow": left}
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"level": 1.0}, r"level .* got 1"),
+        ({"targets": []}, "no target"),
+        ({"tests": []}, "no test"),
+        ({"tests": [ShadowTest(), ShadowTest()]}, r"\(shadow, shadow\)"),
+        ({"shadows": no_models(POOL)}, "no test can be made: holdout: .*0 of at least 19 models"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(options: dict[str, Any], words: str):
+    file = FileTarget(with_log_odds(np.zeros(len(QUERY)), QUERY, "a.csv"), None, True)
+    with pytest.raises(InputError, match=words):
+        judge(**{"key": KEY, "shadows": whole().models, "targets": [file], **options})
+
+
+def test_without_outputs_on_the_holdout_it_is_left_out():
+    """Models that were dealt a holdout, too, judge outputs on the query set and the calibration set alone."""
+    log_odds = used().log_odds
+    on_query, on_calibration = (
+        with_log_odds(odds, of, "a.csv")
+        for odds, of in ((log_odds[: len(QUERY)], QUERY), (log_odds[-len(CALIBRATION) :], CALIBRATION))
+    )
+    shadows = whole().models
+    (found,) = judge(KEY, shadows, [FileTarget(on_query, None, True, on_calibration)], own_recipe=True).targets
+    assert found.method == "reference"
+    assert found.verdict == "not forgotten"
+    whole_usage, (usage,) = judge_outputs(KEY, whole(), [used()], [ReferenceTest()]).targets[0].usage[0], found.usage
+    assert usage == whole_usage
+
+
 def test_tests_that_need_models_of_rho_are_refused():
     for test in (RhoTest(), EMATest()):
         with pytest.raises(InputError, match=r"rho|EMA"):
-            judge_targets(KEY, whole(), [used()], (*TESTS, test))
+            judge_outputs(KEY, whole(), [used()], (*TESTS, test))
 
 
 # Several targets.
@@ -113,7 +145,7 @@ def test_tests_that_need_models_of_rho_are_refused():
 def test_too_few_models_for_so_many_targets_are_the_reason(test: KSTest):
     """39 models give ranks of 1/40 at best: adjusted for two targets 0.05, for three 0.075."""
     bank = replace(whole(), own_recipe=False)
-    two, three = (judge_targets(KEY, bank, [used()] * targets, [test]).targets[0].finding for targets in (2, 3))
+    two, three = (judge_outputs(KEY, bank, [used()] * targets, [test]).targets[0].finding for targets in (2, 3))
     assert (two.verdict, three.verdict) == ("not forgotten", "inconclusive")
     assert any("39 shadow models" in reason and "0.075" in reason for reason in three.reasons)
     assert three.would_change[0].startswith("Add shadow models: at least 59")
@@ -148,11 +180,11 @@ def test_use_can_be_detected_among_any_number_of_targets(said: Any):
 @pytest.mark.parametrize(("test", "own_recipe"), [(TESTS[0], True), (TESTS[1], False), (TESTS[2], True)])
 def test_a_plan_that_changed_the_shadow_models_is_a_reason(own_recipe: bool, test: KSTest):
     bank = replace(whole(), own_recipe=own_recipe, reduced=("mlp (128) instead of liu-cnn",))
-    found, missed = (judge_targets(KEY, bank, [each], [test]).targets[0].finding for each in (used(), unused(1)))
+    found, missed = (judge_outputs(KEY, bank, [each], [test]).targets[0].finding for each in (used(), unused(1)))
     assert (found.verdict, missed.verdict) == ("not forgotten", "inconclusive")
     for each in (found, missed):
         assert sum("mlp (128) instead of liu-cnn" in reason for reason in each.reasons) == 1
-    unchanged = judge_targets(KEY, replace(bank, reduced=()), [unused(1)], [test]).targets[0].finding
+    unchanged = judge_outputs(KEY, replace(bank, reduced=()), [unused(1)], [test]).targets[0].finding
     assert not any("to fit the time" in each for each in (*unchanged.reasons, *unchanged.caveats))
     (advice,) = missed.would_change
     assert 0 < advice.index("--model FILE.py:NAME") < advice.index("--members")
@@ -162,7 +194,7 @@ def test_a_plan_that_changed_the_shadow_models_is_a_reason(own_recipe: bool, tes
 
 
 def judgement(test: KSTest, bank: Evidence, said: Said) -> Judgement:
-    return judge_targets(KEY, bank, (said,), (test,)).targets[0].judgements[0]
+    return judge_outputs(KEY, bank, (said,), (test,)).targets[0].judgements[0]
 
 
 RHO = RhoTest(replicates=3)

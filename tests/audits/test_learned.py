@@ -11,10 +11,12 @@ import pytest
 from support.banks import CLASSES, QUERY, RECORDS, logits, planned, save, target
 from support.simulated_shadows import shadow_models
 
-from jaxaudit.audits.ks.bank.audit import audit_bank, evidence_for
+from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.evidence import Evidence
+from jaxaudit.audits.ks.judge import evidence_for, judge
 from jaxaudit.audits.ks.learned import without_unlearned
 from jaxaudit.audits.ks.target import FileTarget
+from jaxaudit.audits.ks.tests import HoldoutTest, MembersTest, ReferenceTest, ShadowTest
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.outputs.outputs import load_outputs
@@ -22,8 +24,7 @@ from jaxaudit.shadow_models import Pool
 
 KEY = jax.random.key(8)
 NAMES = ("guess", "wider", "adam", "plain")
-HOLDOUT, SHADOW = ("holdout test", ("mixed",)), ("shadow test", ("never", "half", "fully"))
-REFERENCE = ("reference test", SHADOW[1])
+HOLDOUT, SHADOW, REFERENCE = HoldoutTest(), ShadowTest(), ReferenceTest()
 LEARNED, BARELY = 0.9, 0.39
 """Accuracies; a third of the records is of the commonest class, so that 0.4 is 0.1 of the way to none wrong."""
 
@@ -93,7 +94,7 @@ def test_a_first_or_only_design_that_did_not_learn_stays_and_is_said(scale: floa
     assert ("centre and scale the inputs" in said) == (scale > 1)
     whole = evidence({"mixed": 40}, (BARELY,))
     one = replace(whole, models=replace(whole.models, design_names=()))
-    (said,) = without_unlearned(one, [HOLDOUT, ("members test", ())]).limitations
+    (said,) = without_unlearned(one, [HOLDOUT, MembersTest()]).limitations
     assert "its shadow models did not learn: training accuracy 39%" in said
 
 
@@ -121,9 +122,10 @@ def test_a_bank_is_rid_of_a_design_that_did_not_learn_where_enough_are_left(tmp_
         load_outputs(tmp_path / f"used_{role}.npy", CLASSES, QUERY, of=role) for role in ("query", "holdout")
     )
     given = [FileTarget(on_query, on_holdout, True)]
-    found = evidence_for(bank, given)
+    shadows, tests = open_bank(bank), [HoldoutTest()]
+    found, _ = evidence_for(shadows, given, tests)
     assert found.count("mixed") == kept
-    (judged,) = audit_bank(KEY, bank, given).targets
+    (judged,) = judge(KEY, shadows, given, tests=tests).targets
     assert judged.verdict == "not forgotten"
     (said,) = found.limitations
     assert said in judged.finding.caveats

@@ -13,7 +13,8 @@ from support.banks import QUERY, RECORDS, logits, planned, train
 from support.saved_runs.ks import check
 
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, RecordAttack, Shadowed, Stacked
-from jaxaudit.audits.ks.bank.audit import evidence_for, judge_by_bank
+from jaxaudit.audits.ks.bank.open import open_bank
+from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import HoldoutTest, ReferenceTest, ShadowTest
 from jaxaudit.audits.ks.tests.rho import RhoTest
@@ -105,12 +106,12 @@ def test_no_test_or_level_makes_anything_of_noise_in_a_bank(holdout: bool, tmp_p
         targets.append(
             FileTarget(query, others.take(np.arange(30)), True) if holdout else FileTarget(query, None, True, others)
         )
-    evidence = evidence_for(bank, targets)
+    shadows = open_bank(bank)
     counts = {"never": 40, "half": 20, "fully": 20}
     shadow, reference = ShadowTest(**counts), ReferenceTest(**counts)
     asked = [[HoldoutTest(mixed=models)]] if holdout else [[shadow, reference], [reference, shadow]]
     for tests in asked:
-        audits = [judge_by_bank(KEY, bank, evidence, targets, tests, level=level) for level in LEVELS[::2]]
+        audits = [judge(KEY, shadows, targets, tests=tests, level=level) for level in LEVELS[::2]]
         verdicts = [[each.verdict for each in audit.targets] for audit in audits]
         assert all(each == verdicts[0] for each in verdicts)
         assert verdicts[0] == ["inconclusive"] * 8

@@ -12,11 +12,11 @@ import pytest
 from jaxtyping import Array, Key
 from support.clouds import CALIBRATION, QUERY
 from support.html_pages import Parsed
+from support.ks_audits import audit_ks
 from support.saved_runs.ks import ks_run
 from support.terminals import said
 
 from jaxaudit.audits.finding import Confidence, Finding
-from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import Rows, shadow_rows
 from jaxaudit.audits.ks.result import KSAudit
@@ -63,6 +63,9 @@ class LossTest:
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         if self.models < 2:
             raise InputError("the loss test takes at least 2 models.")
+
+    def kinds(self, pool: Pool) -> tuple[str, ...]:
+        return (self.role,)
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         nothing = np.zeros(0, int)

@@ -13,7 +13,7 @@ from support.record_attacks import target_of
 from jaxaudit import audit_records, load_bank
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, Stacked
 from jaxaudit.audits.finding import Finding
-from jaxaudit.audits.ks.bank.evidence import open_bank
+from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.record_attack.audit import RecordTarget
 from jaxaudit.audits.record_attack.evidence import bank_outputs
 from jaxaudit.audits.record_attack.result import RecordAudit

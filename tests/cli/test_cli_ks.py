@@ -21,11 +21,13 @@ from support.cli_runs import (
 )
 
 from jaxaudit.audits.ks.tests import RhoTest
+from jaxaudit.audits.pool import make_pool
 from jaxaudit.cli.ks.run import described_files
 from jaxaudit.report.kinds import schema_of
+from jaxaudit.shadow_models import no_models
 
 KNOWN = ("--target-data", "query.npz")
-AUDIT = "jaxaudit.cli.ks.run.audit_ks"
+AUDIT = "jaxaudit.cli.ks.run.train_shadows"
 
 
 @pytest.fixture(scope="module")
@@ -170,10 +172,14 @@ def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     recipe = ("--hidden", "7,5", "--epochs", "11", "--batch-size", "13", "--budget", "none")
     target = ("--target", "t.npy", "--target-data", "far.npz", "--allow-unrelated-target")
-    done = jaxaudit("ks", *SETS, *words, *recipe, *target, "--seed", "3", "--tests", "rho")
-    assert done.err.endswith("Error: enough\n")
+    command = ("ks", *SETS, *words, *recipe, *target, "--seed", "3", "--tests", "rho")
+    assert jaxaudit(*command).err.endswith("Error: enough\n")
     assert seen["tests"] == (RhoTest(replicates=4, controls=2, subsample=0.5),)
-    assert (seen["level"], seen["execution"].models_per_batch) == (0.8, 6)
+    assert seen["execution"].models_per_batch == 6
+    monkeypatch.setattr(AUDIT, lambda *_, **__: no_models(make_pool(seen["query"], seen["calibration"], ())))
+    judged = intercept(monkeypatch, "jaxaudit.cli.ks.run.judge")
+    assert jaxaudit(*command).err.endswith("Error: enough\n")
+    assert (judged["tests"], judged["level"]) == (seen["tests"], 0.8)
     file, simulated = seen["targets"]
     assert (file.name, file.allow_unrelated, simulated.name) == ("t.npy", True, "far.npz")
     assert (seen["learner"].epochs, seen["learner"].batch_size) == (11, 13)

@@ -121,7 +121,7 @@ def test_whole_groups_of_all_three_sets(folder: Path) -> None:
 
 def test_shared_records_are_dropped_with_their_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first three members are copies of a query record each, and the last of a holdout record."""
-    asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
+    asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
     sets = {role: dict(np.load(f"deal/{role}.npz")) for role in ROLES}
     for key in "xy":
         sets["members"][key][:3] = sets["query"][key][10:13]

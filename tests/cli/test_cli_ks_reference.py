@@ -39,7 +39,7 @@ def outputs(sets: Path) -> SimpleNamespace:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the command asks `audit_ks` for, in place of the audit."""
-    return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
+    return intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
 
 
 @pytest.mark.outer
@@ -169,5 +169,5 @@ def test_what_does_not_go_together_is_refused_before_any_data_are_read(
 def test_a_reference_that_does_not_fit_is_refused_before_training(
     outputs: SimpleNamespace, words: tuple[str, ...], named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_shadows", None)
+    monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
     refused(("ks", *SETS, *FEW, *words), named)

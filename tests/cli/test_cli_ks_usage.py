@@ -35,7 +35,7 @@ def with_holdout(sets: Path) -> Path:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the audit would have been asked for, where it stops at once."""
-    return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
+    return intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
 
 
 @pytest.mark.outer
@@ -281,7 +281,7 @@ def test_groups_follow_records_that_are_kept(grouped: Path, asked: dict[str, Any
 def test_what_is_no_deal_of_groups_is_refused_before_training(
     grouped: Path, words: tuple[str, ...], said: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_shadows", None)
+    monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
     np.save("both.npy", 4000 + np.arange(RECORDS) // 5)
     np.save("few.npy", np.zeros(RECORDS, int))
     np.save("held_few.npy", 1 + np.arange(RECORDS) // 100)

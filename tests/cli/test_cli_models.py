@@ -33,7 +33,7 @@ def own(sets: Path) -> Iterator[Path]:
 @pytest.fixture
 def untrained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the audit would have been given, where it stops at once."""
-    return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
+    return intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
 
 
 @pytest.mark.outer

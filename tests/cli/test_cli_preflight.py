@@ -118,7 +118,7 @@ def test_it_is_said_first_that_targets_are_simulated(sets: Path):
 def refused(words: tuple[str, ...], *said: str) -> None:
     """The last line names all that it must, and nothing was trained or written."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jaxaudit.audits.ks.audit.train_shadows", None)
+        patch.setattr("jaxaudit.audits.ks.train.train_rows", None)
         cli_runs.refused(("ks", *words), said)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.banks import describe, rows, save, write_bank
 
-from jaxaudit.audits.ks.bank.evidence import bank_evidence
+from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.formats.bounded import open_bounded
@@ -191,7 +191,7 @@ def test_a_file_that_is_cut_short_after_it_was_opened_ends_no_process(tmp_path: 
         read = lambda: opened.inputs[5000:5004]  # noqa: E731
     else:
         bank = load_bank(large_bank(tmp_path, 40_000))
-        read = lambda: bank_evidence(bank, bank.finished().tolist())  # noqa: E731
+        read = lambda: open_bank(bank)  # noqa: E731
     os.truncate(tmp_path / what, 200)
     # What was read when the bank was opened is read no more.
     read_later = what in ("outputs/00001.npy", "x.npy")

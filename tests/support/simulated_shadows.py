@@ -1,13 +1,17 @@
 """Log-odds of models that were never trained: a record's own level, a gap for members, and noise."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
+from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.tests import KSTest
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.metrics.checks import MIN_ACCURACY
 from jaxaudit.shadow_models import Pool, ShadowModels
 
 
@@ -41,6 +45,13 @@ def bank_of(key: Any, world: Provider, pool: Pool, tests: Iterable[KSTest], *, o
     return Evidence(shadow_models(pool, rows, np.concatenate(odds)), query, 0.9, own_recipe=own_recipe)
 
 
+def evidence_of(bank: Bank, models: Sequence[int] | None = None, *, with_reference: bool = False) -> Evidence:
+    """What these models of a bank say, by default all that are finished."""
+    shadows = open_bank(bank, models)
+    pool = shadows.pool._replace(reference=shadows.pool.calibration if with_reference else slice(0, 0))
+    return Evidence(replace(shadows, pool=pool), pool.examples.take(pool.query, "query set"), MIN_ACCURACY)
+
+
 def shadow_models(
     pool: Pool, rows: dict[str, np.ndarray], odds: np.ndarray, accuracy: float | np.ndarray = 0.95, **more: Any
 ) -> ShadowModels:
@@ -55,7 +66,7 @@ def shadow_models(
         membership=np.concatenate(list(rows.values())),
         log_odds=whole,
         correct=np.broadcast_to(reached[:, None], whole.shape),
-        confidences=special.expit(odds[:, : pool.query.stop]).astype(np.float32),
+        confidences=special.expit(whole),
         own_accuracy=reached,
         **{"designs": np.zeros(models, int), **more},
     )

@@ -13,7 +13,6 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, match_logits, match_precision
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import Signals
-from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
 
@@ -104,10 +103,6 @@ class Evidence:
         models: the shadow models; those of rho may be missing.
         query: the query set.
         min_accuracy: minimum training accuracy of a model that fits its data.
-        sampled_alike: whether query set and holdout were sampled alike, where it was measured before and their inputs
-            are not at hand.
-        at_hand: the known members, the query set and the holdout with their inputs, in this order, where the pool has
-            none; what they tell of how alike the sets are changes no other number.
         advice: what to do about a verdict.
         own_recipe: whether the shadow models are said to be trained by the targets' own recipe.
         reduced: how the shadow models differ from those that were asked for, in words.
@@ -118,8 +113,6 @@ class Evidence:
     models: ShadowModels
     query: Examples
     min_accuracy: float
-    sampled_alike: Alike | None = None
-    at_hand: Examples | None = None
     advice: Advice = TRAINED
     own_recipe: bool = False
     reduced: tuple[str, ...] = ()
@@ -230,7 +223,7 @@ def _compared(file: Outputs, labels: Int[np.ndarray, " n"], models: ShadowModels
     if file.kind == "logits":
         query, calibration, controls = (match_logits(each, file) for each in of_rho(models, models.log_odds[:, :n]))
         return Compared(query, calibration, controls, match_logits(_log_odds(file, labels)[None], file), own)
-    query, calibration, controls = (match_precision(each, file) for each in of_rho(models, models.confidences))
+    query, calibration, controls = (match_precision(each, file) for each in of_rho(models, models.confidences[:, :n]))
     own = match_precision(own, file)
     return Compared(query, calibration, controls, own, own)
 

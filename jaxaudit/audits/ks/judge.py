@@ -3,126 +3,148 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.ks.evidence import Evidence, Said, of_rho
-from jaxaudit.audits.ks.result import KSAudit, Resembles, conclude
-from jaxaudit.audits.ks.several import adjusted
-from jaxaudit.audits.ks.tests import Judgement, KSTest
-from jaxaudit.audits.ks.tests.memory import of_holdout, reduced_words
+from jaxaudit.audits.ks.advice import BANKED, TRAINED
+from jaxaudit.audits.ks.available import available_tests, lacks, possible_tests, refuse_targets, refuse_tests
+from jaxaudit.audits.ks.evidence import Evidence
+from jaxaudit.audits.ks.judge_outputs import judge_outputs
+from jaxaudit.audits.ks.learned import without_unlearned
+from jaxaudit.audits.ks.leave_one_out import leave_one_out
+from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.target import FileTarget, Target, kinds_of_targets
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, MembersTest, ReferenceTest
+from jaxaudit.ensemble import Progress
+from jaxaudit.errors import InputError
 from jaxaudit.metrics import checks as preflight
-from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ks import noise_floor
-from jaxaudit.metrics.resemblance import LEAST, resemblance
-from jaxaudit.shadow_models import OF_QUERY, Kind
+from jaxaudit.shadow_models import ShadowModels, examples_of
 
-WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
-"""Kinds of models that know the calibration set only: the first there is shows whether it is like the query set."""
-SHARED = (preflight.SHADOW_ACCURACY, preflight.CALIBRATION_LIKE_QUERY)
-"""Checks of several tests that need models."""
+HELD = (HoldoutTest, MembersTest)
+BY_CLASSES = (
+    "Whether the known members are like query set and holdout was measured on their classes alone, and whether they "
+    "share records with these was not looked at: the bank has no records. Give --query and --holdout, too."
+)
 
 
-def judge_targets(
-    key: Key[Array, ""], evidence: Evidence, heard: Sequence[Said], tests: Sequence[KSTest], *, level: float = 0.95
+def judge(
+    key: Key[Array, ""],
+    shadows: ShadowModels,
+    targets: Sequence[Target],
+    *,
+    tests: Sequence[KSTest] | None = None,
+    own_recipe: bool = False,
+    reduced: Sequence[str] = (),
+    level: float = 0.95,
+    min_accuracy: float = preflight.MIN_ACCURACY,
+    rates: bool = False,
+    progress: Progress | None = None,
 ) -> KSAudit:
-    """What the tests conclude of each target, from outputs of models that were trained before.
+    """Has each target forgotten the query set? Tests with known error rates, and Liu & Tsaftaris (2020).
 
-    The models may be anybody's. Those of rho need not be among them: then `RhoTest` and `EMATest` cannot be made, the
-    targets have no rho, and whether the calibration set is like the query set is measured on the shadow models that
-    were trained without the query set. A check that a verdict rests on and that no model allows is a warning.
+    The first test gives the verdict; the others are shown, too. The shadow models may be trained here
+    (`train_shadows`) or come from a bank (`open_bank`): models that were trained alike give the same numbers, but for
+    the holdout test's `p_never`, since a bank has no inputs, and so no neighbours that tell how difficult a record is.
 
     Args:
-        key: random key of the audit; every test uses the stream of its name.
-        evidence: outputs and training sets of the models.
-        heard: outputs of each target.
-        tests: the tests to make, at least one, the deciding one first.
+        key: random key; every test uses the stream of its name, and all targets share its draws.
+        shadows: the shadow models; `no_models` where there are known members.
+        targets: what is judged: `FileTarget`, `SimulatedTarget` where it was trained with the shadow models, or
+            anybody's `Target`. Files have a row per record of each set as it was given.
+        tests: the tests to make, the deciding one first; by default those that the models and the targets' outputs
+            allow: the members test, the holdout test, the reference test, or with none of these the shadow test; and
+            rho at the end.
+        own_recipe: whether the shadow models have the targets' own network and recipe. Without that word and without
+            members, nobody knows how much a target from a file remembers: no fraction is given, and none is called
+            `forgotten`.
+        reduced: how the shadow models differ from what was asked for, in words: findings say it, and rest on no such
+            word.
         level: confidence level of the intervals that are shown; no verdict depends on it.
+        min_accuracy: minimum training accuracy of a shadow model that counts as well trained.
+        rates: measure how often each test is wrong, too, by judging each shadow model by the others
+            (`leave_one_out`); `progress` is told of each.
 
     Returns:
-        One result per target, in their order. `models_per_batch` and `shadows` are left to who trained.
+        One result per target, in their order.
 
     Raises:
-        InputError: a test needs models that are not there.
+        InputError: there is no target, outputs do not fit the sets, no test can be made, a test is named twice or needs
+            models or outputs that are not there, with what it lacks, or the level is out of range.
     """
-    evidence = replace(evidence, targets=len(heard))
-    common = _common_checks(evidence)
-    judged = adjusted(
-        [
-            tuple(
-                test.judge(key, said, evidence, (*common, *said.checks), level)._replace(
-                    source=getattr(test, "source", "")
-                )
-                for test in tests
-            )
-            for said in heard
-        ],
+    if not targets:
+        raise InputError("there is no target: give a file of its outputs (--target), or simulate one.")
+    if not 0 < level < 1:
+        raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
+    if tests is None:
+        tests = possible_tests(shadows, targets)
+    evidence, targets = evidence_for(
+        shadows, targets, tests, own_recipe=own_recipe, reduced=reduced, min_accuracy=min_accuracy
     )
-    limitations = evidence.limitations
-    if evidence.reduced:
-        why = reduced_words(evidence)
-        limitations = (f"{why[:1].upper()}{why[1:]}.", *limitations)
-    alike = [resembling(evidence, said) for said in heard]
-    query, calibration, controls = of_rho(evidence.models, evidence.models.confidences)
-    return KSAudit(
-        targets=tuple(
-            replace(
-                conclude(
-                    said.name,
-                    said.truth,
-                    said.compared.confidences,
-                    judgements,
-                    (*common, *_not_measured(judgements, common), *said.checks),
-                    limitations,
-                ),
-                resembles=design,
-            )
-            for said, judgements, design in zip(heard, judged, alike, strict=True)
-        ),
-        noise_floor=noise_floor(query),
-        query_confidences=query,
-        calibration_confidences=calibration,
-        control_confidences=controls,
-        labels=evidence.query.labels,
-        level=level,
+    pool, examples = evidence.pool, evidence.pool.examples
+    for test in tests:
+        if isinstance(test, MembersTest):
+            test.draw(key, pool)
+    holdout = examples.take(pool.holdout, "holdout") if pool.holdout.stop > pool.holdout.start else None
+    watching = any(isinstance(test, EMATest) for test in tests)
+    outputs = [
+        target.says(evidence, holdout, kind, with_signals=watching)
+        for target, kind in zip(targets, kinds_of_targets(targets), strict=True)
+    ]
+    found = judge_outputs(key, evidence, outputs, tests, level=level)
+    kinds = dict.fromkeys(kind for test in tests for kind in test.kinds(pool))
+    return replace(
+        found,
+        models_per_batch=shadows.models_per_batch,
+        shadows=evidence.models.take(evidence.models.of(*kinds)),
+        sampled_alike=evidence.once("dealt", lambda: None),
+        rates=leave_one_out(key, evidence, tests, level=level, progress=progress) if rates else (),
     )
 
 
-def resembling(evidence: Evidence, said: Said) -> Resembles | None:
-    """The design of shadow models that a target is most like, on records that it did not use: holdout, or reference."""
-    mixed, names = evidence.count(Kind.MIXED) > 0, evidence.models.design_names
-    kinds = (Kind.MIXED,) if mixed else OF_QUERY
-    unseen = of_holdout(evidence) if mixed else said.unseen
-    if unseen is None or not unseen.any() or len(names) < 2 or not evidence.count(*kinds):
-        return None
-    designs = evidence.design_of(*kinds)
-    if np.bincount(designs).min() < LEAST:
-        return None
-    found = resemblance(
-        said.log_odds[unseen],
-        said.at_resolution(evidence.log_odds(*kinds)[:, unseen]),
-        evidence.members(*kinds)[:, unseen],
-        designs,
+def evidence_for(
+    shadows: ShadowModels,
+    targets: Sequence[Target],
+    tests: Sequence[KSTest],
+    *,
+    own_recipe: bool = False,
+    reduced: Sequence[str] = (),
+    min_accuracy: float = preflight.MIN_ACCURACY,
+) -> tuple[Evidence, tuple[Target, ...]]:
+    """What these tests judge targets by, and the targets with their outputs on the records that are compared.
+
+    The holdout is left out where not every target from a file says what it answers there. The calibration set is the
+    reference where a test asks for one, or every target is a file with outputs on it.
+
+    Raises:
+        InputError: as `judge`.
+    """
+    refuse_tests(tests)
+    kept = tuple(target.of_kept(shadows.pool) if isinstance(target, FileTarget) else target for target in targets)
+    files = [target for target in kept if isinstance(target, FileTarget)]
+    if files and not any(file.on_holdout for file in files) and not any(isinstance(test, HELD) for test in tests):
+        shadows = shadows.without_holdout()
+    pool = shadows.pool
+    query = pool.examples.take(pool.query, "query set")
+    holdout, members = (examples_of(pool, part) for part in (pool.holdout, pool.members))
+    everywhere = len(files) == len(kept) > 0 and all(file.on_reference for file in files)
+    if pool.reference.stop == pool.reference.start and (everywhere or any(isinstance(e, ReferenceTest) for e in tests)):
+        shadows = replace(shadows, pool=pool._replace(reference=pool.calibration))
+    reference = examples_of(shadows.pool, shadows.pool.reference)
+    lacking = {each.test: lacks(each, files) for each in available_tests(shadows.pool, shadows.kinds)}
+    for test in tests:
+        if shadows.content_hash and test.name in lacking and lacking[test.name]:
+            raise InputError(f"the {test.title} cannot be made: {lacking[test.name]}.")
+        test.refuse(query, holdout)
+    refuse_targets(kept, tests, query, holdout, reference, members)
+    evidence = Evidence(
+        shadows,
+        query,
+        min_accuracy,
+        advice=BANKED if shadows.content_hash else TRAINED,
+        own_recipe=own_recipe,
+        reduced=tuple(reduced),
+        targets=len(kept),
     )
-    return Resembles(names[found.design], found.recognised)
-
-
-def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
-    """The checks that are the same for every target and test, of those that the models allow."""
-    query, own = evidence.query, evidence.own_accuracy(Kind.QUERY, Kind.CALIBRATION)
-    known = next((kind for kind in WITHOUT_QUERY if evidence.count(kind)), None)
-    checks = [preflight.shadow_accuracy(own, evidence.min_accuracy)] if len(own) else []
-    if known is not None:
-        accuracy = evidence.models.take(evidence.models.of(known)).query_accuracy
-        checks.append(preflight.calibration_reach(accuracy, query.labels, whose=WITHOUT_QUERY[known]))
-    others = evidence.calibration_labels
-    if len(others):
-        checks.append(preflight.class_coverage(query.labels, others, query.class_names))
-    return tuple(checks)
-
-
-def _not_measured(judgements: Sequence[Judgement], common: Sequence[Check]) -> tuple[Check, ...]:
-    """The shared checks that a verdict rests on and that were not made."""
-    needed = {name for judgement in judgements for name in judgement.rests_on}
-    made = {check.name for check in common}
-    return tuple(preflight.not_measured(name) for name in SHARED if name in needed - made)
+    evidence = without_unlearned(evidence, tests)
+    if members is not None and not pool.examples.inputs.size and pool.at_hand is None:
+        evidence = replace(evidence, limitations=(*evidence.limitations, BY_CLASSES))
+    return evidence, kept

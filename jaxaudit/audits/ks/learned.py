@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.models import LEAST
+from jaxaudit.audits.ks.tests import KSTest
 from jaxaudit.audits.ks.tests.reference import APART
 from jaxaudit.audits.ks.tests.shadow import least_models
 from jaxaudit.metrics.checks import MIN_REACH
@@ -18,7 +19,7 @@ NEVER, HALF, _ = (frozenset(kind) for kind in zip(OF_QUERY, APART, strict=True))
 """Kinds of models that give a rank among them, and kinds that a test can be without."""
 
 
-def without_unlearned(evidence: Evidence, tests: Sequence[tuple[str, Sequence[str]]]) -> Evidence:
+def without_unlearned(evidence: Evidence, tests: Sequence[KSTest]) -> Evidence:
     """The evidence without the designs, beside the first, whose models hardly do better than guessing.
 
     A design has learned if the median accuracy of a test's models on their own training records, as a share of the way
@@ -30,11 +31,12 @@ def without_unlearned(evidence: Evidence, tests: Sequence[tuple[str, Sequence[st
 
     Args:
         evidence: the models.
-        tests: the title of each test of use, and the kinds of its models.
+        tests: the tests.
     """
     titles: dict[tuple[str, ...], list[str]] = {}
-    for title, kinds in tests:
-        titles.setdefault(tuple(kind for kind in kinds if evidence.count(kind)), []).append(title)
+    for test in tests:
+        there = tuple(kind for kind in test.kinds(evidence.pool) if evidence.count(kind))
+        titles.setdefault(there, []).append(test.title)
     for kinds, named in titles.items():
         if kinds:
             evidence = _of_one_test(evidence, " and ".join(named), kinds)

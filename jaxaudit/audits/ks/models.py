@@ -85,7 +85,7 @@ def draw_records(
     return records if count == len(records) else own.choice(records, count, replace=False)
 
 
-def train_shadows(
+def train_rows(
     key: Key[Array, ""],
     rows: Rows,
     pool: Pool,
@@ -95,8 +95,8 @@ def train_shadows(
     design_names: tuple[str, ...] = (),
     with_signals: bool = False,
     execution: Execution,
-) -> tuple[ShadowModels, int]:
-    """Trains all models, each with the seed of its kind and number; also returns the models per batch.
+) -> ShadowModels:
+    """Trains all models, each with the seed of its kind and number.
 
     Args:
         key: random key.
@@ -113,9 +113,8 @@ def train_shadows(
     inputs, labels, in_order = pool.examples.inputs[order], pool.examples.labels[order], membership[:, order]
     design = np.concatenate([designs.get(kind, np.zeros(len(own), int)) for kind, own in rows.items()])
     own_rows = [np.flatnonzero(design == place) for place in range(len(learners))]
-    queries = pool.query.stop
     # Query set and calibration set come first in training.
-    watched = queries + pool.calibration.stop - pool.calibration.start if with_signals else 0
+    watched = pool.query.stop + pool.calibration.stop - pool.calibration.start if with_signals else 0
     models_per_batch = execution.models_per_batch
     if execution.checkpoints is not None:
         first = own_rows[0]
@@ -131,7 +130,7 @@ def train_shadows(
         fit_many(
             *(keys_at(keys, places), in_order[places], inputs, labels, learner),
             execution=part,
-            summarize=partial(_score, learner, inputs, labels, queries, watched),
+            summarize=partial(_score, learner, inputs, labels, watched),
             members_only=True,
         )
         for learner, places, part in zip(learners, own_rows, parts, strict=True)
@@ -140,38 +139,34 @@ def train_shadows(
     as_drawn = np.argsort(np.concatenate(own_rows), kind="stable")
     confidences, odds, hits, *seen = (np.concatenate(arrays)[as_drawn] for arrays in zip(*fitted, strict=True))
     by_set = np.argsort(np.arange(len(labels))[order])
-    models = ShadowModels(
+    return ShadowModels(
         pool=pool,
         kinds=tuple(kind for kind, own in rows.items() for _ in own),
         membership=membership,
         log_odds=np.take(odds, by_set, axis=1),
         correct=np.take(hits, by_set, axis=1),
-        confidences=confidences,
+        confidences=np.take(confidences, by_set, axis=1),
         own_accuracy=(hits & in_order).sum(axis=1) / membership.sum(axis=1),
         designs=design,
         design_names=design_names,
         signals=Signals(*seen) if with_signals else None,
+        models_per_batch=models_per_batch,
     )
-    return models, models_per_batch
 
 
 def _score(
     learner: Learner,
     inputs: Float[np.ndarray, "n ..."],
     labels: Int[np.ndarray, " n"],
-    queries: int,
     watched: int,
     params: Any,
     rows: Int[np.ndarray, " models"],
 ) -> tuple[np.ndarray, ...]:
-    """What is kept of a chunk's models: confidences on the first records, log-odds, hits, EMA's signals on the first.
-
-    Records are as in training, where the query set is first.
-    """
+    """What is kept of a chunk's models: confidences, log-odds, hits, and EMA's signals on `watched` first records."""
     log_probs = log_probs_many(learner, params, inputs)
-    of_query = np.take_along_axis(log_probs[:, :queries], labels[None, :queries, None], axis=2)[:, :, 0]
+    of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
     # Through float64, so that a confidence near 1 is rounded once and not twice.
-    confidences = np.exp(of_query.astype(np.float64)).astype(np.float32)
+    confidences = np.exp(of_label.astype(np.float64)).astype(np.float32)
     odds = log_odds(log_probs.astype(np.float64), labels).astype(np.float32)
     seen = [signals(np.exp(each[:watched].astype(np.float64)), labels[:watched]) for each in log_probs]
     return confidences, odds, log_probs.argmax(axis=2) == labels, *map(np.stack, zip(*seen, strict=True))

@@ -1,5 +1,7 @@
 """A target of the `ks` audit: files of its outputs, or a model of known truth that is trained here."""
 
+from collections.abc import Sequence
+from itertools import count
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -136,6 +138,27 @@ class FileTarget(NamedTuple):
         if self.on_members is not None and members is not None:
             refuse_shape(self.on_members, len(members), len(members.class_names), "members")
 
+    def of_kept(self, pool: Pool) -> "FileTarget":
+        """The outputs on the records of a pool, from those on its sets as they were given.
+
+        Raises:
+            InputError: outputs are on other numbers of records or classes.
+        """
+        kept = pool.kept
+        if not kept:
+            return self
+        classes = len(pool.examples.class_names)
+        for file, role, of in (
+            (self.outputs, "query", "query set"),
+            (self.on_holdout, "holdout", "holdout"),
+            (self.on_reference, "calibration", "calibration set"),
+            (self.before, "query", "query set"),
+            (self.before_on_holdout, "holdout", "holdout"),
+        ):
+            if file is not None:
+                refuse_shape(file, len(kept[role]), classes, of)
+        return self.taken(*(np.flatnonzero(kept[role]) for role in ("query", "holdout", "calibration")))
+
     def taken(
         self,
         query: Int[np.ndarray, " query"],
@@ -215,12 +238,22 @@ class SimulatedTarget(NamedTuple):
         row = own.membership[0]
         used = float(row[evidence.pool.query].mean())
         truth = Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten")
-        compared = Compared(*of_rho(models, models.confidences), target=own.confidences, confidences=own.confidences)
+        compared = Compared(
+            *of_rho(models, models.confidences[:, :n]),
+            target=own.confidences[:, :n],
+            confidences=own.confidences[:, :n],
+        )
         seen = Signals(*(each[0, :n] for each in own.signals)) if with_signals and own.signals else None
         asked = evidence.pool.asked
         unseen = ~row[asked] & _within(evidence.referred, len(asked))
         odds = own.log_odds[0, asked]
         return Said(self.name, truth, odds, lambda odds: odds, False, compared, seen, unseen=unseen, trained_here=True)
+
+
+def kinds_of_targets(targets: Sequence[Target]) -> list[str]:
+    """The kind of the model of each target, which is its own; targets from files have none."""
+    numbers = count()
+    return [f"target {next(numbers)}" if target.parts else "" for target in targets]
 
 
 def _accuracy(file: Outputs, labels: Int[np.ndarray, " n"]) -> float:

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Array, Int, Key, Shaped
 
-from jaxaudit.audits.ks.bank.evidence import open_bank
-from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, train_shadows
+from jaxaudit.audits.ks.bank.open import open_bank
+from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, train_rows
 from jaxaudit.audits.pool import calibration_row, make_pool
 from jaxaudit.audits.power.conclusions import conclusions
 from jaxaudit.audits.power.result import FRACTIONS, Power, Size
@@ -69,7 +69,7 @@ def audit_power(
         query: the query set.
         calibration: data of the same domain with no query record.
         learner: the model and training recipe of the target, as far as they are known.
-        designs: further designs, as for `audit_ks`: a target has one of them, and nobody knows which.
+        designs: further designs, as for `train_shadows`: a target has one of them, and nobody knows which.
         groups: one value (integer or text) per query record, if whole groups, such as patients, were or will be dealt
             into query set and holdout.
         query_size: number of query records that the answer is about; by default as many as `query` has, which may be
@@ -79,7 +79,7 @@ def audit_power(
         fraction: the used fraction to detect.
         models: shadow models of the measurement, and of the audit.
         reduced: what was measured with less than was asked for, in words: the finding says it.
-        execution: as for `audit_ks`.
+        execution: as for `train_shadows`.
 
     Raises:
         InputError: the sets overlap, there are too few groups, or an option is out of range.
@@ -98,9 +98,7 @@ def audit_power(
     learners = (learner, *(design.learner for design in designs))
     in_turn = draws % len(learners)
     rows: Rows = {Kind.HALF: _halves(stream(key, "draw"), pool, draws, dealt)}
-    trained, models_per_batch = train_shadows(
-        stream(key, "train"), rows, pool, learners, {Kind.HALF: in_turn}, execution=execution
-    )
+    trained = train_rows(stream(key, "train"), rows, pool, learners, {Kind.HALF: in_turn}, execution=execution)
     membership, odds = trained.membership[:, pool.query], trained.log_odds[:, pool.query]
     measured = separation(odds, membership, draws, in_turn, dealt)
     memory = memory_of_models(
@@ -108,7 +106,7 @@ def audit_power(
         stretch=measured.stretch,
     )
     sizes = size, holdout, size if members_size is None else members_size
-    return replace(_power(measured, memory, sizes, fraction, models_per_batch), reduced=tuple(reduced))
+    return replace(_power(measured, memory, sizes, fraction, trained.models_per_batch), reduced=tuple(reduced))
 
 
 def power_by_bank(

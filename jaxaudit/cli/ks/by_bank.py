@@ -6,10 +6,9 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxaudit.audits.ks.bank.audit import bank_tests, default_bank_tests, evidence_for, judge_by_bank
-from jaxaudit.audits.ks.bank.evidence import target_outputs
-from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
-from jaxaudit.audits.ks.evidence import Evidence
+from jaxaudit.audits.ks.available import made_tests, possible_tests
+from jaxaudit.audits.ks.bank.open import open_bank, target_outputs
+from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import KSTest, MembersTest
@@ -34,6 +33,7 @@ from jaxaudit.report.ks.record import ks_record
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_bank
+from jaxaudit.shadow_models import ShadowModels
 
 
 def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
@@ -47,31 +47,25 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     sets = _read_sets(options, bank)
     known = _read_members(options, bank)
     targets = _read_targets(options, bank, known)
-    evidence = evidence_for(
-        bank,
-        targets,
-        members=known,
-        member_groups=_members_groups(options, bank, known),
-        sets=sets,
-        own_recipe=options.audit.same_recipe or _own_script(bank),
-    )
+    shadows = open_bank(bank, members=known, member_groups=_members_groups(options, bank, known), sets=sets)
     names = {role: examples.name for role, examples in sets.items()}
     missing = bank.missing()
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
-    tests = _tests_of(options, bank, evidence, targets)
+    tests = _tests_of(options, shadows, targets)
     _refuse_unused(options, [test.name for test in tests])
 
     def audit(execution: Execution) -> KSAudit:
-        key = jax.random.key(options.audit.seed)
-        level = options.audit.level
-        found = judge_by_bank(key, bank, evidence, targets, tests, level=level)
-        if not options.audit.leave_one_out:
-            return found
-        say("judging each shadow model by the others")
-        # A shadow model has no known members.
-        of_models = [test for test in tests if test.name != MembersTest.name]
-        return replace(found, rates=leave_one_out(key, evidence, of_models, level=level, progress=execution.progress))
+        if options.audit.leave_one_out:
+            say("judging each shadow model by the others")
+        return judge(
+            *(jax.random.key(options.audit.seed), shadows, targets),
+            tests=tests,
+            own_recipe=options.audit.same_recipe or _own_script(bank),
+            level=options.audit.level,
+            rates=options.audit.leave_one_out,
+            progress=execution.progress,
+        )
 
     def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
         kept = arrays_of(found)
@@ -79,7 +73,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 
     return Job(
         options=replace(options, audit=replace(options.audit, tests=",".join(test.name for test in tests))),
-        data=describe_bank(path, bank, names, len(evidence.models), evidence.models.content_hash),
+        data=describe_bank(path, bank, names, len(shadows), shadows.content_hash),
         audit=audit,
         outcome=outcome,
         label="comparing",
@@ -94,16 +88,14 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     )
 
 
-def _tests_of(
-    options: KSOptions, bank: Bank, evidence: Evidence, targets: tuple[FileTarget, ...]
-) -> tuple[KSTest, ...]:
+def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarget, ...]) -> tuple[KSTest, ...]:
     """The tests that the options name, with the numbers of models that there are."""
     audit = options.audit
-    known = bank_tests(evidence, audit.stated_share)
+    known = made_tests(shadows, audit.stated_share, len(targets))
     known[MembersTest.name] = MembersTest(stated=audit.stated_share, question=audit.question)
     names = () if audit.tests is None else parse_tests(audit.tests)
     if not names or ALL in names:
-        names = tuple(test.name for test in default_bank_tests(bank, evidence, targets, audit.stated_share))
+        names = tuple(test.name for test in possible_tests(shadows, targets, audit.stated_share))
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InputError(

@@ -7,11 +7,12 @@ from typing import Any
 
 import jax
 
-from jaxaudit.audits.ks.audit import audit_ks
+from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.shadow import least_models
+from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
@@ -71,22 +72,22 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     designs = make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)
 
     def audit(execution: Execution) -> KSAudit:
-        return audit_ks(
-            key,
-            sets.query,
-            sets.calibration,
-            learner,
-            sets.targets,
+        shadows = train_shadows(
+            *(key, sets.query, sets.calibration, learner, sets.targets),
             tests=tests,
             holdout=sets.holdout,
             members=sets.members,
             reference=sets.reference,
             groups=sets.groups,
             designs=designs,
+            execution=execution,
+        )
+        return judge(
+            *(key, shadows, sets.targets),
+            tests=tests,
             own_recipe=options.audit.same_recipe or parse_model(options.model.model or "") is not None,
             reduced=() if plan is None else tuple(plan.numbers["unlike"]),
             level=options.audit.level,
-            execution=execution,
         )
 
     def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
@@ -140,18 +141,15 @@ def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
     test = MembersTest(stated=audit_options.stated_share, question=audit_options.question)
 
     def audit(execution: Execution) -> KSAudit:
-        return audit_ks(
-            jax.random.key(audit_options.seed),
-            sets.query,
-            None,
-            None,
-            sets.targets,
+        key = jax.random.key(audit_options.seed)
+        shadows = train_shadows(
+            *(key, sets.query, None, None, sets.targets),
             tests=(test,),
             holdout=sets.holdout,
             members=sets.members,
             groups=sets.groups,
-            level=audit_options.level,
         )
+        return judge(key, shadows, sets.targets, tests=(test,), level=audit_options.level)
 
     def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
         kept = arrays_of(found)

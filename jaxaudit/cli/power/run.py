@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key, Shaped
 
-from jaxaudit.audits.ks.bank.evidence import open_bank
+from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.power.audit import audit_power, power_of_models
 from jaxaudit.audits.power.plan import reduced

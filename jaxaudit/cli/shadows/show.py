@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxaudit.audits.ks.available import Available, available_tests
+from jaxaudit.audits.ks.bank.open import Usable, kinds_of, pool_of, usable_models
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
-from jaxaudit.audits.ks.bank.state import Allowed, Usable, allowed_tests, usable_models
 from jaxaudit.cli.harness import Summary
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION
@@ -29,7 +30,7 @@ class Found(NamedTuple):
     bank: Bank
     path: Path
     usable: Usable
-    tests: tuple[Allowed, ...]
+    tests: tuple[Available, ...]
     bytes: int
 
     @property
@@ -46,7 +47,9 @@ def show(path: Path) -> Summary:
     """
     bank = load_bank(path)
     usable = usable_models(bank)
-    found = Found(bank, path, usable, allowed_tests(bank, usable.accuracy), _bytes(bank))
+    kinds = kinds_of(bank)
+    tests = available_tests(pool_of(bank)[0], [kinds[model] for model in usable.accuracy], kinds)
+    found = Found(bank, path, usable, tests, _bytes(bank))
     return Summary(tuple(_lines(found)), _facts(found))
 
 
@@ -123,7 +126,7 @@ def _lines(found: Found) -> Iterator[str]:
     yield from (f"  {each}" for each in (_next(found),) if each)
 
 
-def _answer(test: Allowed) -> str:
+def _answer(test: Available) -> str:
     if test.lacks:
         return f"no. {test.lacks}"
     if not any(test.planned[kind] for kind, count in test.least.items() if count):

@@ -1,6 +1,5 @@
 """Deals the training sets of a bank: the very rows that `ks` would draw with the same key, model by model."""
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import jax
@@ -14,7 +13,7 @@ from jaxaudit.data import Examples
 from jaxaudit.data.groups import Groups
 from jaxaudit.errors import InputError
 from jaxaudit.randomness import generator_of, stream
-from jaxaudit.shadow_models import OF_QUERY, Kind, Pool
+from jaxaudit.shadow_models import OF_QUERY, Kind, Pool, pool_of_sets
 
 TURNS = (Kind.NEVER, Kind.FULLY, Kind.NEVER, Kind.HALF)
 """Without a holdout, the kinds of successive models: in the proportion of `ShadowTest`, whatever their number."""
@@ -57,7 +56,7 @@ def plan_bank(
     - With `coins`: each model is trained on each record of any set with probability one half, independently.
 
     Guarantee: the row and the seed of a model depend on the key and its number alone, so more models begin with the
-    same ones. Without `coins`, rows are those of the models that `audit_ks` draws with this key and these sets.
+    same ones. Without `coins`, rows are those of the models that `train_shadows` draws with this key and these sets.
 
     Args:
         key: random key.
@@ -97,8 +96,12 @@ def plan_bank(
         if not holdout:
             raise InputError("groups are of query set and holdout, but there is no holdout (--holdout).")
         groups = groups.take(columns[0], columns[1] - query)
+    sizes = [len(each) for each in columns]
+    # For rows the sizes of the sets are enough.
+    records = Examples(np.zeros((sum(sizes), 0), np.float32), np.zeros(sum(sizes), int), ("",), "records")
+    pool = pool_of_sets(records, sizes, groups=None if groups is None else groups.dealt)
     kinds = np.array([Kind.MIXED if holdout else TURNS[model % len(TURNS)] for model in range(models)])
-    rows = _draw(stream(key, "draw"), kinds.tolist(), _pool([len(each) for each in columns], groups))
+    rows = _draw(stream(key, "draw"), kinds.tolist(), pool)
     membership, places = np.zeros((models, len(left)), bool), np.zeros(models, int)
     for kind in set(kinds.tolist()):
         own = np.flatnonzero(kinds == kind)
@@ -119,14 +122,6 @@ def _draw(key: Key[Array, ""], kinds: list[str], pool: Pool) -> Rows:
         return HoldoutTest(mixed=len(kinds)).draw(key, pool)
     without, half, within = map(kinds.count, OF_QUERY)
     return ShadowTest(never=without, half=half, fully=within).draw(key, pool)
-
-
-def _pool(sizes: list[int], groups: Groups | None) -> Pool:
-    """A pool of records whose inputs are elsewhere: for rows the sizes of the sets are enough."""
-    ends = np.cumsum([0, *sizes]).tolist()
-    query, holdout, calibration = (slice(*each) for each in pairwise(ends))
-    records = Examples(np.zeros((ends[-1], 0), np.float32), np.zeros(ends[-1], int), ("",), "records")
-    return Pool(records, query, holdout, calibration, None if groups is None else groups.dealt)
 
 
 def _seeds(key: Key[Array, ""], models: int) -> UInt32[np.ndarray, " models"]:

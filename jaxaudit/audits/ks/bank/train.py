@@ -12,8 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Float32, Int, Key
 
-from jaxaudit.audits.ks.bank.evidence import pool_of
-from jaxaudit.audits.ks.bank.state import kinds_of
+from jaxaudit.audits.ks.bank.open import kinds_of, pool_of
 from jaxaudit.data.bank.bank import Bank, finished_in
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.bank.outputs import outputs_path
@@ -46,8 +45,8 @@ def train_bank(
     """Trains models of a bank and writes their outputs, as log-probabilities, into it.
 
     Guarantee: a model's outputs depend on the key, its number, its row, its learner and `models_per_batch` alone (on a
-    CPU to the last bit), so a bank may be stopped, continued and grown. They are those of the models that `audit_ks`
-    trains with this key on these sets. Outputs that are there are not changed.
+    CPU to the last bit), so a bank may be stopped, continued and grown. They are those of the models that
+    `train_shadows` trains with this key on these sets. Outputs that are there are not changed.
 
     Args:
         key: random key of the bank's deal.

@@ -49,6 +49,9 @@ class EMATest:
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         pass
 
+    def kinds(self, pool: Pool) -> tuple[str, ...]:
+        return ()
+
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         return {}
 

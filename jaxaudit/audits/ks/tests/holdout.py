@@ -89,6 +89,9 @@ class HoldoutTest:
                 f"the holdout test needs at least {LEAST} shadow models for a p-value of 0.05; got {self.mixed}."
             )
 
+    def kinds(self, pool: Pool) -> tuple[str, ...]:
+        return (Kind.MIXED,)
+
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         both = np.r_[pool.query, pool.holdout]
         count = pool.query.stop - pool.query.start
@@ -253,7 +256,7 @@ def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
             evidence.queries,
             groups=pool.groups,
         )
-        before = evidence.sampled_alike
+        before = pool.sampled_alike
         return found if before is None else before._replace(difficulty=found.difficulty)
 
     return evidence.once("dealt", made)

@@ -97,6 +97,9 @@ class MembersTest:
                 "(--holdout)."
             )
 
+    def kinds(self, pool: Pool) -> tuple[str, ...]:
+        return ()
+
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         if pool.members.stop - pool.members.start < LEAST_MEMBERS:
             raise InputError(
@@ -171,7 +174,7 @@ def _members_alike(key: Key[Array, ""], evidence: Evidence) -> Alike:
     pool, examples = evidence.pool, evidence.pool.examples
     records = np.r_[pool.members, pool.query, pool.holdout]
     places = np.r_[evidence.known, evidence.dealt]
-    at_hand = examples.take(records) if examples.inputs.size else evidence.at_hand
+    at_hand = examples.take(records) if examples.inputs.size else pool.at_hand
     groups = None
     if pool.groups is not None and pool.member_groups is not None:
         groups = np.concatenate([pool.member_groups, pool.groups])

@@ -54,13 +54,16 @@ class ReferenceTest(ShadowTest):
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return super().training_sizes(query, calibration + reference, 0)
 
+    def kinds(self, pool: Pool) -> tuple[str, ...]:
+        return APART if pool.reference_apart else OF_QUERY
+
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
-        return draw_shadows(self, key, pool, _kinds(pool), with_reference=True)
+        return draw_shadows(self, key, pool, with_reference=True)
 
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        n, kinds = evidence.queries, _kinds(evidence.pool)
+        n, kinds = evidence.queries, self.kinds(evidence.pool)
         places = [*range(n), *range(evidence.referred.start, evidence.referred.stop)]
         fit = shadows_fit(REFERENCE_MODELS, evidence, kinds)
         answer = reference_test(
@@ -98,8 +101,3 @@ class ReferenceTest(ShadowTest):
         recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == REFERENCE_MODELS), "")
         more = f"Give more query records, or {advice.holdout}."
         return by_rank(self, usage, checks, NEEDS, recipe, more, trust, lacks)
-
-
-def _kinds(pool: Pool) -> tuple[str, ...]:
-    """Of its models: those of the shadow test, unless the reference is a set of its own."""
-    return APART if pool.reference_apart else OF_QUERY

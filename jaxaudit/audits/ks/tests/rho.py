@@ -82,6 +82,9 @@ class RhoTest:
                 f"subsample above 0 and at most 1 (got {self.subsample:g})."
             )
 
+    def kinds(self, pool: Pool) -> tuple[str, ...]:
+        return ()
+
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         calibrations = generators(key, Kind.CALIBRATION, self.replicates)
         return {

@@ -93,8 +93,11 @@ class ShadowTest:
                 f"trained on all of it, for a p-value of 0.05; got {self.never} and {self.fully}."
             )
 
+    def kinds(self, pool: Pool) -> tuple[str, ...]:
+        return OF_QUERY
+
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
-        return draw_shadows(self, key, pool, OF_QUERY)
+        return draw_shadows(self, key, pool)
 
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
@@ -184,10 +187,8 @@ def few_models(evidence: Evidence, kinds: Sequence[str]) -> tuple[Lack, ...]:
     )
 
 
-def draw_shadows(
-    test: ShadowTest, key: Key[Array, ""], pool: Pool, kinds: Sequence[str], *, with_reference: bool = False
-) -> Rows:
-    """The training sets of the test's models, of kinds of these names: none, half and all of the query set.
+def draw_shadows(test: ShadowTest, key: Key[Array, ""], pool: Pool, *, with_reference: bool = False) -> Rows:
+    """The training sets of the test's models: none, half and all of the query set.
 
     With the reference: also on a share of it, where it is a set of its own.
     """
@@ -199,7 +200,7 @@ def draw_shadows(
     )
     return {
         kind: shadow_rows(key, pool, kind, records, count, models, with_reference=with_reference)
-        for kind, (records, count, models) in zip(kinds, shares, strict=True)
+        for kind, (records, count, models) in zip(test.kinds(pool), shares, strict=True)
     }
 
 

@@ -1,4 +1,4 @@
-"""The interface of a test of `ks`, for `audit_ks` to make: its shadow models, and how it judges a target.
+"""The interface of a test of `ks`: its shadow models, for `train_shadows`, and how it judges a target, for `judge`.
 
 Every test is a file of this folder with the same parts in the same order: numbers of models, names and assumptions,
 refusals, training sets, judgement.
@@ -103,11 +103,18 @@ class KSTest(Protocol):
         """
         ...
 
+    def kinds(self, pool: Pool) -> tuple[str, ...]:
+        """Of the models that it judges by, which have the designs in turn; none where it wants none, or those of rho.
+
+        A kind of one's own has a name that no other test uses.
+        """
+        ...
+
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         """The training set of every model it wants, by kind; each drawn by its kind, its number and the key alone.
 
         Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is among the tests, and need not be
-        drawn to be used. A kind of one's own has a name that no other test uses.
+        drawn to be used.
         """
         ...
 

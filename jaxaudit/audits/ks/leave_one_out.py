@@ -10,10 +10,10 @@ from jaxtyping import Array, Int, Key
 from scipy import special
 
 from jaxaudit.audits.ks.evidence import Compared, Evidence, Said, as_logits, resolution_of
-from jaxaudit.audits.ks.judge import judge_targets
+from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.result import Rates
-from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest
+from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest
 from jaxaudit.data.groups import numbered
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Progress
@@ -65,14 +65,15 @@ def leave_one_out(
     """
     # Which design a shadow model resembles is no question of its verdict.
     evidence = replace(evidence, models=replace(evidence.models, design_names=()))
-    cases = [(test, list(_cases(key, evidence, test))) for test in tests]
+    # A shadow model has no known members.
+    cases = [(test, list(_cases(key, evidence, test))) for test in tests if not isinstance(test, MembersTest)]
     total, done, found = sum(len(of_test) for _, of_test in cases), 0, []
     for test, of_test in cases:
         verdicts: dict[float, Counter[str]] = {used: Counter() for used in SHARES}
         sizes: dict[float, list[int]] = {used: [] for used in SHARES}
         for make, used in of_test:
             case = make()
-            judged = judge_targets(key, case.evidence, [case.said], [test], level=level)
+            judged = judge_outputs(key, case.evidence, [case.said], [test], level=level)
             verdicts[used][judged.targets[0].verdict] += 1
             sizes[used].append(case.evidence.queries)
             done += 1
@@ -179,7 +180,6 @@ def _among(
         evidence,
         models=models.take(mixed[rest], records, small),
         query=examples.take(small.query),
-        sampled_alike=None,
         _known={},
     )
     return _Case(judged, _said(evidence, models.log_odds[mixed[place], records], size), used)

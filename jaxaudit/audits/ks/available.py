@@ -1,0 +1,162 @@
+"""Which tests of use the models and the targets' outputs allow, what each lacks, and what is refused."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from jaxaudit.audits.ks.models import LEAST
+from jaxaudit.audits.ks.target import FileTarget, Target
+from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.data.examples import Examples
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.reference import LEAST_RECORDS
+from jaxaudit.metrics.usage import STATED_FRACTION
+from jaxaudit.shadow_models import OF_QUERY, Kind, Pool, ShadowModels
+
+OF_HOLDOUT = {Kind.MIXED: LEAST}
+OF_SHADOW = {Kind.NEVER: LEAST, Kind.FULLY: LEAST, Kind.HALF: 0}
+"""The models that a test needs."""
+Numbers = Mapping[str, int]
+"""Of models, by kind."""
+
+
+class Available(NamedTuple):
+    """Whether finished models allow a test. Numbers of models are by kind.
+
+    Attributes:
+        test: its name, as for `--tests`.
+        title: in words.
+        possible: whether it can be made.
+        complete: whether it has as many models as it takes by default.
+        finished, planned: numbers of models.
+        least, usual: how many of them it needs, and takes by default.
+        lacks: what it needs beside models, in a sentence.
+    """
+
+    test: str
+    title: str
+    possible: bool
+    complete: bool
+    finished: dict[Kind, int]
+    planned: dict[Kind, int]
+    least: dict[Kind, int]
+    usual: dict[Kind, int]
+    lacks: str = ""
+
+    @property
+    def will_be_complete(self) -> bool:
+        """Whether it will be, once all models of the bank are finished."""
+        return not self.lacks and all(self.planned[kind] >= count for kind, count in self.usual.items())
+
+
+def available_tests(pool: Pool, finished: Iterable[str], planned: Iterable[str] = ()) -> tuple[Available, ...]:
+    """What each test of use has and needs.
+
+    Args:
+        pool: the records.
+        finished: the kinds of the models whose outputs are there.
+        planned: those of all models that there will be.
+    """
+    have, whole = Counter(finished), Counter(planned)
+    calibration = pool.calibration.stop - pool.calibration.start
+    no_holdout = "" if pool.holdout.stop > pool.holdout.start else "The bank has no holdout."
+    few_records = f"The bank has {calibration} calibration records; it needs {LEAST_RECORDS}."
+    return (
+        _available(HoldoutTest(), have, whole, OF_HOLDOUT, no_holdout),
+        _available(ReferenceTest(), have, whole, OF_SHADOW, few_records if calibration < LEAST_RECORDS else ""),
+        _available(ShadowTest(), have, whole, OF_SHADOW, ""),
+    )
+
+
+def made_tests(shadows: ShadowModels, stated: float = STATED_FRACTION, targets: int = 1) -> dict[str, KSTest]:
+    """The tests of use by name, with the numbers of models that there are."""
+    mixed, never, half, fully = map(shadows.kinds.count, (Kind.MIXED, *OF_QUERY))
+    by_rank = {"never": never, "half": half, "fully": fully, "stated": stated, "targets": targets}
+    return {
+        MembersTest.name: MembersTest(stated=stated),
+        HoldoutTest.name: HoldoutTest(mixed=mixed, stated=stated),
+        ReferenceTest.name: ReferenceTest(**by_rank),
+        ShadowTest.name: ShadowTest(**by_rank),
+    }
+
+
+def possible_tests(
+    shadows: ShadowModels, targets: Sequence[Target], stated: float = STATED_FRACTION
+) -> tuple[KSTest, ...]:
+    """The tests that the models and the targets' outputs allow: members, holdout, reference; else shadow; rho, if any.
+
+    Raises:
+        InputError: none can be made, with what each lacks.
+    """
+    pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
+    lacking = {each.test: lacks(each, files) for each in available_tests(pool, shadows.kinds)}
+    made = made_tests(shadows, stated, len(targets))
+    members = pool.members.stop > pool.members.start
+    named = (*((MembersTest.name,) if members else ()), HoldoutTest.name, ReferenceTest.name)
+    found = [made[name] for name in named if not lacking.get(name)]
+    if not found and not lacking[ShadowTest.name]:
+        found = [made[ShadowTest.name]]
+    if shadows.kinds.count(Kind.QUERY) and shadows.kinds.count(Kind.CALIBRATION):
+        found.append(RhoTest())
+    if not found:
+        raise InputError(f"no test can be made: {'; '.join(f'{name}: {why}' for name, why in lacking.items())}.")
+    return tuple(found)
+
+
+def lacks(test: Available, files: Sequence[FileTarget]) -> str:
+    """Why this test of targets from files cannot be made; empty if it can."""
+    outputs: dict[str, tuple[Callable[[FileTarget], object], str]] = {
+        HoldoutTest.name: (lambda each: each.on_holdout, "the holdout (--holdout-target)"),
+        ReferenceTest.name: (lambda each: each.on_reference, "the calibration set (--calibration-target)"),
+    }
+    if test.lacks:
+        return f"{test.lacks[:1].lower()}{test.lacks[1:].removesuffix('.')}"
+    if not test.possible:
+        few = (
+            f"{test.finished[kind]} of at least {count} models {kind.words}"
+            for kind, count in test.least.items()
+            if test.finished[kind] < count
+        )
+        return f"the bank has {' and '.join(few)}"
+    if test.test in outputs:
+        read, place = outputs[test.test]
+        if not all(read(each) is not None for each in files):
+            return f"it needs the target's outputs on {place}"
+    return ""
+
+
+def refuse_tests(tests: Sequence[KSTest]) -> None:
+    """Refuses no test, and a test that is named twice."""
+    names = [test.name for test in tests]
+    if not names:
+        raise InputError("there is no test: give at least one, such as ShadowTest(); without `tests`, some are made.")
+    if len(set(names)) < len(names):
+        raise InputError(f"a test is given twice ({', '.join(names)}): give each once, first the one for the verdict.")
+
+
+def refuse_targets(
+    targets: Sequence[Target],
+    tests: Sequence[KSTest],
+    query: Examples,
+    holdout: Examples | None,
+    reference: Examples | None,
+    members: Examples | None,
+) -> None:
+    """Refuses outputs that do not fit the sets, and outputs before a deletion that no test compares."""
+    for target in targets:
+        target.refuse(query, holdout)
+        if isinstance(target, FileTarget):
+            target.refuse_reference(reference)
+            target.refuse_members(members)
+    paired = any(isinstance(target, FileTarget) and target.before is not None for target in targets)
+    if paired and not any(isinstance(test, HoldoutTest) for test in tests):
+        raise InputError("outputs before the deletion are compared by the holdout test only: add HoldoutTest().")
+
+
+def _available(test: KSTest, have: Numbers, planned: Numbers, least: dict[Kind, int], lacks: str) -> Available:
+    usual = {kind: int(getattr(test, kind)) for kind in least}
+    possible, complete = (
+        not lacks and all(have[kind] >= count for kind, count in wanted.items()) for wanted in (least, usual)
+    )
+    finished, whole = ({kind: numbers[kind] for kind in least} for numbers in (have, planned))
+    return Available(test.name, test.title, possible, complete, finished, whole, least, usual, lacks)

@@ -1,0 +1,221 @@
+"""The models of a bank as shadow models, and a target's outputs in the form of a bank's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy import special
+
+from jaxaudit.audits.bank_odds import as_logits, model_outputs, own_accuracy, own_logits, said_by
+from jaxaudit.audits.resolution import as_stored, distinct, grid_of
+from jaxaudit.data.bank.bank import Bank, load_bank, row_blocks
+from jaxaudit.data.bank.description import Sizes
+from jaxaudit.data.bank.outputs import load_into
+from jaxaudit.data.bank.reading import read_models
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.groups import numbered
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.overlap import MEMBERS, refuse_held
+from jaxaudit.data.stacking import concatenate
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.deal import dealt_alike
+from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike
+from jaxaudit.shadow_models import Kind, Pool, ShadowModels, pool_of_sets
+
+
+def open_bank(
+    bank: Bank | str | Path,
+    models: Sequence[int] | None = None,
+    *,
+    members: Examples | None = None,
+    member_groups: np.ndarray | None = None,
+    sets: Mapping[str, Examples] = MappingProxyType({}),
+) -> ShadowModels:
+    """The shadow models of a bank that a test of use can use; a few files are read at a time.
+
+    Log-odds of a record with several views are those of their mean, see `said`. Confidences are those of the log-odds.
+
+    Args:
+        bank: the bank, or its directory.
+        models: their numbers; by default all that are finished.
+        members: records that the targets are known to have used, with the bank's classes; the bank has no outputs on
+            them.
+        member_groups: the group of each, where the bank dealt whole groups.
+        sets: the bank's own sets by role (`query`, `holdout`, `calibration`), as far as they are at hand: whether the
+            members are like query set and holdout is then measured on their inputs, too.
+
+    Raises:
+        InputError: as `load_bank` and `Bank.outputs`; or members are records of a set of the bank.
+    """
+    bank = bank if isinstance(bank, Bank) else load_bank(bank)
+    numbers = bank.finished().tolist() if models is None else models
+    pool, columns = pool_of(bank)
+    odds, correct = (np.empty((len(numbers), len(columns)), np.float32) for _ in range(2))
+    own = np.empty(len(numbers))
+
+    def read(place: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
+        outputs = said_by(bank, numbers[place], values)
+        odds[place], correct[place] = outputs.log_odds[columns], outputs.correct[columns]
+        own[place] = own_accuracy(bank, numbers[place], outputs)
+        return as_stored(bank, values, f"model {numbers[place]}")
+
+    grids, content_hash = read_models(bank, numbers, read)
+    kinds = kinds_of(bank)
+    # The others are read for the hash alone.
+    used = np.flatnonzero([kinds[number] != Kind.OTHER for number in numbers])
+    found = ShadowModels(
+        pool=pool,
+        kinds=tuple(kinds[number] for number in numbers),
+        membership=np.take(bank.membership[numbers], columns, axis=1),
+        log_odds=odds,
+        correct=correct,
+        confidences=special.expit(odds.astype(np.float64)).astype(np.float32),
+        own_accuracy=own,
+        designs=bank.designs[numbers],
+        design_names=bank.description.designs,
+        resolutions=distinct(grids[place] for place in used),
+        content_hash=content_hash,
+    ).take(used)
+    if members is None:
+        return found
+    _refuse_shared(bank, members, sets)
+    return _with_members(found, members, member_groups, sets)
+
+
+def _refuse_shared(bank: Bank, members: Examples, sets: Mapping[str, Examples]) -> None:
+    """Refuses members that are records of a set of the bank, as far as that can be told."""
+    for role in Sizes._fields:
+        if members.content_hash == getattr(bank.description.hashes, role):
+            raise InputError(
+                f"the known members {members.name} are the {role} records of the bank: give records that the target "
+                "did use, and that are in no set of the bank (--members)."
+            )
+    for role, own in sets.items():
+        refuse_held(own, members, f"{role} records", "leave them out, and the target's outputs on them", MEMBERS)
+
+
+def _with_members(
+    models: ShadowModels, members: Examples, groups: np.ndarray | None, sets: Mapping[str, Examples]
+) -> ShadowModels:
+    """The models with known members behind the bank's records; no model was trained on one."""
+    pool, names = models.pool, models.pool.examples.class_names
+    known = replace(members, inputs=np.zeros((len(members), 0), np.float32), class_names=names)
+    end, at_hand = len(pool.examples), None
+    if {"query", "holdout"} <= sets.keys():
+        own = [sets[role].take(np.flatnonzero(pool.kept[role])) for role in ("query", "holdout")]
+        at_hand = concatenate([members, *(replace(each, class_names=members.class_names) for each in own)], "records")
+    wider = pool._replace(
+        examples=concatenate([pool.examples, known], "records"),
+        members=slice(end, end + len(members)),
+        # None of them has a record in another set.
+        member_groups=None if groups is None or pool.groups is None else numbered(groups) + int(pool.groups.max()) + 1,
+        at_hand=at_hand,
+    )
+    none = np.zeros((len(models), len(members)), bool)
+    unknown = np.full(none.shape, np.nan, np.float32)
+    return replace(
+        models,
+        pool=wider,
+        membership=np.concatenate([models.membership, none], axis=1),
+        log_odds=np.concatenate([models.log_odds, unknown], axis=1),
+        correct=np.concatenate([models.correct, unknown], axis=1),
+        confidences=np.concatenate([models.confidences, unknown], axis=1),
+    )
+
+
+def pool_of(bank: Bank) -> tuple[Pool, Int[np.ndarray, " kept"]]:
+    """The records that tests use, without their inputs, and their columns in the bank."""
+    columns, names, said = np.flatnonzero(~bank.dropped), bank.description.class_names, bank.description
+    kept = {role: ~bank.dropped[getattr(bank, role)] for role in Sizes._fields}
+    examples = Examples(
+        np.zeros((len(columns), 0), np.float32),
+        bank.labels[columns],
+        names or tuple(map(str, range(said.classes))),
+        "records",
+    )
+    groups = None
+    if bank.groups is not None:
+        groups = bank.groups.take(*(np.flatnonzero(kept[role]) for role in ("query", "holdout"))).dealt
+    alike = said.sampled_alike and Alike(**{"difficulty": NOT_MEASURED, **msgspec.structs.asdict(said.sampled_alike)})
+    sizes = [int(each.sum()) for each in kept.values()]
+    return pool_of_sets(examples, sizes, groups=groups, kept=kept, sampled_alike=alike), columns
+
+
+def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:
+    """A target's outputs on a set of the bank, from a .npy file of the form of the models': several views, log-odds.
+
+    Log-odds of a record are those that `said` would find; logits stand for them, see `as_logits` and `own_logits`. How
+    finely they are known is what the file's own numbers say.
+
+    Raises:
+        InputError: as `load_into`.
+    """
+    labels = np.where(bank.dropped, 0, bank.labels)[columns]
+    values = load_into(path, msgspec.structs.replace(bank.description, records=len(labels), counts=None))
+    grid = grid_of(bank.description, values, "float32", path.name)
+    if bank.description.outputs == "log_odds":
+        return replace(grid, values=own_logits(values), own_class=True)
+    return replace(grid, values=as_logits(bank, values, labels), kind="logits")
+
+
+class Usable(NamedTuple):
+    """The models of a bank that have outputs.
+
+    Attributes:
+        accuracy: on its own training records, of each model whose outputs can be used, by its number.
+        refused: why those of the others cannot.
+    """
+
+    accuracy: dict[int, float]
+    refused: dict[int, str]
+
+
+def usable_models(bank: Bank) -> Usable:
+    """Reads the outputs of every finished model, one file at a time.
+
+    Raises:
+        InputError: as `Bank.finished`.
+    """
+    accuracy, refused = {}, {}
+    for model in bank.finished().tolist():
+        try:
+            accuracy[model] = own_accuracy(bank, model, model_outputs(bank, model))
+        except InputError as error:
+            refused[model] = str(error)
+    return Usable(accuracy, refused)
+
+
+def kinds_of(bank: Bank) -> list[Kind]:
+    """What each model is good for, by the query and holdout records that it is trained on.
+
+    Of the holdout test are models trained on some of the query set, some of the holdout, and about as many records, or
+    whole groups, as the query set has (`dealt_alike`). One that has exactly one of the two sets was not dealt from
+    both.
+    """
+    kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
+    asked = kept < bank.query.stop
+    units = np.arange(len(kept)) if bank.groups is None else numbered(bank.groups.dealt[kept])
+    found: list[Kind] = []
+    for part in row_blocks(bank.membership):
+        found += _kinds(bank.membership[part, : bank.holdout.stop][:, kept], asked, units)
+    return found
+
+
+def _kinds(
+    rows: Bool[np.ndarray, "models kept"], asked: Bool[np.ndarray, " kept"], units: Int[np.ndarray, " kept"]
+) -> list[Kind]:
+    """What models with these rows are good for; units are what was dealt whole: records, or groups of them."""
+    query, holdout = rows[:, asked].sum(axis=1), rows[:, ~asked].sum(axis=1)
+    of_query, of_holdout = ((count == 0) | (count == side.sum()) for count, side in ((query, asked), (holdout, ~asked)))
+    order = np.argsort(units, kind="stable")
+    starts = np.unique(units[order], return_index=True)[1]
+    some, every = (reduce.reduceat(rows[:, order], starts, axis=1) for reduce in (np.logical_or, np.logical_and))
+    alike = dealt_alike(some.sum(axis=1), len(np.unique(units[asked])), len(starts))
+    mixed = (some == every).all(axis=1) & alike & ~(of_query & of_holdout)
+    alone = np.where(of_query, np.where(query > 0, Kind.FULLY, Kind.NEVER), Kind.HALF)
+    return [Kind(kind) for kind in np.where(holdout == 0, alone, np.where(mixed, Kind.MIXED, Kind.OTHER)).tolist()]

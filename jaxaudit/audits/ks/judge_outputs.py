@@ -1,0 +1,128 @@
+"""What tests conclude of targets, from outputs that were read before: the half of the `ks` audit that reads nothing."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxaudit.audits.ks.evidence import Evidence, Said, of_rho
+from jaxaudit.audits.ks.result import KSAudit, Resembles, conclude
+from jaxaudit.audits.ks.several import adjusted
+from jaxaudit.audits.ks.tests import Judgement, KSTest
+from jaxaudit.audits.ks.tests.memory import of_holdout, reduced_words
+from jaxaudit.metrics import checks as preflight
+from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.ks import noise_floor
+from jaxaudit.metrics.resemblance import LEAST, resemblance
+from jaxaudit.shadow_models import OF_QUERY, Kind
+
+WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
+"""Kinds of models that know the calibration set only: the first there is shows whether it is like the query set."""
+SHARED = (preflight.SHADOW_ACCURACY, preflight.CALIBRATION_LIKE_QUERY)
+"""Checks of several tests that need models."""
+
+
+def judge_outputs(
+    key: Key[Array, ""], evidence: Evidence, heard: Sequence[Said], tests: Sequence[KSTest], *, level: float = 0.95
+) -> KSAudit:
+    """What the tests conclude of each target, from outputs of models that were trained before.
+
+    The models may be anybody's. Those of rho need not be among them: then `RhoTest` and `EMATest` cannot be made, the
+    targets have no rho, and whether the calibration set is like the query set is measured on the shadow models that
+    were trained without the query set. A check that a verdict rests on and that no model allows is a warning.
+
+    Args:
+        key: random key of the audit; every test uses the stream of its name.
+        evidence: outputs and training sets of the models.
+        heard: outputs of each target.
+        tests: the tests to make, at least one, the deciding one first.
+        level: confidence level of the intervals that are shown; no verdict depends on it.
+
+    Returns:
+        One result per target, in their order. `models_per_batch` and `shadows` are left to who trained.
+
+    Raises:
+        InputError: a test needs models that are not there.
+    """
+    evidence = replace(evidence, targets=len(heard))
+    common = _common_checks(evidence)
+    judged = adjusted(
+        [
+            tuple(
+                test.judge(key, said, evidence, (*common, *said.checks), level)._replace(
+                    source=getattr(test, "source", "")
+                )
+                for test in tests
+            )
+            for said in heard
+        ],
+    )
+    limitations = evidence.limitations
+    if evidence.reduced:
+        why = reduced_words(evidence)
+        limitations = (f"{why[:1].upper()}{why[1:]}.", *limitations)
+    alike = [resembling(evidence, said) for said in heard]
+    query, calibration, controls = of_rho(evidence.models, evidence.models.confidences[:, : evidence.queries])
+    return KSAudit(
+        targets=tuple(
+            replace(
+                conclude(
+                    said.name,
+                    said.truth,
+                    said.compared.confidences,
+                    judgements,
+                    (*common, *_not_measured(judgements, common), *said.checks),
+                    limitations,
+                ),
+                resembles=design,
+            )
+            for said, judgements, design in zip(heard, judged, alike, strict=True)
+        ),
+        noise_floor=noise_floor(query),
+        query_confidences=query,
+        calibration_confidences=calibration,
+        control_confidences=controls,
+        labels=evidence.query.labels,
+        level=level,
+    )
+
+
+def resembling(evidence: Evidence, said: Said) -> Resembles | None:
+    """The design of shadow models that a target is most like, on records that it did not use: holdout, or reference."""
+    mixed, names = evidence.count(Kind.MIXED) > 0, evidence.models.design_names
+    kinds = (Kind.MIXED,) if mixed else OF_QUERY
+    unseen = of_holdout(evidence) if mixed else said.unseen
+    if unseen is None or not unseen.any() or len(names) < 2 or not evidence.count(*kinds):
+        return None
+    designs = evidence.design_of(*kinds)
+    if np.bincount(designs).min() < LEAST:
+        return None
+    found = resemblance(
+        said.log_odds[unseen],
+        said.at_resolution(evidence.log_odds(*kinds)[:, unseen]),
+        evidence.members(*kinds)[:, unseen],
+        designs,
+    )
+    return Resembles(names[found.design], found.recognised)
+
+
+def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
+    """The checks that are the same for every target and test, of those that the models allow."""
+    query, own = evidence.query, evidence.own_accuracy(Kind.QUERY, Kind.CALIBRATION)
+    known = next((kind for kind in WITHOUT_QUERY if evidence.count(kind)), None)
+    checks = [preflight.shadow_accuracy(own, evidence.min_accuracy)] if len(own) else []
+    if known is not None:
+        accuracy = evidence.models.take(evidence.models.of(known)).query_accuracy
+        checks.append(preflight.calibration_reach(accuracy, query.labels, whose=WITHOUT_QUERY[known]))
+    others = evidence.calibration_labels
+    if len(others):
+        checks.append(preflight.class_coverage(query.labels, others, query.class_names))
+    return tuple(checks)
+
+
+def _not_measured(judgements: Sequence[Judgement], common: Sequence[Check]) -> tuple[Check, ...]:
+    """The shared checks that a verdict rests on and that were not made."""
+    needed = {name for judgement in judgements for name in judgement.rests_on}
+    made = {check.name for check in common}
+    return tuple(preflight.not_measured(name) for name in SHARED if name in needed - made)

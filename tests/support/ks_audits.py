@@ -1,0 +1,22 @@
+"""The `ks` audit in one call: the shadow models of its tests are trained, and judge."""
+
+from typing import Any
+
+from jaxaudit.audits.ks.judge import judge
+from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.train import default_tests, train_shadows
+
+OF_JUDGING = ("own_recipe", "reduced", "level", "min_accuracy")
+
+
+def audit_ks(
+    key: Any, query: Any, calibration: Any, learner: Any, targets: Any, *, tests: Any = None, **options: Any
+) -> KSAudit:
+    """`judge` by `train_shadows`, with the options of both; the tests are those that training is for."""
+    of_judging = {name: options.pop(name) for name in OF_JUDGING if name in options}
+    if tests is None:
+        given = (options.get(name) for name in ("holdout", "reference", "members"))
+        holdout, reference, members = given
+        tests = default_tests(holdout, targets, reference, members, trains=learner is not None)
+    shadows = train_shadows(key, query, calibration, learner, targets, tests=tests, **options)
+    return judge(key, shadows, targets, tests=tests, **of_judging)

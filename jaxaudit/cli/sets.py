@@ -7,7 +7,7 @@ from typing import Any
 from jaxaudit.cli.groups import GIVEN, MOST, Images, Network, Recipe, dealt_groups
 from jaxaudit.cli.options import Source, bank_option, option, training_option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
-from jaxaudit.cli.words import parse_hidden, parse_image_size, parse_names, share_check
+from jaxaudit.cli.words import parse_image_size, parse_names, share_check
 from jaxaudit.errors import InputError
 
 GUESS = "guess"
@@ -82,9 +82,6 @@ class ShadowNetwork(Network):
         f"The target's network: {NETWORKS}, or {OWN}. [default: liu-cnn for images, mlp for tables]",
         check=parse_model,
         names="code",
-    )
-    hidden: str | None = training_option(
-        None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden
     )
 
 

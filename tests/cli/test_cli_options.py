@@ -272,6 +272,7 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
         target=(tmp_path / "a.csv", Path("/elsewhere/secret/b.csv")),
         target_data=("/elsewhere/secret/c.npz:0.5",),
         data_dir=Path("/elsewhere/secret/sets"),
+        model="/elsewhere/secret/net.py:Net",
         hidden="512,256",
     )
     said = plain(options)
@@ -280,6 +281,7 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
         "target": ["a.csv", "b.csv"],
         "target_data": ["c.npz:0.5"],
         "data_dir": "sets",
+        "model": "net.py:Net",
         "hidden": "512,256",
     }
     assert {name: said[name] for name in wanted} == wanted

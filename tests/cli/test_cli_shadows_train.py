@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli_runs import CLASSES, Done, content, jaxaudit, own_modules, records, refused
+from support.cli_runs import CLASSES, Done, content, jaxaudit, own_modules, records, refused, stopping
 from support.references import softmax
 
 from jaxaudit.cli.shadows import train as train_module
@@ -233,6 +233,18 @@ def test_a_lack_of_room_is_said_with_what_is_missing_and_the_command_goes_on(fol
         kept = times
     assert (train(*HELD).code, train(*HELD, out="whole").code) == (0, 0)
     assert without_command("bank") == without_command("whole")
+
+
+def test_ctrl_c_leaves_the_models_that_are_trained(folder: Path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.7))
+        done = train(*HELD)
+    kept = len(load_bank("bank").finished())
+    assert (done.code, done.out, 0 < kept < 20) == (130, "", True)
+    said = f"Interrupted: {kept} of 20 models are trained; the same command continues from there."
+    assert done.err.splitlines()[-1] == said
+    assert train(*HELD).code == 0
+    assert not Path("bank/unfinished").exists()
 
 
 def test_a_dry_run_writes_nothing(folder: Path):

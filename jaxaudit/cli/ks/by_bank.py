@@ -12,10 +12,10 @@ from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import KSTest, MembersTest
-from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.harness import Job
 from jaxaudit.cli.ks.inputs import as_outputs, name_apart
 from jaxaudit.cli.ks.options import KSOptions, parse_tests
-from jaxaudit.cli.ks.run import arrays_of, described_files
+from jaxaudit.cli.ks.run import described_files, outcome_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import reader
 from jaxaudit.cli.sets import ALL
@@ -29,9 +29,6 @@ from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import exists
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.report.ks.record import ks_record
-from jaxaudit.report.record import Provenance
-from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_bank
 from jaxaudit.shadow_models import ShadowModels
 
@@ -67,15 +64,11 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
             progress=execution.progress,
         )
 
-    def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
-        kept = arrays_of(found)
-        return Outcome(ks_record(found, provenance), kept, {"confidences.npz": arrays(kept)})
-
     return Job(
         options=replace(options, audit=replace(options.audit, tests=",".join(test.name for test in tests))),
         data=describe_bank(path, bank, names, len(shadows), shadows.content_hash),
         audit=audit,
-        outcome=outcome,
+        outcome=outcome_of,
         label="comparing",
         extra={
             "targets": described_files([target.outputs for target in targets]),

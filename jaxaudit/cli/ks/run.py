@@ -91,10 +91,9 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         )
 
     def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
-        kept = arrays_of(found)
         bank = files_of_bank(options, sets, found)
-        files = {"confidences.npz": arrays(kept), **bank}
-        return Outcome(ks_record(found, provenance), kept, files, note=_of_bank(options) if bank else "")
+        judged = outcome_of(found, provenance)
+        return judged._replace(files={**judged.files, **bank}, note=_of_bank(options) if bank else "")
 
     on_reference = described_files([target.on_reference for target in sets.files])
     return Job(
@@ -151,16 +150,12 @@ def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
         )
         return judge(key, shadows, sets.targets, tests=(test,), level=audit_options.level)
 
-    def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
-        kept = arrays_of(found)
-        return Outcome(ks_record(found, provenance), kept, {"confidences.npz": arrays(kept)})
-
     return Job(
         options=options,
         data=described_sets(sets),
         hashes=hashes_of(sets),
         audit=audit,
-        outcome=outcome,
+        outcome=outcome_of,
         label="comparing",
         extra={
             "targets": described_files([target.outputs for target in sets.files]),
@@ -225,6 +220,12 @@ def _for_targets(options: KSOptions, given: KSOptions, targets: int) -> KSOption
         return options
     models = max(SHADOW_MODELS, least_models(targets))
     return replace(options, audit=replace(options.audit, shadow_models=models))
+
+
+def outcome_of(found: KSAudit, provenance: Provenance) -> Outcome:
+    """The result in all of its forms."""
+    kept = arrays_of(found)
+    return Outcome(ks_record(found, provenance), kept, {"confidences.npz": arrays(kept)})
 
 
 def arrays_of(audit: KSAudit) -> dict:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import typer
 
 from jaxaudit.cli import preflight
+from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.options import as_parameters, command_line, identity_of, plain
 from jaxaudit.cli.workers import before_jax, crew
 
@@ -102,7 +103,7 @@ class Command:
 
     Attributes:
         name: its words on the command line.
-        options: the dataclass of its options; one with a result has a group `output`.
+        options: the dataclass of its options; `out` and `as_json` may be in a group `output`.
         prepare: reads the data and returns the work, or does it and says so; imports what is heavy.
         doc: its help.
         checks: each raises `InputError` where options do not go together; asked before any data are read.
@@ -130,10 +131,10 @@ def run(command: Command, options: Any) -> None:
         InputError: an option or its data cannot be used.
         Exit: with status 3, for a verdict in `--fail-on`.
     """
-    output: Any = getattr(options, "output", None)
+    output = getattr(options, "output", options)
     out, as_json = getattr(output, "out", None), getattr(output, "as_json", False)
     preflight.check(options, command.checks)
-    before_jax(getattr(options, "recipe", None))
+    before_jax(_recipe(options))
     from jaxaudit.cli.show import as_text, show, show_summary, show_text
     from jaxaudit.cli.work import lasting_work
 
@@ -182,7 +183,8 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
 
     facts = {**plain(job.options), "command": name, "record": list(job.record_shape), "classes": job.classes}
     # What trains nothing has no number of models per batch.
-    recipe = getattr(job.options, "recipe", None) if job.record_shape else None
+    machines = _recipe(job.options)
+    recipe = machines if job.record_shape else None
     wanted = recipe and recipe.models_per_batch
     number = wanted or (recipe and recall_models_per_batch(facts))
     if recipe and job.measure is not None:
@@ -191,7 +193,6 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
             remember_models_per_batch(facts, number)
         # Which models are trained follows from it.
         job = _at(job, number)
-    machines = getattr(job.options, "recipe", None)
     if machines is not None and machines.dry_run:
         from jaxaudit.cli.trial import tried
 
@@ -222,6 +223,12 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         **{"model_hash": sources.get("model"), **job.extra},
     )
     return job.outcome(audit, provenance)
+
+
+def _recipe(options: Any) -> Recipe | None:
+    """How a command trains, and who; None of one that does not."""
+    recipe = getattr(options, "recipe", None)
+    return recipe if isinstance(recipe, Recipe) else None
 
 
 def _at(job: Job[Audit], models_per_batch: int) -> Job[Audit]:

@@ -9,6 +9,8 @@ A command's options are a dataclass of groups, each a dataclass of options:
     @dataclass(frozen=True)
     class MyOptions:
         training: Training = group("Training", Training())
+
+A command of few options has them without a group, and without a heading in the help.
 """
 
 import dataclasses
@@ -140,12 +142,17 @@ def group(panel: str, default: Any, of: Source = EVERY_SOURCE) -> Any:
 def fields_of(options: Any) -> Iterator[Field]:
     """Every option in order of declaration; those that a group inherits come after its own."""
     for outer in dataclasses.fields(options):
+        if "declared" in outer.metadata:
+            yield _field(options, outer, "", EVERY_SOURCE)
+            continue
         inside = getattr(options, outer.name)
-        kinds = _hints(type(inside))
         for inner in _own_first(type(inside)):
-            value, declared = getattr(inside, inner.name), inner.metadata["declared"]
-            of = outer.metadata["of"] & declared.of
-            yield Field(inner.name, kinds[inner.name], value, declared, outer.metadata["panel"], of)
+            yield _field(inside, inner, outer.metadata["panel"], outer.metadata["of"])
+
+
+def _field(inside: Any, of_class: dataclasses.Field[Any], panel: str, of: Source) -> Field:
+    name, declared = of_class.name, of_class.metadata["declared"]
+    return Field(name, _hints(type(inside))[name], getattr(inside, name), declared, panel, of & declared.of)
 
 
 def source_of(options: Any) -> Source:
@@ -233,14 +240,20 @@ def as_parameters(
 
 
 def _made(kind: type[Options], given: Mapping[str, Any]) -> Options:
-    default, groups = kind(), {}
+    def value_of(name: str, usual: Any) -> Any:
+        value = _converted(given[name])
+        # What is repeatable and was not given is nothing rather than no answer.
+        return () if value is None and usual == () else value
+
+    default, values = kind(), {}
     for outer in dataclasses.fields(kind):  # pyright: ignore[reportArgumentType]
         inside = getattr(default, outer.name)
-        values = {each.name: _converted(given[each.name]) for each in dataclasses.fields(inside)}
-        # What is repeatable and was not given is nothing rather than no answer.
-        values |= {name: () for name, value in values.items() if value is None and getattr(inside, name) == ()}
-        groups[outer.name] = dataclasses.replace(inside, **values)
-    return kind(**groups)
+        if "declared" in outer.metadata:
+            values[outer.name] = value_of(outer.name, inside)
+        else:
+            names = [each.name for each in dataclasses.fields(inside)]
+            values[outer.name] = dataclasses.replace(inside, **{n: value_of(n, getattr(inside, n)) for n in names})
+    return kind(**values)
 
 
 def _converted(value: Any) -> Any:

@@ -129,7 +129,7 @@ def test_every_option_has_one_meaning_and_no_words_mean_the_defaults(command: Co
         assert len(set(each)) == len(each)
     for field in found:
         assert field.declared.help.endswith((".", "]")), field.name
-        assert field.panel in {each.metadata["panel"] for each in fields(command.options)}
+        assert field.panel in {each.metadata.get("panel", "") for each in fields(command.options)}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -104,11 +104,12 @@ def intercept(patch: pytest.MonkeyPatch, place: str) -> dict[str, Any]:
 def options_of(kind: type[Any], **values: Any) -> Any:
     """A command's options with these values, by name, whichever group they are in."""
     options = kind()
-    groups = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
+    found = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
+    alone = {each.name for each in dataclasses.fields(options) if "declared" in each.metadata}
     for name, value in values.items():
-        group = next(each for each, inside in groups.items() if hasattr(inside, name))
-        groups[group] = dataclasses.replace(groups[group], **{name: value})
-    return kind(**groups)
+        group = name if name in alone else next(each for each in found.keys() - alone if hasattr(found[each], name))
+        found[group] = value if name in alone else dataclasses.replace(found[group], **{name: value})
+    return kind(**found)
 
 
 def content(folder: Path) -> dict[str, bytes | None]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxaudit.cli.groups import DATA, OUTPUT, DataFolder, dealt_groups
+from jaxaudit.cli.groups import DATA, DataFolder, dealt_groups
 from jaxaudit.cli.harness import Command, Summary
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.words import share_check
@@ -78,24 +78,17 @@ class Deal:
 
 
 @dataclass(frozen=True)
-class DealOutput:
-    """What is written."""
+class DealOptions:
+    """All options of the command."""
 
+    data: DealData = group(DATA, DealData())
+    deal: Deal = group("Deal", Deal())
     out: Path = option(
         ...,
         "Write query.npz, holdout.npz, members.npz (if members are dealt) and deal.json into this new directory.",
         metavar="DIR",
         decides=False,
     )
-
-
-@dataclass(frozen=True)
-class DealOptions:
-    """All options of the command."""
-
-    data: DealData = group(DATA, DealData())
-    deal: Deal = group("Deal", Deal())
-    output: DealOutput = group(OUTPUT, DealOutput())
 
 
 def _deal(options: DealOptions) -> Summary:

@@ -67,7 +67,7 @@ def deal_records(options: DealOptions) -> Summary:
         InputError: the data or groups cannot be used, or the directory contains something or cannot be written.
     """
     data, groups, data_dir = options.data.data, options.data.groups, options.data.data_dir
-    how, out = options.deal, options.output.out
+    how, out = options.deal, options.out
     # A column with groups is no input, and its values are not written: the files are shared.
     source = _read(data, data_dir, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)

@@ -24,7 +24,7 @@ def _check_sets(options: PlanOptions | TrainOptions) -> None:
             "--holdout or --calibration is missing: shadow models are trained on random records of them; with "
             "--holdout the test is exact."
         )
-    if options.place.bank is None:
+    if options.bank is None:
         raise InputError("--out is missing: the directory of the bank.")
 
 
@@ -34,8 +34,8 @@ def _check_groups(options: PlanOptions | TrainOptions) -> None:
 
 def _check_model(options: AddOptions) -> None:
     """Refuses one model for several files."""
-    count = len(options.added.files)
-    if options.added.model is not None and count > 1:
+    count = len(options.files)
+    if options.model is not None and count > 1:
         raise InputError(f"--model names one model, but {count} files were given: give one of them.")
 
 
@@ -54,19 +54,19 @@ def _train(options: TrainOptions) -> Job[Any] | Summary:
 def _add(options: AddOptions) -> Summary:
     from jaxaudit.cli.shadows.add import add
 
-    return add(options.bank.bank, options.added.files, options.added.model)
+    return add(options.bank, options.files, options.model)
 
 
 def _show(options: ShowOptions) -> Summary:
     from jaxaudit.cli.shadows.show import show
 
-    return show(options.bank.bank)
+    return show(options.bank)
 
 
 def _import(options: ImportOptions) -> Summary:
     from jaxaudit.cli.shadows.from_tool import make_bank
 
-    return make_bank(options.foreign.directory, options.output.out, options.pool)
+    return make_bank(options)
 
 
 PLAN = Command(

@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank.open import kinds_of
 from jaxaudit.cli.harness import Summary
-from jaxaudit.cli.shadows.options import Pool
+from jaxaudit.cli.shadows.options import ImportOptions
 from jaxaudit.data.bank import lira, privacy_meter
 from jaxaudit.data.bank.bank import DESIGNS, LABELS, MEMBERSHIP, Bank, load_bank
 from jaxaudit.data.bank.description import Counts, Description, as_text
@@ -37,16 +37,17 @@ class Columns(NamedTuple):
     counts: Counts
 
 
-def make_bank(directory: Path, out: Path, pool: Pool) -> Summary:
+def make_bank(options: ImportOptions) -> Summary:
     """Writes the bank: completely or not at all.
 
     Raises:
         InputError: the directory is of no known tool, a file there cannot be used, rows are not of its records, or
             `out` is taken.
     """
-    foreign = _read(directory, pool.labels)
-    columns = _columns(foreign.membership.shape[1], pool.query_rows, pool.holdout_rows)
-    description = _described(foreign, columns.counts, pool.recipe or "")
+    directory, out = options.directory, options.out
+    foreign = _read(directory, options.labels)
+    columns = _columns(foreign.membership.shape[1], options.query_rows, options.holdout_rows)
+    description = _described(foreign, columns.counts, options.recipe or "")
     rows = foreign.membership[:, columns.order]
     if rows.all() or not rows.any():
         which = "all records" if rows.all() else "no record"

@@ -69,21 +69,14 @@ class PlannedModels(Seeded):
 
 
 @dataclass(frozen=True)
-class BankPlace:
-    """Where the bank is."""
-
-    bank: Path | None = option(
-        None, "Write the bank into this new directory, or add models to it.", "--out", metavar="BANK", decides=False
-    )
-
-
-@dataclass(frozen=True)
 class PlanOptions:
     """All options of `jaxaudit shadows plan`."""
 
     data: BankData = group(DATA, BankData())
     models: PlannedModels = group(BANK, PlannedModels())
-    place: BankPlace = group(BANK, BankPlace())
+    bank: Path | None = option(
+        None, "Write the bank into this new directory, or add models to it.", "--out", metavar="BANK", decides=False
+    )
 
 
 @dataclass(frozen=True)
@@ -115,7 +108,9 @@ class TrainOptions:
     models: TrainedModels = group(BANK, TrainedModels())
     model: BankNetwork = group(MODEL, BankNetwork())
     recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
-    place: BankPlace = group(BANK, BankPlace())
+    bank: Path | None = option(
+        None, "Write the bank into this new directory, or add models to it.", "--out", metavar="BANK", decides=False
+    )
 
     @property
     def source(self) -> Source:
@@ -124,16 +119,10 @@ class TrainOptions:
 
 
 @dataclass(frozen=True)
-class ThisBank:
-    """A bank that is there."""
+class AddOptions:
+    """All options of `jaxaudit shadows add`."""
 
     bank: Path = option(..., "Directory of the bank.", argument=True)
-
-
-@dataclass(frozen=True)
-class Added:
-    """What is added to it."""
-
     files: tuple[Path, ...] = option(
         ..., "Outputs on all records of the bank: .npz, .npy, .csv or .parquet.", argument=True, metavar="FILE"
     )
@@ -141,48 +130,21 @@ class Added:
 
 
 @dataclass(frozen=True)
-class AddOptions:
-    """All options of `jaxaudit shadows add`."""
+class ShowOptions:
+    """All options of `jaxaudit shadows show`."""
 
-    bank: ThisBank = group("", ThisBank())
-    added: Added = group("", Added())
-
-
-@dataclass(frozen=True)
-class Shown:
-    """How it is shown."""
-
+    bank: Path = option(..., "Directory of the bank.", argument=True)
     as_json: bool = option(False, "Print one JSON object.", "--json", decides=False)
 
 
 @dataclass(frozen=True)
-class ShowOptions:
-    """All options of `jaxaudit shadows show`."""
-
-    bank: ThisBank = group("", ThisBank())
-    output: Shown = group("", Shown())
-
-
-@dataclass(frozen=True)
-class Foreign:
-    """What another tool left."""
+class ImportOptions:
+    """All options of `jaxaudit shadows import`."""
 
     directory: Path = option(
         ..., "Directory of tensorflow/privacy's LiRA, or of Privacy Meter.", argument=True, metavar="DIR"
     )
-
-
-@dataclass(frozen=True)
-class NewBank:
-    """Where the bank is made."""
-
     out: Path = option(..., "Write the bank into this new directory.", metavar="BANK", decides=False)
-
-
-@dataclass(frozen=True)
-class Pool:
-    """Which of its records are which set, and what its files do not say."""
-
     query_rows: Path | None = option(
         None, "The query set: numbers of records. [default: all but the holdout]", metavar="FILE.npy"
     )
@@ -193,15 +155,6 @@ class Pool:
     recipe: str | None = option(
         None, "How the models were trained. [default: as their files say]", check=lambda text: check_recipe(text)
     )
-
-
-@dataclass(frozen=True)
-class ImportOptions:
-    """All options of `jaxaudit shadows import`."""
-
-    foreign: Foreign = group("", Foreign())
-    output: NewBank = group("", NewBank())
-    pool: Pool = group("", Pool())
 
 
 def parse_own_designs(text: str) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def plan(options: PlanOptions) -> Summary:
         InputError: the sets cannot be used, `--out` contains something else or cannot be written, or the bank there is
             of other sets, another seed or other files.
     """
-    out = options.place.bank or Path()
+    out = options.bank or Path()
     there = bank_there(out)
     key = jax.random.key(options.models.seed)
     sets = read_bank_sets(key, options.data)

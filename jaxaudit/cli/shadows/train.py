@@ -73,7 +73,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     tell_of_large_numbers(options.model.model if options.source is Source.TRAINING else None, sets.parts)
     query = _query(sets)
     recipes = _recipes(options, query, len(sets.labels))
-    out = options.place.bank or Path()
+    out = options.bank or Path()
     there = bank_there(out)
     done = np.zeros(0, int) if there is None else finished_in(out, there.models)
     speed = _speed(options, query, recipes.learners[0])

@@ -21,6 +21,7 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -220,7 +221,7 @@ def as_parameters(
     """A function for Typer whose parameters are the options of `kind`.
 
     Args:
-        kind: the dataclass of groups.
+        kind: the dataclass of options, or of groups of them.
         run: called with the options.
         doc: the help.
         first: names of the options that most people need; they stand first in the help, under no group's heading.
@@ -327,5 +328,6 @@ def _own_first(kind: type[Any]) -> list[dataclasses.Field[Any]]:
     return [found[name] for name in order]
 
 
+@cache
 def _hints(kind: type[Any]) -> dict[str, Any]:
     return typing.get_type_hints(kind)

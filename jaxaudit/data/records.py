@@ -1,19 +1,21 @@
 """`Records`: records of one or several arrays that may be larger than memory, with labels of any kind."""
 
 import hashlib
+import struct
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from io import BufferedReader
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxaudit.data.formats.arrays import StoredArray
+from jaxaudit.data.formats.arrays import NpzArrays, StoredArray
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, role_of
-from jaxaudit.data.formats.stored import stored_arrays
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, expanded, open_data
 from jaxaudit.errors import InputError
@@ -24,6 +26,9 @@ AT_ONCE = 1024
 """Records that may be in memory at the same time."""
 BLOCK = 32 * 2**20
 """Bytes that are read at a time where all are read."""
+NPY = ".npy"
+_MEMBER = struct.Struct("<4s5H3L2H")
+"""The header of a member of an archive; its last two numbers say how long the name and the field after it are."""
 
 
 class Field(NamedTuple):
@@ -170,14 +175,15 @@ def open_records(path: str | Path) -> Records | None:
     other arrays are, by name. An array `class_names` is left out.
 
     Raises:
-        InputError: see `stored_arrays`; or there is no array of labels.
+        InputError: it is cut short or damaged, holds pickled objects, or more compressed arrays than memory allows; or
+            there is no array of labels.
     """
     path = expanded(path)
-    if not (path.is_dir() and any(each.suffix.lower() == ".npy" for each in entries(path))) and not (
+    if not (path.is_dir() and any(each.suffix.lower() == NPY for each in entries(path))) and not (
         path.is_file() and path.suffix.lower() == ".npz"
     ):
         return None
-    arrays = stored_arrays(path)
+    arrays = _stored_arrays(path)
     roles = {name: role_of(name) for name in arrays}
     labels = [name for name, role in roles.items() if role == (None, "labels")]
     if len(labels) != 1:
@@ -196,12 +202,46 @@ def must_be_opened(path: Path) -> bool:
     """Whether a .npz or a folder of .npy has labels and no array of the usual name for inputs, or exceeds memory."""
     try:
         if path.is_dir():
-            sizes = {each.stem: each.stat().st_size for each in entries(path) if each.suffix.lower() == ".npy"}
+            sizes = {each.stem: each.stat().st_size for each in entries(path) if each.suffix.lower() == NPY}
         else:
             with open_data(path) as file, zipfile.ZipFile(file) as archive:
-                sizes = {each.filename.removesuffix(".npy"): each.file_size for each in archive.infolist()}
+                sizes = {each.filename.removesuffix(NPY): each.file_size for each in archive.infolist()}
     except (InputError, OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
         return False  # whoever reads it says what is wrong
     roles = [role_of(name) for name in sizes]
     several = (None, "labels") in roles and not any(role and role[1] == "inputs" for role in roles)
     return several or ((None, "inputs") in roles and sum(sizes.values()) > MAX_BYTES)
+
+
+def _stored_arrays(path: Path) -> dict[str, np.ndarray | StoredArray]:
+    """The arrays by name; those that a .npz holds compressed (`np.savez_compressed`) are unpacked into memory."""
+    if path.is_dir():
+        inside = [each for each in entries(path) if not each.name.startswith(".")]
+        return {each.stem: StoredArray(each, links=True) for each in inside if each.suffix.lower() == NPY}
+    with (
+        open_data(path) as file,
+        parsing(f"{path}: is not a readable .npz file", "save it with np.savez."),
+        zipfile.ZipFile(file) as archive,
+    ):
+        members = [each for each in archive.infolist() if each.filename.endswith(NPY)]
+        stored = {
+            each.filename: (_data_of(file, each), each.file_size)
+            for each in members
+            if each.compress_type == zipfile.ZIP_STORED
+        }
+    unpacked = NpzArrays(path) if len(stored) < len(members) else None
+    found: dict[str, np.ndarray | StoredArray] = {}
+    for each in members:
+        name = each.filename.removesuffix(NPY)
+        place = stored.get(each.filename)
+        found[name] = StoredArray(path, *place, links=True) if place else unpacked.read(name)  # pyright: ignore
+    return found
+
+
+def _data_of(file: BufferedReader, member: zipfile.ZipInfo) -> int:
+    """Where the bytes of a member begin."""
+    file.seek(member.header_offset)
+    header = _MEMBER.unpack(file.read(_MEMBER.size))
+    if header[0] != b"PK\3\4":
+        raise ValueError("a member has no header")
+    return member.header_offset + _MEMBER.size + header[-2] + header[-1]

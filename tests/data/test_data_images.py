@@ -1,8 +1,6 @@
 """Folders of images, digits to try with, and preprocessing: as Pillow does, by the image alone."""
 
 import os
-import struct
-import zlib
 
 import numpy as np
 import pytest
@@ -239,42 +237,14 @@ def test_refused_images(tmp_path, monkeypatch):
         with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
             load_path(tmp_path)
     path.write_bytes(whole)
-    for limit in (600, 100):  # Pillow warns from the limit on and refuses from twice the limit on
-        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
-        with pytest.raises(InputError, match=rf"1\.png: claims 30 x 30 pixels, more than the limit of {limit};"):
-            load_path(tmp_path)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(InputError, match=r"1\.png: cannot be read as an image \(Image size \(900 pixels\) exceeds"):
+        load_path(tmp_path)
     monkeypatch.undo()
     path.unlink()
     write(tmp_path, "a/1.tif", np.zeros((3, 4), np.float32))
     with pytest.raises(InputError, match=r"1.tif: has 32-bit pixels"):
         load_path(tmp_path)
-
-
-def png_claiming(width: int, height: int) -> bytes:
-    """A small PNG whose header states this size."""
-
-    def chunk(name: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(bytes(700))), chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
-@pytest.mark.parametrize(
-    ("width", "height", "words"),
-    [
-        (9_000, 9_000, r"claims 9,000 x 9,000 pixels, more than its \d+ bytes can hold"),
-        (11_000, 11_000, "claims 11,000 x 11,000 pixels, more than the limit of 89,478,485"),
-        (2**31 - 1, 2**31 - 1, "claims 2,147,483,647 x 2,147,483,647 pixels, more than the limit of 89,478,485"),
-    ],
-)
-def test_what_a_picture_claims_is_said_and_not_allocated(tmp_path, width, height, words):
-    write(tmp_path, "a/1.png", gray(1)).write_bytes(png_claiming(width, height))
-    for size in (None, (28, 28)):
-        with pytest.raises(InputError, match=rf"1\.png: {words}"):
-            load_path(tmp_path, size=size)
-    assert Image.MAX_IMAGE_PIXELS == 89_478_485
 
 
 def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import jaxaudit.data.resolve as resolve_module
 import jaxaudit.data.tfds.prepare as prepare_module
 from jaxaudit.data import Examples, digits, load, load_tfds
 from jaxaudit.data.selection import Bound, Part, choose_parts, parse_split, split_name
-from jaxaudit.data.sets.embedded_tables import wine
+from jaxaudit.data.sets.embedded import wine
 from jaxaudit.data.tables.resolve import load_table
 from jaxaudit.errors import InputError
 

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuzz.texts import CANARY, HOSTILE_FEATURES
+from fuzz.texts import CANARY, FEATURE, HOSTILE_FEATURES
 from support.prepared_set import digit_features, encode_png, random_images, rewrite, tiny_digits, write_prepared
 
 import jaxaudit.data.tfds.prepare as prepare_module
 from jaxaudit.data import load
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import prepare_images
-from jaxaudit.data.tfds.prepare import CONNECT_SECONDS, ask_hosts, prepare
+from jaxaudit.data.tfds.prepare import CONNECT_SECONDS, prepare, unreachable_hosts
 from jaxaudit.data.tfds.read import read_prepared
 from jaxaudit.data.tfds.tfds import SetName, find_prepared
 from jaxaudit.errors import InputError
@@ -116,17 +116,13 @@ def test_other_formats_are_read_too(prepared, kind):
         np.testing.assert_array_equal(found.labels, prepared.labels["train"][start:stop])
 
 
-def test_equal_rows_of_parquet_are_no_more_than_promised(as_parquet):
-    import pyarrow
+def test_rows_of_parquet_that_are_missing_are_noticed(as_parquet):
     from pyarrow import parquet
 
     shard = next(as_parquet.folder.glob("*-test.parquet*"))
-    for rows in (3, 10**7):
-        codes = pyarrow.array(np.zeros(rows, np.int32))
-        data = pyarrow.DictionaryArray.from_arrays(codes, pyarrow.array([b"x" * 1000]))
-        parquet.write_table(pyarrow.table({"data": data}), shard)
-        with pytest.raises(InputError):
-            read_prepared(as_parquet.folder, "test", "tiny")
+    parquet.write_table(parquet.read_table(shard).slice(0, 3), shard)
+    with pytest.raises(InputError, match="7 inputs but labels of shape"):
+        read_prepared(as_parquet.folder, "test", "tiny")
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 40, (500).to_bytes(8, "little") + b"\0" * 20])
@@ -141,24 +137,29 @@ def test_damaged_tfrecords_are_named(as_tfrecord, content):
 def test_a_data_file_does_not_choose_the_code_that_runs(prepared, tmp_path, monkeypatch, features, place):
     (tmp_path / "fuzz_canary.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
+    usual = json.loads((prepared.folder / place).read_text())
     if place == "features.json":
         # Alone, in place of the image, and within strings, which TFDS parses again.
-        usual = json.loads((prepared.folder / place).read_text())
         image = json.loads(json.dumps(usual))
         image["featuresDict"]["features"]["image"] = features
-        for wrong in (features, image, usual | {"jsonFeature": {"json": json.dumps({"image": features})}}):
-            (prepared.folder / place).write_text(json.dumps(wrong))
-            with pytest.raises(InputError, match="tiny"):
-                read_prepared(prepared.folder, "test", "tiny")
+        tried = [features, image, usual | {"jsonFeature": {"json": json.dumps({"image": features})}}]
     else:
-        # Its features are not asked for, whatever they say; what is no message of protobuf is damaged.
-        info = json.loads((prepared.folder / place).read_text())
-        info |= {"features": features, "moduleName": "fuzz_canary"}
-        (prepared.folder / place).write_text(json.dumps(info))
+        tried = [usual | {"features": features, "moduleName": "fuzz_canary"}]
+    for wrong in tried:
+        (prepared.folder / place).write_text(json.dumps(wrong))
+        # What no name is asked of may say anything; what is no message of protobuf is damaged.
         with contextlib.suppress(InputError):
             found = read_prepared(prepared.folder, "test", "tiny")
             np.testing.assert_array_equal(found.inputs, prepared.images["test"])
     assert "fuzz_canary" not in sys.modules
+
+
+@pytest.mark.parametrize("name", [CANARY, f"my.{FEATURE}image_feature.Image"])
+def test_a_feature_of_another_package_is_no_image(prepared, name):
+    text = (prepared.folder / "features.json").read_text()
+    (prepared.folder / "features.json").write_text(text.replace(f"{FEATURE}image_feature.Image", name))
+    with pytest.raises(InputError, match=f"one image and one class label are needed; it has image .{name}"):
+        read_prepared(prepared.folder, "test", "tiny")
 
 
 def test_the_metadata_that_are_checked_are_those_that_are_used(prepared, monkeypatch):
@@ -302,18 +303,18 @@ def closed() -> str:
 
 def test_one_host_that_answers_is_enough_and_is_not_waited_past(silent, closed, answering):
     start = monotonic()
-    assert ask_hosts([f"http://{each}/" for each in (silent, closed, answering)], 5.0)() == ()
+    assert unreachable_hosts([f"http://{each}/" for each in (silent, closed, answering)], 5.0) == ()
     assert monotonic() - start < 4
 
 
 def test_a_silent_host_is_waited_for_only_so_long(silent, monkeypatch):
     """And so is a name service that hangs; with nothing to fetch, nothing is unreachable."""
     start = monotonic()
-    assert ask_hosts([])() == ask_hosts(["gs://bucket/file"])() == ()
-    assert ask_hosts([f"http://{silent}/a", f"http://{silent}/b"], 0.5)() == (silent,)
+    assert unreachable_hosts([]) == unreachable_hosts(["gs://bucket/file"]) == ()
+    assert unreachable_hosts([f"http://{silent}/a", f"http://{silent}/b"], 0.5) == (silent,)
     released = threading.Event()
     monkeypatch.setattr(prepare_module, "_answers", lambda *_: released.wait(30))
-    assert ask_hosts(["https://example.org/"], 0.2)() == ("example.org",)
+    assert unreachable_hosts(["https://example.org/"], 0.2) == ("example.org",)
     assert monotonic() - start < 5
     released.set()
 

@@ -1,16 +1,23 @@
-"""A folder of class-named folders of images."""
+"""A folder of class-named folders of images, each decoded by Pillow."""
 
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedReader, BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.decoding import opened_image
-from jaxaudit.data.formats.parsing import quietly
+from jaxaudit.data.formats.parsing import parsing, quietly
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, open_data
 from jaxaudit.data.stacking import stack_images
 from jaxaudit.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 # Only what the suffixes promise: Pillow would otherwise start Ghostscript for an EPS file named a.png.
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
@@ -82,3 +89,36 @@ def _decode(path: Path) -> np.ndarray:
             image = Image.fromarray(((levels * 255 + 32767) // 65535).astype(np.uint8))
         gray = mode in ("1", "L", "LA", "La") or mode.startswith("I;16")
         return np.asarray(image.convert("L" if gray else "RGB"))
+
+
+@contextmanager
+def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], source: str) -> "Iterator[Image.Image]":
+    """An image to take pixels from, quietly, whatever its bytes are.
+
+    Args:
+        formats: Pillow's names of those that may be tried: for some others it starts programs.
+        source: what to call the image in messages.
+
+    Raises:
+        InputError: when it is damaged, or claims more pixels than Pillow holds for safe; also for what the caller's
+            decoding runs into.
+    """
+    # Imported here because most runs decode no image.
+    from PIL import Image
+
+    if "TIFF" in formats:
+        _quiet_tiff()
+    with (
+        parsing(f"{source}: cannot be read as an image", "is it damaged, or far too large?"),
+        Image.open(file, formats=formats) as image,
+    ):
+        yield image
+
+
+def _quiet_tiff() -> None:
+    """Keeps libtiff, with which Pillow unpacks TIFF, from printing to stderr by itself what it finds."""
+    from PIL import Image
+
+    # Where it is no library of its own there is nobody to ask.
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler(None)

@@ -18,7 +18,6 @@ from jaxaudit.data.tables.csv_table import TextTable, records_of
 from jaxaudit.errors import InputError
 
 MAGIC = b"PAR1"
-_ROWS = 2**16
 
 
 def is_parquet(path: Path) -> bool:
@@ -67,43 +66,22 @@ def read_parquet(
         InputError: when the file is damaged or too large, or a column holds lists or anything else without a text.
     """
     try:
-        with open_data(path) as stream:
-            file = parquet.ParquetFile(stream)
-            schema, rows = file.schema_arrow, file.metadata.num_rows
+        with open_data(path) as stream, parquet.ParquetFile(stream) as file:
+            schema = file.schema_arrow
             _check_size(path, file.metadata, most_columns, max_bytes)
             if len(set(schema.names)) < len(schema.names):
                 raise InputError(f"{path}: two columns have the same name; give each its own.")
             index = [name for name in _index_columns(schema.metadata) if name in schema.names]
             index = [name for name in index if name not in keep and name not in drop]
             names = [name for name in schema.names if name not in index]
-            chosen = [name for name in names if _flat(path, schema.field(name), drop)]
-            texts = [name for name in chosen if _is_text(schema.field(name).type)]
-            # Left as a dictionary: a few bytes can hold millions of equal texts.
-            cells = _read(path, parquet.ParquetFile(stream, read_dictionary=texts), chosen, rows)
-            nothing = pa.chunked_array([pa.repeat("", rows)])
-            columns = [
-                _as_text(cells.column(name), name, path, max_bytes) if name in chosen else nothing for name in names
-            ]
+            cells = file.read([name for name in names if _flat(path, schema.field(name), drop)])
+            nothing = pa.chunked_array([pa.repeat("", len(cells) or file.metadata.num_rows)])
+            columns = [_as_text(cells.column(name)) if name in cells.column_names else nothing for name in names]
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(f"{path}: is not a readable Parquet file; was it copied in full?") from error
     listed = ", ".join(map(repr, index))
     notes = (f"the pandas index in the file ({listed}) is left out",) if index else ()
     return TextTable(names, columns, path.name), notes
-
-
-def _read(path: Path, file: parquet.ParquetFile, columns: list[str], rows: int) -> pa.Table:
-    """So many rows of these columns; no more are unpacked, whatever a damaged file holds."""
-    # What a column chunk says of its length is not asked for: of a damaged one, that ends the process (pyarrow 26).
-    batches, found = [], 0
-    for batch in file.iter_batches(_ROWS, columns=columns, use_threads=False):
-        batches.append(batch)
-        found += len(batch)
-        if found > rows:
-            break
-    cells = pa.Table.from_batches(batches, batches[0].schema) if batches else file.schema_arrow.empty_table()
-    if found != rows or cells.column_names != columns:
-        raise InputError(f"{path}: is damaged: its columns or rows differ from those it states.")
-    return cells
 
 
 def _check_size(path: Path, metadata: Any, most_columns: int, max_bytes: int) -> None:
@@ -112,7 +90,7 @@ def _check_size(path: Path, metadata: Any, most_columns: int, max_bytes: int) ->
         raise InputError(f"{path}: has {count:,} columns; at most {most_columns:,} are allowed.")
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     size = max(sum(group.total_byte_size for group in groups), 8 * rows * count)
-    if rows < 0 or size > max_bytes:
+    if size > max_bytes:
         raise InputError(
             f"{path}: {rows:,} rows of {count:,} columns unpack to {size / 2**30:.2f} GiB or more; at most "
             f"{max_bytes / 2**30:.2f} GiB are allowed; keep fewer rows or columns."
@@ -131,10 +109,9 @@ def _index_columns(metadata: dict[bytes, bytes] | None) -> list[str]:
 def _flat(path: Path, field: pa.Field, drop: Collection[str]) -> bool:
     """Whether a column holds one value a cell; one that does not must be left out."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    written = (
-        pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind) or _is_text(kind)
-    ) and not (pa.types.is_duration(kind) or pa.types.is_interval(kind))
-    if written or pa.types.is_null(kind):
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    written = text or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    if written and not (pa.types.is_duration(kind) or pa.types.is_interval(kind)):
         return True
     if field.name in drop:
         return False
@@ -144,28 +121,9 @@ def _flat(path: Path, field: pa.Field, drop: Collection[str]) -> bool:
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def _as_text(cells: pa.ChunkedArray, name: str, path: Path, max_bytes: int) -> pa.ChunkedArray:
+def _as_text(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(cells.type):
-        _check_texts(cells, name, path, max_bytes)
         cells = cells.cast(cells.type.value_type)
     text = pc.fill_null(cells.cast(pa.string()), "")
     text.validate(full=True)
     return text
-
-
-def _check_texts(cells: pa.ChunkedArray, name: str, path: Path, max_bytes: int) -> None:
-    """Refuses texts of a dictionary that would fill memory if each were written where it stands."""
-    size = 0
-    for chunk in cells.chunks:
-        if _is_text(chunk.dictionary.type):
-            lengths = pc.call_function("binary_length", [chunk.dictionary])
-            size += pc.call_function("sum", [lengths.take(chunk.indices)]).as_py() or 0
-    if size > max_bytes:
-        raise InputError(
-            f"{path}: the texts of column {name!r} need {size / 2**30:.2f} GiB, more than the "
-            f"allowed {max_bytes / 2**30:.2f} GiB; leave it out (--drop), or keep fewer rows."
-        )

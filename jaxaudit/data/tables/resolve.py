@@ -9,7 +9,7 @@ from typing import Any, Literal
 from jaxaudit.data.files import exists
 from jaxaudit.data.formats.csv_format import Asked
 from jaxaudit.data.selection import choose_parts, split_name
-from jaxaudit.data.sets.embedded_tables import breast_cancer, wine
+from jaxaudit.data.sets.embedded import breast_cancer, wine
 from jaxaudit.data.tables.column_choice import recode
 from jaxaudit.data.tables.table import Table, join_tables
 from jaxaudit.data.tfds.tfds import data_folder

@@ -10,7 +10,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -133,15 +134,11 @@ def _or_put(files: Sequence[str], base: str, data_folder: Path | None) -> str:
     return f", or put {listed} in {data_folder / base}"
 
 
-def ask_hosts(urls: Iterable[str], seconds: float = CONNECT_SECONDS) -> Callable[[], tuple[str, ...]]:
-    """Start asking the hosts of `urls` whether they are there.
+def unreachable_hosts(urls: Iterable[str], seconds: float = CONNECT_SECONDS) -> tuple[str, ...]:
+    """The hosts of `urls`, if none of them answers within about `seconds`; else none.
 
-    Asks as TFDS will (requests, so proxies, NO_PROXY and certificates of the environment count), in one
-    daemon thread a host, because no timeout of Python's bounds the look-up of a name.
-
-    Returns:
-        a function that waits until one host has answered, all have failed or about `seconds` have passed
-        since the start, and gives the hosts if none answered, else nothing.
+    Asks as TFDS will (requests, so proxies, NO_PROXY and certificates of the environment count), in one thread a host,
+    which is not waited for, because no timeout of Python's bounds the look-up of a name.
     """
     hosts = {urlsplit(url).netloc: url for url in urls if url.startswith("http")}
     asked = dict(list(hosts.items())[:_MOST_HOSTS])
@@ -149,17 +146,11 @@ def ask_hosts(urls: Iterable[str], seconds: float = CONNECT_SECONDS) -> Callable
     for url in asked.values():
         threading.Thread(target=lambda url=url: answers.put(_answers(url, seconds)), daemon=True).start()
     deadline = monotonic() + seconds + 1
-
-    def unreachable() -> tuple[str, ...]:
+    with suppress(Empty):
         for _ in asked:
-            try:
-                if answers.get(timeout=max(0.0, deadline - monotonic())):
-                    return ()
-            except Empty:
-                break
-        return tuple(asked)
-
-    return unreachable
+            if answers.get(timeout=max(0.0, deadline - monotonic())):
+                return ()
+    return tuple(asked)
 
 
 def _answers(url: str, seconds: float) -> bool:
@@ -185,25 +176,23 @@ def _refusal(name: str, base: str, target: str, manual: str | None, data: str | 
     """Prepare the set; None when it is done, else the one line that says why not."""
     files = _original_files(base)
     missing = {url: file for url, file in files.items() if manual is None or not (Path(manual) / file).is_file()}
-    unreachable = ask_hosts(missing)
+    if hosts := unreachable_hosts(missing):
+        advice = _or_put(list(missing.values()), base, Path(data) if data else None)
+        return (
+            f"{name} is not prepared here and its originals cannot be downloaded: no answer from {', '.join(hosts)}. "
+            f"Connect to the network (HTTPS_PROXY for a proxy), or prepare it elsewhere and set TFDS_DATA_DIR{advice}."
+        )
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import downloader
 
-    from jaxaudit.data.tfds.features import image_features
+    from jaxaudit.data.tfds.read import supervised
 
     downloader.MAX_RETRIES = 3  # ten take more than three minutes to say that a host is gone
     try:
         builder = tfds.builder(name, data_dir=target, file_format="array_record")
         features: Any = builder.info.features
         kinds = {key: type(each).__name__ for key, each in features.items()} if hasattr(features, "items") else {}
-        image_features(kinds, builder.info.supervised_keys, name)
-        if hosts := unreachable():
-            advice = _or_put(list(missing.values()), base, Path(data) if data else None)
-            return (
-                f"{name} is not prepared here and its originals cannot be downloaded: no answer from "
-                f"{', '.join(hosts)}. Connect to the network (HTTPS_PROXY for a proxy), or prepare it "
-                f"elsewhere and set TFDS_DATA_DIR{advice}."
-            )
+        supervised(kinds, builder.info.supervised_keys, name)
         builder.download_and_prepare(
             download_config=tfds.download.DownloadConfig(manual_dir=manual, try_download_gcs=False)
         )

@@ -1,39 +1,57 @@
-"""Sets that TensorFlow Datasets has prepared, read without TensorFlow."""
+"""Sets that TensorFlow Datasets has prepared, read without TensorFlow.
+
+TFDS itself imports the module of every class that `features.json` or `dataset_info.json` names. A data file must not
+choose which code runs: here names are compared, and TFDS is given features of our own in place of those on disk.
+"""
 
 import hashlib
 import io
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.decoding import opened_image
+from jaxaudit.data.formats.folders import opened_image
 from jaxaudit.data.formats.parsing import parsed, parsing, quietly
+from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import file_size, open_data, regular_files
+from jaxaudit.data.paths import exists, file_size, open_data, regular_files
 from jaxaudit.data.selection import choose_parts
 from jaxaudit.data.stacking import join_images, stack_images
-from jaxaudit.data.tfds.features import (
-    ImageFeatures,
-    StoredImage,
-    class_names,
-    image_features,
-    kind_of,
-    read_features,
-    read_metadata,
-    stored_image,
-)
 from jaxaudit.errors import InputError
 
 _PIL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF")  # those TFDS stores
+_DTYPES = ("uint8", "uint16", "float32")
 _CHUNK = 1000
-_LONGEST_RECORD = 1 << 28
+_LARGEST_METADATA = 1 << 24
 _DAMAGED = "if it is damaged, delete it and prepare it again."
+_OWN = "tensorflow_datasets.core.features."
+# The last key of each is of sets prepared before 2022.
+_CLASS_KEYS = ("pythonClassName", "python_class_name", "type")
+_CONTENT_KEYS = ("featuresDict", "features_dict", "image", "classLabel", "class_label", "content")
+
+
+class Supervised(NamedTuple):
+    """Which features of a set hold the image and the class."""
+
+    image: str
+    label: str
+
+
+class Stored(NamedTuple):
+    """How the images and classes of a set are stored."""
+
+    keys: Supervised
+    channels: int
+    dtype: str
+    class_names: tuple[str, ...]
 
 
 def read_prepared(
@@ -61,38 +79,36 @@ def read_prepared(
     what, advice = f"{name}: the prepared set in {folder} cannot be read", _DAMAGED
     fingerprint = _fingerprint(folder)
     with parsing(what, advice):
-        features = read_features(folder, name)
         builder = _open(folder)
         info = builder.info
-        keys = image_features({key: kind_of(node) for key, node in features.items()}, info.supervised_keys, name)
-        stored, names = stored_image(features[keys.image]), class_names(features[keys.label], folder, keys.label)
+        stored = _read_features(folder, info.supervised_keys, name)
     parts = choose_parts(split, tuple(info.splits), name)
     pieces = []
     for part in parts:
         span = part.span(info.splits[part.split].num_examples, name)
-        key = f"{info.full_name} {part.split} {span.start}:{span.stop} {keys} {size} {gray} {fingerprint}"
+        key = f"{info.full_name} {part.split} {span.start}:{span.stop} {stored.keys} {size} {gray} {fingerprint}"
 
         def build(split: str = part.split, span: range = span) -> dict[str, np.ndarray]:
             with quietly():
-                records = parsed(lambda: _parsed_records(builder, folder, split, span, keys), what, advice)
+                records = parsed(lambda: _parsed_records(builder, folder, split, span, stored.keys), what, advice)
                 return _decode(records, stored, span, name, size, gray)
 
         arrays = cached_arrays(key, build)
-        pieces.append(Examples(arrays["images"], arrays["labels"], names, name))
+        pieces.append(Examples(arrays["images"], arrays["labels"], stored.class_names, name))
     return join_images(pieces, name, size, gray)
 
 
 def _open(folder: Path) -> Any:
     """TFDS's builder of a prepared set, with features from here, because it would import those on disk.
 
-    Both files of metadata can name classes; each is read once, and what is not ours is taken out.
+    What else names classes in its metadata, which are read once, is taken out.
     """
     import tensorflow_datasets as tfds
     from google.protobuf import json_format
     from tensorflow_datasets.core import read_only_builder
     from tensorflow_datasets.core.proto import dataset_info_pb2
 
-    text = read_metadata(folder / "dataset_info.json").decode()
+    text = _read_metadata(folder / "dataset_info.json").decode()
     proto: Any = json_format.Parse(text, dataset_info_pb2.DatasetInfo())  # pyright: ignore[reportAttributeAccessIssue]
     proto.ClearField("module_name")
     proto.features.CopyFrom(tfds.features.FeaturesDict({"image": tfds.features.Image()}).to_proto())
@@ -105,14 +121,83 @@ def _fingerprint(folder: Path) -> str:
     for path, status in sorted(regular_files(folder)):
         # A name may be no text at all.
         digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode(errors="surrogatepass"))
-    with open_data(folder / "dataset_info.json") as file:
-        digest.update(file.read())
+    digest.update(_read_metadata(folder / "dataset_info.json"))
     return digest.hexdigest()
+
+
+def supervised(kinds: Mapping[str, str], supervised_keys: Any, name: str) -> Supervised:
+    """Which features hold the image and the class: the supervised keys, else the only image and class.
+
+    Args:
+        kinds: what the class of each feature is called.
+
+    Raises:
+        InputError: the set is not one of image classification.
+    """
+    images = [key for key, kind in kinds.items() if kind == "Image"]
+    labels = [key for key, kind in kinds.items() if kind == "ClassLabel"]
+    if isinstance(supervised_keys, tuple) and len(supervised_keys) == 2:
+        image, label = supervised_keys
+        if image in images and label in labels:
+            return Supervised(image, label)
+    if len(images) == 1 and len(labels) == 1:
+        return Supervised(images[0], labels[0])
+    found = ", ".join(f"{key} ({kind})" for key, kind in sorted(kinds.items())[:20])
+    raise InputError(
+        f"{name} is not an image-classification set: one image and one class label are needed; it has {found}."
+    )
+
+
+def _read_features(folder: Path, supervised_keys: Any, name: str) -> Stored:
+    """What `features.json` says of the image and the class; raises anything where it is damaged."""
+    content = _content(json.loads(_read_metadata(folder / "features.json")))
+    nodes = {str(key): node for key, node in content.get("features", content).items()}
+    kinds = {key: _kind(node) for key, node in nodes.items()}
+    keys = supervised(kinds, supervised_keys, name)
+    image, label = _content(nodes[keys.image]), _content(nodes[keys.label])
+    shape = image.get("shape", {})
+    # As a message of protobuf, whose numbers are texts, and as the list it was before.
+    dimensions = shape.get("dimensions", []) if isinstance(shape, dict) else shape
+    if len(dimensions) != 3 or image["dtype"] not in _DTYPES:
+        raise ValueError(f"images of {len(dimensions)} dimensions and type {str(image['dtype'])[:20]}")
+    count = int(label.get("numClasses") or label.get("num_classes") or 0)
+    path = folder / f"{keys.label.replace('/', '.')}.labels.txt"
+    lines = _read_metadata(path).decode().split("\n") if exists(path) else []
+    names = tuple(line.strip() for line in lines if line.strip())
+    if not 0 <= count <= MOST_CLASSES or (names and len(names) != count):
+        raise ValueError(f"{len(names)} names of {count} classes")
+    return Stored(keys, int(dimensions[2]), image["dtype"], names or tuple(map(str, range(count))))
+
+
+def _kind(node: Any) -> str:
+    """What TFDS calls the class of a feature; that of another package has its whole name."""
+    named = str(next(node[key] for key in _CLASS_KEYS if key in node))
+    return named.rpartition(".")[2] if named.startswith(_OWN) else named[:80]
+
+
+def _content(node: Any) -> dict[str, Any]:
+    content = next(node[key] for key in _CONTENT_KEYS if key in node)
+    if not isinstance(content, dict):
+        raise TypeError("the content of a feature is not a JSON object")
+    return content
+
+
+def _read_metadata(path: Path) -> bytes:
+    """The bytes of a file of metadata, read once.
+
+    Raises:
+        InputError: when it cannot be read, or is larger than any set's.
+    """
+    with open_data(path) as file:
+        data = file.read(_LARGEST_METADATA + 1)
+    if len(data) > _LARGEST_METADATA:
+        raise InputError(f"{path}: has more than {_LARGEST_METADATA >> 20} MiB; {_DAMAGED}")
+    return data
 
 
 def _decode(
     records: Iterator[tuple[bytes, int]],
-    stored: StoredImage,
+    stored: Stored,
     span: range,
     name: str,
     size: tuple[int, int] | None,
@@ -140,7 +225,7 @@ def _size(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape[:2]))
 
 
-def _decode_image(encoded: bytes, stored: StoredImage, source: str) -> np.ndarray:
+def _decode_image(encoded: bytes, stored: Stored, source: str) -> np.ndarray:
     if stored.dtype == "uint8" and stored.channels in _PIL_MODES:
         mode = _PIL_MODES[stored.channels]
         with opened_image(io.BytesIO(encoded), _IMAGE_FORMATS, source) as image:
@@ -155,7 +240,7 @@ def _decode_image(encoded: bytes, stored: StoredImage, source: str) -> np.ndarra
 
 
 def _parsed_records(
-    builder: Any, folder: Path, split: str, span: range, keys: ImageFeatures
+    builder: Any, folder: Path, split: str, span: range, keys: Supervised
 ) -> Iterator[tuple[bytes, int]]:
     """The encoded image and the label of each record."""
     # Six times faster on MNIST than asking TFDS for decoded examples; threads make it slower.
@@ -197,32 +282,20 @@ def _records(builder: Any, folder: Path, split: str, span: range) -> Iterator[by
 def _tfrecords(path: Path, skip: int, take: int) -> Iterator[bytes]:
     """The records of a TFRecord file: length (8 bytes), checksum (4), record, checksum (4), unverified."""
     with open_data(path) as file:
-        longest = min(_LONGEST_RECORD, file_size(file))
         for row in range(skip + take):
             header = file.read(12)
             length = int.from_bytes(header[:8], "little")
-            if len(header) < 12 or length > longest:
+            record = file.read(min(length, file_size(file)) + 4)
+            if len(header) < 12 or len(record) < length + 4:
                 raise OSError(f"{path.name} is cut short or no TFRecord file at record {row}")
-            record = file.read(length + 4)
-            if len(record) < length + 4:
-                raise OSError(f"{path.name} is cut short at record {row}")
             if row >= skip:
                 yield record[:-4]
 
 
 def _parquet_records(path: Path, skip: int, take: int) -> Iterator[bytes]:
-    """The records of a Parquet file, its first column; equal ones stay one in memory."""
+    """The records of a Parquet file, its first column."""
     from pyarrow import parquet
 
-    with open_data(path) as opened:
-        schema = parquet.read_schema(opened)
-    column = schema.names[0]
-    with open_data(path) as opened, parquet.ParquetFile(opened, read_dictionary=[column]) as file:
-        groups = [file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups)]
-        if sum(groups) > MAX_BYTES or file.metadata.num_rows < skip + take:
-            raise OSError(f"{path.name} has {file.metadata.num_rows} records in {sum(groups) / 2**30:.1f} GiB")
-        row = 0
-        for batch in file.iter_batches(_CHUNK, columns=[column]):
-            for value in batch.column(0)[max(0, skip - row) : max(0, skip + take - row)]:
-                yield value.as_py()
-            row += len(batch)
+    with open_data(path) as opened, parquet.ParquetFile(opened) as file:
+        rows = chain.from_iterable(batch.column(0) for batch in file.iter_batches(_CHUNK))
+        yield from (row.as_py() for row in islice(rows, skip, skip + take))

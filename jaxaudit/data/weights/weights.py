@@ -3,6 +3,7 @@
 Nothing pickled is ever loaded, and what a file holds is measured before anything is allocated for it.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,10 +14,9 @@ import numpy as np
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.pickles import PICKLES
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import exists, expanded, file_size, open_data
+from jaxaudit.data.paths import entries, exists, expanded, file_size, open_data
 from jaxaudit.data.weights.msgpack import looks_like_msgpack, read_msgpack
 from jaxaudit.data.weights.orbax import read_orbax
-from jaxaudit.data.weights.sharded import INDEX, read_sharded, saved_weights
 from jaxaudit.errors import InputError
 
 Weights = dict[str, np.ndarray]
@@ -43,7 +43,9 @@ TO_SAFETENSORS = (
     "s.save_file(torch.load('FILE', weights_only=True), 'FILE.safetensors')\"; then name the PyTorch module (--model)"
 )
 MSGPACK = {".msgpack", ".flax"}
-SAFETENSORS = ".safetensors"
+SAFETENSORS, WHOLE, INDEX = ".safetensors", "model.safetensors", ".safetensors.index.json"
+LONGEST_INDEX = 64 * 2**20
+"""Bytes of an index: a name and a file of each array."""
 _DTYPES = {
     "F64": np.dtype(np.float64),
     "F32": np.dtype(np.float32),
@@ -78,10 +80,10 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
     if not exists(path):
         raise InputError(f"{path}: there is no such file or folder; weights are {KINDS}.")
     if path.is_dir():
-        saved = saved_weights(path)
+        saved = _saved_weights(path)
         return _finite(read_orbax(path, max_bytes), path) if saved is None else read_weights(saved, max_bytes)
     if path.name.endswith(INDEX):
-        return _finite(read_sharded(path, _read_file, max_bytes), path)
+        return _finite(_read_sharded(path, max_bytes), path)
     if not path.is_file():
         raise InputError(f"{path}: is neither a file nor a folder; weights are {KINDS}.")
     return _finite(_read_file(path, max_bytes), path)
@@ -109,6 +111,63 @@ def pytorch_names(names: Iterable[str]) -> list[str]:
     if {"kernel", "scale", "embedding"} & set(last.values()):
         return []
     return [name for name, word in last.items() if word in (*PYTORCH, "weight")]
+
+
+def _saved_weights(folder: Path) -> Path | None:
+    """The file of weights, or their index, in a folder that `save_pretrained` wrote; None if it is no such folder."""
+    whole, index = folder / WHOLE, folder / f"model{INDEX}"
+    if exists(whole) or exists(index):
+        return whole if exists(whole) else index
+    if not exists(folder / "config.json"):
+        return None
+    pickled = [each.name for each in entries(folder) if each.suffix == ".bin"]
+    why = f", and {pickled[0]} may be a pickle, which is never loaded" if pickled else ""
+    raise InputError(
+        f"{folder}: has config.json, but neither {WHOLE} nor its index{why}; save the model by "
+        "save_pretrained(folder), which writes safetensors."
+    )
+
+
+def _read_sharded(index: Path, max_bytes: int) -> Weights:
+    """The arrays of all files that an index names, such as `model.safetensors.index.json`."""
+    placed = _placed(index)
+    shards = sorted(set(placed.values()))
+    missing = [name for name in shards if not exists(index.parent / name)]
+    if missing:
+        raise InputError(
+            f"{index}: names {missing[0][:80]}, and there is no such file beside it ({len(missing)} of {len(shards)} "
+            "are missing); were all files copied?"
+        )
+    found: Weights = {}
+    for shard in shards:
+        path = index.parent / shard
+        arrays = _read_file(path, max_bytes - sum(each.nbytes for each in found.values()))
+        wanted = {name for name, place in placed.items() if place == shard}
+        if arrays.keys() != wanted:
+            name = sorted(arrays.keys() ^ wanted)[0]
+            raise InputError(
+                f"{path}: does not hold the arrays that {index.name} says ({name[:80]}); is it another save?"
+            )
+        found |= arrays
+    return found
+
+
+def _placed(index: Path) -> dict[str, str]:
+    """The file of each array."""
+    with open_data(index) as file:
+        size = file_size(file)
+        if size > LONGEST_INDEX:
+            raise InputError(f"{index}: has {size / 2**20:.0f} MiB, too many for an index; is it one?")
+        with parsing(f"{index}: is not JSON", "was it written to its end?"):
+            stated = json.loads(file.read(size))
+    placed = stated.get("weight_map") if isinstance(stated, dict) else None
+    if not isinstance(placed, dict) or not placed or not all(isinstance(each, str) for each in placed.values()):
+        raise InputError(f"{index}: has no weight_map from arrays to files; was it written by save_pretrained?")
+    for name in placed.values():
+        # As a name in this very folder, on any system.
+        if Path(name).name != name or "\\" in name or not name.endswith(SAFETENSORS):
+            raise InputError(f"{index}: names {name[:80]!r}, which is no .safetensors file beside it.")
+    return placed
 
 
 def _read_file(path: Path, max_bytes: int) -> Weights:

@@ -42,7 +42,7 @@ def load_path(
     | `.npz` | inputs and labels under usual names (`named_arrays`), optionally `class_names` |
     | `.npy` | inputs; labels beside it: NAME_labels.npy, NAME-labels.npy or by matching name (x.npy, y.npy) |
     | folder of `.npy` | as the arrays of a `.npz` |
-    | `.csv`, `.parquet` | see `csv_table.load_csv` |
+    | `.csv`, `.parquet` | see `tables.numeric.load_columns` |
     | `.mat` or folder of train_32x32.mat, ... | SVHN, see `matlab.load_mat` |
     | IDX file or folder | MNIST's four files, gzipped or not; see `idx.read_idx` |
     | folder of folders | see `folders.load_image_folders`; or such folders called train and test |
@@ -81,12 +81,10 @@ def load_path(
         return _from_npy(path, given, max_bytes)
     if path.is_file() and suffix in (".csv", ".parquet"):
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.formats.parquet_table import load_parquet
-        from jaxaudit.data.tables.csv_table import load_csv
+        from jaxaudit.data.tables.numeric import load_columns
 
         choose_splits([None], split, path.name)
         encoded = None if given is None else encode_labels(given, None, str(labels_path))
-        load_columns = load_csv if suffix == ".csv" else load_parquet
         return load_columns(path, label_column, encoded, drop)
     if labels_path is not None:
         raise InputError(f"{path}: has its own labels; leave out the labels file.")
@@ -230,7 +228,7 @@ def _read_labels(path: Path, max_bytes: int) -> np.ndarray:
             raise InputError(f"{path}: contains several arrays ({', '.join(archive.names[:10])}); call the labels y.")
         return archive.read(found[0])
     if path.suffix.lower() == ".csv":
-        from jaxaudit.data.tables.csv_table import read_label_column
+        from jaxaudit.data.tables.numeric import read_label_column
 
         return read_label_column(path)
     refuse_pickle(path)

@@ -7,21 +7,17 @@ import hashlib
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int, Shaped
 
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.named_arrays import choose_splits, find_pairs, named_in
-from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import exists, expanded
-from jaxaudit.data.selection import parse_split
+from jaxaudit.data.selection import parse_split, read_parts
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError
-
-if TYPE_CHECKING:
-    from jaxaudit.data.tables.csv_table import TextTable
 
 COLUMN = "group"
 """The column of a table that has the groups, and the key of the files that `jaxaudit deal` writes."""
@@ -174,28 +170,27 @@ def load_groups(
 
 
 def _in_file(path: Path, records: int) -> np.ndarray:
-    suffix = path.suffix.lower()
+    suffix, most = path.suffix.lower(), 4 * LONGEST * records + SPARE
     if suffix == ".npy":
-        return read_npy(path, 4 * LONGEST * records + SPARE)
-    if suffix == ".csv":
-        # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.tables.csv_table import read_csv
+        return read_npy(path, most)
+    if suffix != ".csv":
+        raise InputError(
+            f"{path}: groups are read from {' and '.join(SUFFIXES)}, or from an array or column of the set's own .npz, "
+            ".csv or .parquet."
+        )
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.formats.csv_file import read_csv
 
-        table = read_csv(path, header=False, max_bytes=4 * LONGEST * records + SPARE)
-        column = 0
-        if len(table.columns) > 1:
-            table = table.with_header()
-            names = [name.strip().lower() for name in table.header or ()]
-            if names.count(COLUMN) != 1:
-                raise InputError(f"{path}: has several columns; call the one with the groups {COLUMN!r}.")
-            column = names.index(COLUMN)
-        cells = _texts(table.columns[column], path)
-        headed = len(table.columns) == 1 and (len(cells) == records + 1 or cells[0].lower() == COLUMN)
-        return cells[1:] if headed else cells
-    raise InputError(
-        f"{path}: groups are read from {' and '.join(SUFFIXES)}, or from an array or column of the set's own .npz, "
-        ".csv or .parquet."
-    )
+    table = read_csv(path, header=False, max_bytes=most)
+    if len(table.columns) > 1:
+        table = table.with_header()
+        names = [name.strip().lower() for name in table.header or ()]
+        if names.count(COLUMN) != 1:
+            raise InputError(f"{path}: has several columns; call the one with the groups {COLUMN!r}.")
+        return _texts(table.columns[names.index(COLUMN)], path)
+    cells = _texts(table.columns[0], path)
+    headed = len(cells) == records + 1 or cells[0].lower() == COLUMN
+    return cells[1:] if headed else cells
 
 
 def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
@@ -210,12 +205,7 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
     read = _of_archive(NpzArrays(path), key) if suffix == ".npz" else _of_table(path, key)
     if split is None:
         return read(None)
-    found = []
-    for part in parse_split(split):
-        whole = read(part.split)
-        span = part.span(len(whole), data)
-        found.append(whole[span.start : span.stop])
-    return np.concatenate(found)
+    return np.concatenate([whole[rows] for whole, rows in read_parts(parse_split(split), read, data)])
 
 
 def _of_archive(archive: NpzArrays, key: str) -> Callable[[str | None], np.ndarray]:
@@ -249,7 +239,11 @@ def _of_archive(archive: NpzArrays, key: str) -> Callable[[str | None], np.ndarr
 
 def _of_table(path: Path, key: str) -> Callable[[str | None], np.ndarray]:
     """A function from a split of a table with named columns, which is all of it, to the values of all its records."""
-    table = _table(path, key)
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.tables.numeric import read_text_table
+
+    # As a column to be dropped, because the index of pandas may be the groups.
+    table, _ = read_text_table(path, drop=(key,))
     names = table.header or []
     if names.count(key) != 1:
         found = "several columns" if key in names else "no column"
@@ -265,23 +259,9 @@ def _of_table(path: Path, key: str) -> Callable[[str | None], np.ndarray]:
     return read
 
 
-def _table(path: Path, key: str) -> "TextTable":
-    # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.formats.csv_format import MOST_COLUMNS
-    from jaxaudit.data.formats.parquet_table import read_parquet
-    from jaxaudit.data.tables.csv_table import check_header, read_csv
-
-    if path.suffix.lower() == ".parquet":
-        # As a column to be dropped, because the index of pandas may be the groups.
-        return read_parquet(path, keep=(), drop=(key,), most_columns=MOST_COLUMNS, max_bytes=MAX_BYTES)[0]
-    table = read_csv(path)
-    check_header(table, path)
-    return table
-
-
 def _texts(cells: Any, path: Path) -> np.ndarray:
     """The cells of a column without the blanks around them."""
-    from jaxaudit.data.tables.csv_table import trimmed
+    from jaxaudit.data.formats.text_table import trimmed
 
     texts = trimmed(cells).to_pylist()
     if max(map(len, texts), default=0) > LONGEST:

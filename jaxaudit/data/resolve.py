@@ -1,6 +1,5 @@
 """A name -> `Examples`: the only place where a string selects a data set."""
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.files import load_path
 from jaxaudit.data.paths import entries, exists, expanded
-from jaxaudit.data.selection import choose_parts, parse_split, split_name
+from jaxaudit.data.selection import choose_parts, nearest, parse_split, read_parts, shown_name, split_name
 from jaxaudit.data.sets.embedded import digits
 from jaxaudit.data.sets.printed import printed_digits
 from jaxaudit.data.stacking import join_images
@@ -162,11 +161,7 @@ def _select(
     if split is None:
         return read(None)
     parts = parse_split(split) if available is None else choose_parts(split, available, name)
-    wholes = {part.split: read(part.split) for part in parts}
-    pieces = []
-    for part in parts:
-        span = part.span(len(wholes[part.split]), name)
-        pieces.append(wholes[part.split].take(slice(span.start, span.stop)))
+    pieces = [whole.take(rows) for whole, rows in read_parts(parts, read, name)]
     return join_images(pieces, name, image_size, gray)
 
 
@@ -177,14 +172,8 @@ def _unknown(source: str, data_dir: Path | None) -> str:
     for place in set_folders(data_dir):
         if exists(place) and place.is_dir():
             names += [child.name for child in entries(place) if not child.name.startswith(".")]
-    # Without line breaks and NUL, and not a screen full.
-    shown = source if source.isprintable() else repr(source)[1:-1]
-    shown = shown if len(shown) <= 100 else shown[:100] + "..."
-    by_lower = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(source.lower(), by_lower, n=4)
     searched = str(folder) if folder else "a data directory (none is set: --data-dir or JAXAUDIT_DATA)"
-    advice = f"Did you mean {', '.join(by_lower[match] for match in near)}?" if near else "Is it spelled right?"
     return (
-        f"`{shown}` is not a file or folder here or in {searched}, not an embedded set ({', '.join(_EMBEDDED)}) "
-        f"and not a TensorFlow Datasets name. {advice}"
+        f"{shown_name(source)} is not a file or folder here or in {searched}, not an embedded set "
+        f"({', '.join(_EMBEDDED)}) and not a TensorFlow Datasets name. {nearest(source, names)}"
     )

@@ -1,10 +1,13 @@
-"""`NAME[@SPLIT]`: parses the selected part of a data set. Pure."""
+"""`NAME[@SPLIT]`: parses the selected part of a data set, and selects it."""
 
+import difflib
 import re
-from typing import NamedTuple
+from collections.abc import Callable, Sequence, Sized
+from typing import NamedTuple, TypeVar
 
 from jaxaudit.errors import InputError, MissingSplit
 
+Whole = TypeVar("Whole", bound=Sized)
 # No set has more records than 18 digits can count, and Python reads no number of thousands of digits.
 _BOUND = r"\s*(-?\d{1,18}%?)?\s*"
 _PART = re.compile(rf"\s*([\w.\-]+)\s*(?:\[{_BOUND}:{_BOUND}\])?\s*")
@@ -137,3 +140,31 @@ def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tu
         if part.split not in available:
             raise MissingSplit(f"{name} has no split `{part.split}`; it has: {', '.join(available)}.")
     return parts
+
+
+def read_parts(parts: Sequence[Part], read: Callable[[str], Whole], name: str) -> list[tuple[Whole, slice]]:
+    """The split of each part, each read once, and which of its records are meant.
+
+    Raises:
+        InputError: as `Part.span`, of the set `name`.
+    """
+    wholes = {part.split: read(part.split) for part in parts}
+    spans = [part.span(len(wholes[part.split]), name) for part in parts]
+    return [(wholes[part.split], slice(span.start, span.stop)) for part, span in zip(parts, spans, strict=True)]
+
+
+def shown_name(text: str) -> str:
+    """The name of a set as a message shows it: without line breaks and NUL, and not a screen full."""
+    text = text if text.isprintable() else repr(text)[1:-1]
+    return f"`{text if len(text) <= 100 else text[:100] + '...'}`"
+
+
+def nearest(text: str, names: Sequence[str]) -> str:
+    """The question that follows a name that is not known: the known names that are most like it.
+
+    >>> nearest("Mnits", ["digits", "mnist"])
+    'Did you mean mnist?'
+    """
+    by_lower = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(text.lower(), by_lower, n=4)
+    return f"Did you mean {', '.join(by_lower[match] for match in near)}?" if near else "Is it spelled right?"

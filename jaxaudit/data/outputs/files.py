@@ -157,7 +157,7 @@ def _numbers_at_once(
 
 def _from_cells(path: Path, rows: int, classes: int, class_names: Sequence[str] | None, of: str) -> RawOutputs:
     """The same of any table, a cell at a time where need be, so that a message can name the row and the column."""
-    from jaxaudit.data.tables.csv_table import read_csv
+    from jaxaudit.data.formats.csv_file import read_csv
 
     table = read_csv(path, header=False)
     first = [column[0].as_py().strip() for column in table.columns]

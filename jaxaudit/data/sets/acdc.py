@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.formats.csv_file import read_csv
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import expanded, open_data
-from jaxaudit.data.tables.csv_table import read_csv
 from jaxaudit.errors import InputError
 
 GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")

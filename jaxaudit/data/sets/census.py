@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv as arrow_csv
 
 from jaxaudit.data.formats.bounded import header_line, open_bounded
-from jaxaudit.data.formats.parsing import parsed, parsing
+from jaxaudit.data.formats.csv_file import csv_batches
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
@@ -125,27 +125,25 @@ def _persons(path: Path, header: dict[str, str], marital: str, minimum_age: int,
     wanted = [header[column] for column in ("AGEP", marital, "RAC1P", "SEX", "PINCP")]
     values, labels, without, young = [np.empty((0, 4), np.float32)], [np.empty(0, np.int32)], 0, 0
     limits = (None, len(MARITAL[marital]), len(RACES), len(SEXES))
-    read, parse = arrow_csv.ReadOptions(use_threads=False, block_size=2**24), arrow_csv.ParseOptions()
-    convert = arrow_csv.ConvertOptions(
-        column_types=dict.fromkeys(wanted, pa.float64()), include_columns=wanted, null_values=_NOT_APPLICABLE
-    )
-    with open_bounded(path, max_bytes) as stream:
-        for batch in parsed(
-            lambda: arrow_csv.open_csv(stream, read, parse, convert),
-            f"{path}: cannot be read as ACS person records",
-            "is the file whole?",
-        ):
-            # What is not there becomes NaN.
-            cells = np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)
-            has_income = ~np.isnan(cells[:, 4])
-            old_enough = ~(cells[:, 0] < minimum_age)
-            without += int((~has_income).sum())
-            young += int((has_income & ~old_enough).sum())
-            kept = cells[has_income & old_enough]
-            for place, limit in enumerate(limits):
-                _check(kept[:, place], limit, wanted[place], path)
-            values.append((kept[:, :4] - [0, 1, 1, 1]).astype(np.float32))
-            labels.append((kept[:, 4] > 50_000).astype(np.int32))
+    for batch in csv_batches(
+        path,
+        dict.fromkeys(wanted, pa.float64()),
+        f"{path}: cannot be read as ACS person records",
+        "is the file whole?",
+        max_bytes=max_bytes,
+        null_values=_NOT_APPLICABLE,
+    ):
+        # What is not there becomes NaN.
+        cells = np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)
+        has_income = ~np.isnan(cells[:, 4])
+        old_enough = ~(cells[:, 0] < minimum_age)
+        without += int((~has_income).sum())
+        young += int((has_income & ~old_enough).sum())
+        kept = cells[has_income & old_enough]
+        for place, limit in enumerate(limits):
+            _check(kept[:, place], limit, wanted[place], path)
+        values.append((kept[:, :4] - [0, 1, 1, 1]).astype(np.float32))
+        labels.append((kept[:, 4] > 50_000).astype(np.int32))
     return _Persons(np.concatenate(values), np.concatenate(labels), without, young)
 
 

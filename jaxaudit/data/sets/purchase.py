@@ -5,11 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv
 
 from jaxaudit.data.cache import cached_arrays
-from jaxaudit.data.formats.bounded import header_line, open_bounded
-from jaxaudit.data.formats.parsing import parsed
+from jaxaudit.data.formats.csv_file import csv_batches
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
 
@@ -96,30 +94,26 @@ def read_transactions(
     customers, categories = _Numbered(most_customers, "customers", path), _Numbered(most_categories, "categories", path)
     bits = np.zeros((1024, -(-most_categories // 8)), np.uint8)
     lines = 0
-    read, parse = csv.ReadOptions(use_threads=False, block_size=block_bytes), csv.ParseOptions()
-    wanted = {"id": pa.int64(), "category": pa.int64()}
-    convert = csv.ConvertOptions(column_types=wanted, include_columns=list(wanted))
-    with open_bounded(path, None) as stream:
-        header_line(stream, path)
-    with open_bounded(path, None) as stream:
-        for batch in parsed(
-            lambda: csv.open_csv(stream, read, parse, convert),
-            f"{path}: is not Kaggle's {FILE} with the columns id and category",
-            "is it the file of transactions, whole?",
-        ):
-            ids, bought = batch.columns
-            if ids.null_count or bought.null_count:
-                raise InputError(f"{path}: a line after line {lines + 1} has no id or category; is the file damaged?")
-            rows, columns = customers.places(ids.to_numpy()), categories.places(bought.to_numpy())
-            if len(customers) > len(bits):
-                grown = np.zeros((max(len(customers), min(2 * len(bits), most_customers)), bits.shape[1]), np.uint8)
-                grown[: len(bits)] = bits
-                bits = grown
-            flat = rows * bits.shape[1] + (columns >> 3)
-            np.bitwise_or.at(bits.reshape(-1), flat, np.uint8(1) << (columns & 7).astype(np.uint8))
-            lines += batch.num_rows
-            if progress is not None:
-                progress(lines)
+    for batch in csv_batches(
+        path,
+        {"id": pa.int64(), "category": pa.int64()},
+        f"{path}: is not Kaggle's {FILE} with the columns id and category",
+        "is it the file of transactions, whole?",
+        block_bytes=block_bytes,
+    ):
+        ids, bought = batch.columns
+        if ids.null_count or bought.null_count:
+            raise InputError(f"{path}: a line after line {lines + 1} has no id or category; is the file damaged?")
+        rows, columns = customers.places(ids.to_numpy()), categories.places(bought.to_numpy())
+        if len(customers) > len(bits):
+            grown = np.zeros((max(len(customers), min(2 * len(bits), most_customers)), bits.shape[1]), np.uint8)
+            grown[: len(bits)] = bits
+            bits = grown
+        flat = rows * bits.shape[1] + (columns >> 3)
+        np.bitwise_or.at(bits.reshape(-1), flat, np.uint8(1) << (columns & 7).astype(np.uint8))
+        lines += batch.num_rows
+        if progress is not None:
+            progress(lines)
     if lines == 0:
         raise InputError(f"{path}: there are no transactions below the header line. Is the file empty?")
     return _sorted_bits(bits, customers, categories), categories.numbers

@@ -1,18 +1,16 @@
 """A name -> `Table`: the only place where a string selects a table."""
 
-import difflib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxaudit.data.files import exists
-from jaxaudit.data.formats.csv_format import Asked
-from jaxaudit.data.selection import choose_parts, split_name
+from jaxaudit.data.paths import exists
+from jaxaudit.data.selection import choose_parts, nearest, read_parts, shown_name, split_name
 from jaxaudit.data.sets.embedded import breast_cancer, wine
 from jaxaudit.data.tables.column_choice import recode
 from jaxaudit.data.tables.table import Table, join_tables
-from jaxaudit.data.tfds.tfds import data_folder
+from jaxaudit.data.tfds.tfds import data_folder, on_disk
 from jaxaudit.errors import InputError
 
 Splits = dict[str, Callable[[], Table]]
@@ -67,7 +65,8 @@ def load_table(
     source, split = (name_or_path, None) if _is_path(name_or_path) else split_name(name_or_path)
     if source not in _NAMES:
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.sets.people import read_people
+        from jaxaudit.data.formats.csv_file import Asked
+        from jaxaudit.data.tables.people import read_people
 
         path = _file(source, data_dir)
         asked = Asked(delimiter, encoding, decimal)
@@ -105,12 +104,8 @@ def _is_path(text: str) -> bool:
 
 def _select(splits: Splits, split: str | None, name: str) -> Table:
     parts = choose_parts(_ALL if split is None and _ALL in splits else split, tuple(splits), name)
-    wholes = {part.split: splits[part.split]() for part in parts}
-    pieces = []
-    for part in parts:
-        whole = wholes[part.split]
-        span = part.span(len(whole), name)
-        pieces.append(whole if len(span) == len(whole) else whole.take(slice(span.start, span.stop)))
+    found = read_parts(parts, lambda each: splits[each](), name)
+    pieces = [whole if rows == slice(0, len(whole)) else whole.take(rows) for whole, rows in found]
     return join_tables(pieces, name)
 
 
@@ -127,25 +122,17 @@ def _in_folder(source: str, data_dir: Path | None) -> Splits:
 
 
 def _file(source: str, data_dir: Path | None) -> Path:
-    """A CSV file here or in the data directory."""
-    directory = data_folder(data_dir)
-    try:
-        here = Path(source).expanduser()
-    except RuntimeError:  # ~someone, of whom this machine knows no home folder
-        here = Path(source)
-    for path in (here, *([directory / source] if directory else [])):
-        if exists(path):
-            if path.is_dir():
-                raise InputError(f"{path}: is a folder; give a CSV or Parquet file or one of {', '.join(_NAMES)}.")
-            return path
-    shown = source if source.isprintable() else repr(source)[1:-1]
-    shown = shown if len(shown) <= 100 else shown[:100] + "..."
-    near = difflib.get_close_matches(source.lower(), _NAMES, n=3)
-    advice = f"Did you mean {', '.join(near)}?" if near else "Is it spelled right?"
-    raise InputError(
-        f"`{shown}` is not a file here{'' if directory is None else f' or in {directory}'} and not a known table "
-        f"({', '.join(_NAMES)}). {advice}"
-    )
+    """A CSV or Parquet file here or in the data directory."""
+    path, directory = on_disk(source, data_dir), data_folder(data_dir)
+    if path is None:
+        searched = "" if directory is None else f" or in {directory}"
+        raise InputError(
+            f"{shown_name(source)} is not a file here{searched} and not a known table ({', '.join(_NAMES)}). "
+            f"{nearest(source, _NAMES)}"
+        )
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give a CSV or Parquet file or one of {', '.join(_NAMES)}.")
+    return path
 
 
 def _adult(folder: Path) -> Splits:

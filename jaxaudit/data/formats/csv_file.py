@@ -1,25 +1,29 @@
-"""The format of a CSV file: encoding, delimiter and decimal sign, given or detected."""
+"""CSV files: how one is written (encoding, delimiter and decimal sign, given or detected), and its cells."""
 
 import codecs
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxaudit.data.paths import open_data
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from jaxaudit.data.formats.bounded import header_line, open_bounded
+from jaxaudit.data.formats.parsing import parsed, reason_of
+from jaxaudit.data.formats.text_table import MOST_COLUMNS, NUMBER, TextTable
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
 FIRST_LINE = 2**20
 """Largest number of characters of the first line, which determines the number of columns."""
-
-MOST_COLUMNS = 32_768
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _SAMPLE, _LINES = 2**18, 200
-_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
 _WITH_POINT, _WITH_COMMA = (re.compile(rf"\s*[+-]?\d*\{sign}\d+([eE][+-]?\d+)?\s*") for sign in ".,")
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
@@ -54,7 +58,7 @@ class CsvFormat(NamedTuple):
         return ", ".join(text for text, unusual in said.items() if unusual)
 
 
-USUAL = CsvFormat()
+ASKED_NOTHING = Asked()
 
 
 def find_format(path: Path, asked: Asked, most_columns: int) -> tuple[CsvFormat, int]:
@@ -102,16 +106,89 @@ def find_format(path: Path, asked: Asked, most_columns: int) -> tuple[CsvFormat,
     return CsvFormat(encoding, delimiter, decimal), len(lines[delimiter][0])
 
 
-def looks_like_record(header: Sequence[str]) -> int | None:
-    """The first cell that is a number and so no column's name, if any; numbers that count up from 0 or 1 are names.
+def read_csv(
+    path: Path,
+    header: bool = True,
+    *,
+    asked: Asked = ASKED_NOTHING,
+    most_columns: int = MOST_COLUMNS,
+    max_bytes: int = MAX_BYTES,
+) -> TextTable:
+    """The cells of a CSV file as text; how it is written is found where it is not `asked` for (`find_format`).
 
-    >>> looks_like_record(["age", "39", "Rome"]), looks_like_record(["label", "0", "1", "2"])
-    (1, None)
+    Args:
+        header: False reads the first line as data too.
+        most_columns: refuse more columns than this, before room is made for any.
+        max_bytes: refuse larger files.
+
+    Raises:
+        InputError: when the file is missing, no plain file, too large, empty, packed, no text, begins with a blank line
+            or a very long one, or its lines differ in their number of cells. No message shows a cell.
     """
-    places = [place for place, name in enumerate(header) if _NUMBER.fullmatch(name.replace(",", "."))]
-    names = [header[place] for place in places]
-    counted = any(names == [str(start + place) for place in range(len(names))] for start in (0, 1))
-    return places[0] if places and not counted else None
+    with open_data(path) as stream:
+        if stream.peek(2)[:2] == b"\x1f\x8b":
+            raise InputError(f"{path}: cannot be read as CSV, because it is compressed with gzip; decompress it first.")
+        if file_size(stream) > max_bytes:
+            raise InputError(
+                f"{path}: has {file_size(stream) / 2**30:.2f} GiB, more than the allowed {max_bytes / 2**30:.2f} GiB; "
+                "keep fewer rows or columns."
+            )
+    # Every cell as text first: pyarrow would guess types from the first block and fail on a later one.
+    try:
+        written, width = find_format(path, asked, most_columns)
+        titles = [str(column) for column in range(width)]
+        with open_data(path) as stream:
+            table = arrow_csv.read_csv(
+                stream,
+                arrow_csv.ReadOptions(
+                    column_names=titles, use_threads=False, encoding=written.encoding, block_size=2 * FIRST_LINE
+                ),
+                arrow_csv.ParseOptions(delimiter=written.delimiter, newlines_in_values=True),
+                arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
+            )
+    except UnicodeError as error:
+        encoding = asked.encoding or "UTF-8, UTF-16 or Windows-1252"
+        raise InputError(
+            f"{path}: cannot be read as CSV: it is not text in {encoding}; give its --encoding, or save it as UTF-8."
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read as CSV ({error.strerror or 'damaged'}).") from error
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
+    whole = TextTable(None, list(table.columns), path.name, written.decimal, str(written))
+    return whole.with_header() if header else whole
+
+
+def csv_batches(
+    path: Path,
+    columns: Mapping[str, pa.DataType],
+    what: str,
+    advice: str,
+    *,
+    max_bytes: int | None = None,
+    null_values: Sequence[str] | None = None,
+    block_bytes: int = 2**24,
+) -> Iterator[pa.RecordBatch]:
+    """These columns of a large CSV file with a header line, gzipped or not, some lines at a time.
+
+    Args:
+        columns: their names and kinds.
+        what, advice: as for `parsing`.
+        max_bytes: refuse to unpack more; None is for any number.
+        null_values: what stands for a value that is not there; by default what Arrow takes for that.
+        block_bytes: how much is read at a time.
+
+    Raises:
+        InputError: the file cannot be read, has too many columns or not these, or unpacks to more than `max_bytes`.
+    """
+    convert = arrow_csv.ConvertOptions(
+        column_types=dict(columns), include_columns=list(columns), null_values=null_values
+    )
+    read = arrow_csv.ReadOptions(use_threads=False, block_size=block_bytes)
+    with open_bounded(path, max_bytes) as stream:
+        header_line(stream, path)
+    with open_bounded(path, max_bytes) as stream:
+        yield from parsed(lambda: arrow_csv.open_csv(stream, read, convert_options=convert), what, advice)
 
 
 def _check_asked(asked: Asked) -> None:
@@ -175,7 +252,7 @@ def _fit(lines: list[list[str]]) -> tuple[float, float]:
     if width < 2 or share <= 0.5:
         return 0.0, 0.0
     cells = [cell for line in lines for cell in line]
-    return share, sum(_NUMBER.fullmatch(cell.replace(",", ".")) is not None for cell in cells) / len(cells)
+    return share, sum(NUMBER.fullmatch(cell.replace(",", ".")) is not None for cell in cells) / len(cells)
 
 
 def _has_decimal_commas(lines: list[list[str]]) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jaxaudit.data.tables.csv_table import decimal_points, float_cells, trimmed
+from jaxaudit.data.formats.text_table import decimal_points, float_cells, trimmed
 from jaxaudit.data.tables.table import MISSING
 from jaxaudit.errors import InputError
 

@@ -5,19 +5,28 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from jaxaudit.data.formats.cells import all_numbers, are_numeric, as_categories, as_classes, as_numbers, read_cells
-from jaxaudit.data.formats.csv_format import Asked
-from jaxaudit.data.formats.parquet_table import is_parquet, read_parquet
+from jaxaudit.data.formats.csv_file import ASKED_NOTHING, Asked
+from jaxaudit.data.formats.text_table import LABEL_NAMES, TextTable, counts_rows
+from jaxaudit.data.tables.cells import (
+    all_numbers,
+    are_missing,
+    are_numeric,
+    as_categories,
+    as_classes,
+    as_numbers,
+    read_cells,
+)
 from jaxaudit.data.tables.column_choice import check_choice
-from jaxaudit.data.tables.csv_table import ASKED_NOTHING, LABEL_NAMES, TextTable, check_header, counts_rows, read_csv
-from jaxaudit.data.tables.incomplete import Missing, check_missing, complete_rows, fill, refuse_gaps
+from jaxaudit.data.tables.numeric import read_text_table
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
 
+Missing = Literal["error", "drop", "mean", "category"]
 LARGEST_FILE = 2**30
 _ROWS = 4096
 _SUSPECT_ROWS = 20
@@ -60,7 +69,8 @@ def read_people(
     | `mean` | the mean of the column's other values |
     | `category` | that mean, and a further column of two categories says where they were missing |
 
-    That mean is taken once over all records, before any model is trained: see `incomplete.fill`.
+    That mean is taken once over all records: no model that leaves a record out has another one, as none has another
+    scale. So an audit does not see what a record gives away through the mean alone.
 
     Args:
         label: the label column; None is the one named label, labels, class, target or y, in any case.
@@ -80,9 +90,12 @@ def read_people(
             occurs twice, or cannot be what it is said to be; numbers are missing; or the label is not one. Rows count
             from 1 below the header.
     """
-    check_missing(missing)
+    if missing not in get_args(Missing):
+        raise InputError(f"--missing must be one of {', '.join(get_args(Missing))}, not {missing!r}.")
     named = {name for name in (label, *categorical, *numeric) if name is not None}
-    text, notes = _read(path, asked, named, drop, most_columns, max_bytes)
+    text, notes = read_text_table(
+        path, keep=named, drop=drop, asked=asked, most_columns=most_columns, max_bytes=max_bytes
+    )
     names, source = _names(text.header or [], path), path.name
     if text.rows == 0:
         raise InputError(f"{path}: there are no records below the header line. Is the file empty?")
@@ -98,7 +111,7 @@ def read_people(
         text, places, lost = _complete(text, kept)
         notes += lost
     labels, class_names = as_classes(
-        read_cells(text.columns[names.index(label)], text.format.decimal), label, source, most_classes
+        read_cells(text.columns[names.index(label)], text.decimal), label, source, most_classes
     )
     columns: list[Column] = []
     arrays: list[np.ndarray] = []
@@ -109,38 +122,33 @@ def read_people(
         )
         if isinstance(found, np.ndarray) and np.isnan(found).any():
             gaps[name] = int(np.isnan(found).sum())
-            filled = fill(name, found, names, missing)
-            columns += filled.columns
-            arrays += filled.values
-            notes += (filled.note,)
+            made, values, note = _filled(name, found, names, missing)
+            columns += made
+            arrays += values
+            notes += (note,)
             continue
         categories, values = (None, found) if isinstance(found, np.ndarray) else found
         columns.append(Column(name, categories))
         arrays.append(values)
         if name not in {*categorical, *numeric}:
             notes += _suspicion(name, categories, values, few)
-    if missing == "error":
-        refuse_gaps(gaps, len(labels), source)
+    if missing == "error" and gaps:
+        listed = ", ".join(f"{name!r} ({count:,} of {len(labels):,})" for name, count in list(gaps.items())[:10])
+        more = f" and {len(gaps) - 10} more columns" if len(gaps) > 10 else ""
+        raise InputError(
+            f"{source}: numbers are missing in {listed}{more}; choose what to do (--missing drop, mean or "
+            "category), make the column categorical (--categorical) or leave it out (--drop)."
+        )
     kind = np.float64 if any(column.categories is None for column in columns) else np.float32
     return Table(_side_by_side(arrays, len(labels), kind), tuple(columns), labels, class_names, source, notes, places)
 
 
-def _read(
-    path: Path, asked: Asked, named: set[str], drop: Sequence[str], most_columns: int, max_bytes: int
-) -> tuple[TextTable, tuple[str, ...]]:
-    """The cells as text, and what is to be said of how they were written."""
-    if is_parquet(path):
-        if asked != ASKED_NOTHING:
-            raise InputError(f"{path}: is Parquet; --delimiter, --encoding and --decimal are for CSV.")
-        return read_parquet(path, keep=named, drop=drop, most_columns=most_columns, max_bytes=max_bytes)
-    text = read_csv(path, asked=asked, most_columns=most_columns, max_bytes=max_bytes)
-    check_header(text, path)
-    return text, (f"it is read as {text.format}",) if f"{text.format}" else ()
-
-
 def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.ndarray | None, tuple[str, ...]]:
     """The records with a value in all these columns, where they stand if any has none, and what is to be said."""
-    rows = complete_rows(text, columns)
+    gaps = np.zeros(text.rows, bool)
+    for column in columns:
+        gaps |= are_missing(text.columns[column])
+    rows = np.flatnonzero(~gaps)
     lost = text.rows - len(rows)
     if not lost:
         return text, None, ()
@@ -156,7 +164,7 @@ def _categories_or_numbers(
     cells: pa.ChunkedArray, name: str, text: TextTable, few: int, most: int, numeric: bool | None
 ) -> np.ndarray | tuple[tuple[str, ...], np.ndarray]:
     """What a column holds: as it is said to be, or as it is found to be where `numeric` is None."""
-    decimal, source = text.format.decimal, text.source
+    decimal, source = text.decimal, text.source
     plain = None if numeric is False else all_numbers(cells, decimal, 0 if numeric else few)
     if plain is not None:
         return plain
@@ -164,6 +172,25 @@ def _categories_or_numbers(
     if numeric or (numeric is None and are_numeric(each, few, name, source)):
         return as_numbers(each, name, source)
     return as_categories(each, name, source, most)
+
+
+def _filled(
+    name: str, numbers: np.ndarray, taken: Sequence[str], missing: Missing
+) -> tuple[list[Column], list[np.ndarray], str]:
+    """A column of numbers without the gaps (NaN) it has, for `mean` and `category`, and what is to be said of it."""
+    gaps = np.isnan(numbers)
+    there = numbers[~gaps]
+    largest = max(abs(there).max(initial=0.0), np.finfo(float).tiny)
+    # Divided first: the sum of the largest numbers there are is infinite.
+    values = np.where(gaps, (there / largest).mean() * largest if len(there) else 0.0, numbers)
+    note = f"column {name!r}: {gaps.sum():,} of {len(gaps):,} values are missing and set to the mean of the others"
+    if missing == "mean":
+        return [Column(name, None)], [values], note
+    indicator = f"{name} is missing"
+    while indicator in taken:
+        indicator += "'"
+    columns = [Column(name, None), Column(indicator, ("no", "yes"))]
+    return columns, [values, gaps.astype(np.float64)], f"{note}, and column {indicator!r} marks them"
 
 
 def _side_by_side(columns: Sequence[np.ndarray], rows: int, kind: type[np.floating]) -> np.ndarray:

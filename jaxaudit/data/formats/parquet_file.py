@@ -1,20 +1,16 @@
 """Your own Parquet file -> the same table of text that a CSV file gives."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.csv_format import MOST_COLUMNS
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.formats.text_table import TextTable
 from jaxaudit.data.paths import open_data
-from jaxaudit.data.tables.csv_table import TextTable, records_of
 from jaxaudit.errors import InputError
 
 MAGIC = b"PAR1"
@@ -29,24 +25,6 @@ def is_parquet(path: Path) -> bool:
             return stream.read(len(MAGIC)) == MAGIC
     except (OSError, ValueError):
         return False
-
-
-def load_parquet(
-    path: Path,
-    label_column: str | None = None,
-    labels: tuple[np.ndarray, tuple[str, ...]] | None = None,
-    drop: Sequence[str] = (),
-) -> Examples:
-    """The records of a Parquet file, as `load_csv` reads those of a CSV file with the same columns.
-
-    The columns that pandas kept its index in are no features.
-
-    Raises:
-        InputError: as `read_parquet` and `load_csv`.
-    """
-    keep = () if label_column is None else (label_column,)
-    table, _ = read_parquet(path, keep=keep, drop=drop, most_columns=MOST_COLUMNS, max_bytes=MAX_BYTES)
-    return records_of(table, path, label_column, labels, drop)
 
 
 def read_parquet(

@@ -1,0 +1,152 @@
+"""A table of text: what a CSV or a Parquet file of your own is read as, before its columns mean anything.
+
+No message contains the content of a cell.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jaxaudit.errors import InputError
+
+LABEL_NAMES = ("label", "labels", "class", "target", "y")
+INDEX_NAMES = ("", "index", "id", "row", "unnamed: 0")
+MOST_COLUMNS = 32_768
+Cells = TypeVar("Cells", pa.ChunkedArray, pa.StringArray)
+_LOOKED_AT, _LOOKED_AT_COLUMNS = 10_000, 100
+NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
+
+
+@dataclass(frozen=True, eq=False)
+class TextTable:
+    """A text table as it stands in the file.
+
+    Attributes:
+        header: the first line's cells when it was read as a header, else None.
+        columns: the others' cells, one array of text a column.
+        source: the file's name, for messages.
+        decimal: the decimal sign of its numbers.
+        note: how the file is written, where that is not the usual.
+    """
+
+    header: list[str] | None
+    columns: list[pa.ChunkedArray]
+    source: str
+    decimal: str = "."
+    note: str = ""
+
+    @property
+    def rows(self) -> int:
+        """How many lines there are below the header."""
+        return len(self.columns[0]) if self.columns else 0
+
+    def title(self, column: int) -> str:
+        """What to call a column in a message."""
+        return f"column {column + 1}" if self.header is None else f"column {self.header[column]!r}"
+
+    def with_header(self) -> "TextTable":
+        """The table whose header is the first line of this one, which has none yet."""
+        names = [column[0].as_py().strip() for column in self.columns]
+        return replace(self, header=names, columns=[column[1:] for column in self.columns])
+
+    def without(self, names: Sequence[str]) -> "TextTable":
+        """The table without the columns of these names."""
+        kept = [place for place, name in enumerate(self.header or ()) if name not in names]
+        return replace(self, header=[(self.header or [])[i] for i in kept], columns=[self.columns[i] for i in kept])
+
+    def numbers(self, column: int) -> np.ndarray:
+        """`float64[rows]`: the cells of a column as numbers.
+
+        Raises:
+            InputError: when a cell is empty or text, with its row (counted from 1 below the header) and
+                column, never what it holds.
+        """
+        found = float_cells(self.columns[column], self.decimal)
+        if found is not None:
+            return found
+        cells = decimal_points(trimmed(self.columns[column]), self.decimal).to_pylist()
+        for row, cell in enumerate(cells, 1):
+            try:
+                float(cell)
+            except ValueError as error:
+                what = "is empty" if cell == "" else "holds text"
+                raise InputError(
+                    f"{self.source}: row {row}, {self.title(column)} {what}, not a number; clean, encode or drop it."
+                ) from error
+        return np.array([float(cell) for cell in cells])
+
+
+def trimmed(cells: Cells) -> Cells:
+    """The cells without the blanks around them."""
+    return pc.call_function("utf8_trim_whitespace", [cells])
+
+
+def decimal_points(cells: Cells, decimal: str) -> Cells:
+    """The cells with a point for the decimal sign; where that is the comma, one with a point becomes no number."""
+    if decimal == ".":
+        return cells
+    # 1.234 is a thousand and some where people write decimal commas, or is it?
+    pointed = pc.call_function("match_substring", [cells], pc.MatchSubstringOptions("."))
+    points = pc.call_function("replace_substring", [cells], pc.ReplaceSubstringOptions(",", "."))
+    return pc.call_function("if_else", [pointed, pa.scalar("x"), points])
+
+
+def float_cells(cells: pa.ChunkedArray, decimal: str) -> np.ndarray | None:
+    """`float64[rows]`: the cells as numbers where pyarrow reads all of them so, else None."""
+    # Trimming takes as long as reading, and few files need it.
+    for prepare in (lambda: cells, lambda: trimmed(cells)):
+        try:
+            return pc.cast(decimal_points(prepare(), decimal), pa.float64()).to_numpy()
+        except pa.ArrowInvalid:
+            pass
+    return None
+
+
+def looks_like_record(header: Sequence[str]) -> int | None:
+    """The first cell that is a number and so no column's name, if any; numbers that count up from 0 or 1 are names.
+
+    >>> looks_like_record(["age", "39", "Rome"]), looks_like_record(["label", "0", "1", "2"])
+    (1, None)
+    """
+    places = [place for place, name in enumerate(header) if NUMBER.fullmatch(name.replace(",", "."))]
+    names = [header[place] for place in places]
+    counted = any(names == [str(start + place) for place in range(len(names))] for start in (0, 1))
+    return places[0] if places and not counted else None
+
+
+def check_header(table: TextTable, path: Path) -> None:
+    """Refuses a first line that looks like a record; its cells would be shown as names of columns.
+
+    Raises:
+        InputError: when a cell of it is a number (see `looks_like_record`), or half of them occur again below.
+    """
+    names = table.header or []
+    place = looks_like_record(names)
+    again = sum(
+        name != "" and bool(pc.call_function("any", [pc.call_function("equal", [cells[:_LOOKED_AT], name])]).as_py())
+        for name, cells in list(zip(names, table.columns, strict=True))[:_LOOKED_AT_COLUMNS]
+    )
+    if place is None and (again < 2 or 2 * again < min(len(names), _LOOKED_AT_COLUMNS)):
+        return
+    why = f"its cell {place + 1} is a number" if place is not None else "its cells occur again in the lines below"
+    raise InputError(
+        f"{path}: the first line looks like a record, not like column names, because {why}; add a header line, with a "
+        "name for every column."
+    )
+
+
+def counts_rows(table: TextTable) -> bool:
+    """True when the first column is a row number: nameless or named index or id, and counting from 0 or 1."""
+    if table.header is None or table.header[0].lower() not in INDEX_NAMES or len(table.columns) < 2:
+        return False
+    try:
+        numbers = table.numbers(0)
+    except InputError:
+        return False
+    return len(numbers) > 0 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())

@@ -13,10 +13,10 @@ from jaxaudit.data.formats.idx import read_idx, read_idx_folder
 from jaxaudit.data.formats.matlab import load_mat
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
 from jaxaudit.data.formats.pickles import refuse_pickle
+from jaxaudit.data.images import join_images
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, exists, expanded
-from jaxaudit.data.stacking import join_images
 from jaxaudit.errors import InputError
 
 KINDS = ".npz, .npy, .csv, .parquet, .mat, an IDX file or folder, or a folder of class-named folders of images"

@@ -13,8 +13,7 @@ from support.banks import describe, rows, save, write_bank
 from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.formats.arrays import StoredArray
-from jaxaudit.data.formats.bounded import open_bounded
-from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.formats.parsing import open_bounded, parsing
 from jaxaudit.data.memory import MAX_BYTES, SHARE, memory_bytes
 from jaxaudit.data.paths import entries, open_data, regular_files
 from jaxaudit.data.records import open_records

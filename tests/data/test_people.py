@@ -21,7 +21,7 @@ from jaxaudit.data import describe_record, load
 from jaxaudit.data.files import load_path
 from jaxaudit.data.formats.csv_file import Asked
 from jaxaudit.data.formats.parquet_footer import declared_columns
-from jaxaudit.data.tables.column_choice import recode
+from jaxaudit.data.tables.columns import recode
 from jaxaudit.data.tables.people import read_people
 from jaxaudit.data.tables.table import MISSING, Column, Table, join_tables
 from jaxaudit.errors import InputError

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxaudit.data.formats.bounded import MOST_DEFLATED, Readable, read_exactly
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import file_size, open_data
@@ -18,9 +17,13 @@ from jaxaudit.errors import InputError
 
 LONGEST_HEADER = 10_000
 """NumPy's own bound."""
+MOST_DEFLATED = 1032
+"""The largest compression ratio of deflate."""
 MOST_AXES = 32
 NEAR = 1 << 20
 """Bytes of neighbouring columns that are read together."""
+BLOCK = 1 << 22
+"""Bytes of a compressed array that are unpacked at a time."""
 AGAIN = "repeat the command when whoever writes the file is done."
 
 
@@ -214,14 +217,22 @@ class _Header(NamedTuple):
     length: int  # in bytes, what comes before it included
 
 
-def _read_array(stream: Readable, length: int, source: str, max_bytes: int) -> np.ndarray:
+def _read_array(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int) -> np.ndarray:
     """As NumPy reads it, but the header is checked against the file's length before anything is allocated."""
     header = _checked_header(stream, length, source, max_bytes)
-    array = read_exactly(stream, math.prod(header.shape) * header.dtype.itemsize).view(header.dtype)
+    buffer, place = np.empty(math.prod(header.shape) * header.dtype.itemsize, np.uint8), 0
+    while place < len(buffer):
+        # In place, so that no second copy is made.
+        block = stream.read(min(BLOCK, len(buffer) - place))
+        if not block:
+            raise EOFError(f"{place} bytes of {len(buffer)}")
+        buffer[place : place + len(block)] = np.frombuffer(block, np.uint8)
+        place += len(block)
+    array = buffer.view(header.dtype)
     return array.reshape(header.shape[::-1]).T if header.fortran_order else array.reshape(header.shape)
 
 
-def _checked_header(stream: Readable, length: int, source: str, max_bytes: int | None = None) -> _Header:
+def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int | None = None) -> _Header:
     """The header of an array of plain numbers or text that `length` bytes can hold."""
     with parsing(f"{source}: is not a NumPy array file", "save it with np.save."):
         header = _read_header(stream)
@@ -248,7 +259,7 @@ def _checked_header(stream: Readable, length: int, source: str, max_bytes: int |
     return header
 
 
-def _read_header(stream: Readable) -> _Header:
+def _read_header(stream: io.BufferedIOBase) -> _Header:
     magic = stream.read(8)
     version = np.lib.format.read_magic(io.BytesIO(magic))
     if version not in ((1, 0), (2, 0)):

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from jaxaudit.data.formats.bounded import header_line, open_bounded
-from jaxaudit.data.formats.parsing import parsed, reason_of
+from jaxaudit.data.formats.parsing import header_line, open_bounded, parsed, reason_of
 from jaxaudit.data.formats.text_table import MOST_COLUMNS, NUMBER, TextTable
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import file_size, open_data

@@ -11,9 +11,9 @@ import numpy as np
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.parsing import parsing, quietly
+from jaxaudit.data.images import stack_images
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, open_data
-from jaxaudit.data.stacking import stack_images
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:

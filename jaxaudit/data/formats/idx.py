@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxaudit.data.formats.bounded import open_bounded
+from jaxaudit.data.formats.parsing import open_bounded
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries

@@ -1,16 +1,24 @@
-"""Runs third-party parsers on untrusted bytes: without output, and every exception becomes an `InputError`."""
+"""Runs third-party parsers: quietly, on no more bytes than allowed; whatever they raise is an `InputError`."""
 
+import io
 import logging
 import re
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from gzip import GzipFile
+from pathlib import Path
 from typing import TypeVar
 
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 Item = TypeVar("Item")
 LONGEST_REASON = 160
+_LONGEST_HEADER = 2**20
+_MOST_COLUMNS = 10_000
 # What Arrow says of a table holds the row or the cell itself: of a CSV file only these parts are passed on,
 _OF_CSV = re.compile(
     r"In CSV column #\d+|Row #\d+|Expected \d+ columns, got \d+|CSV conversion error to \w+|Empty CSV file|"
@@ -89,3 +97,56 @@ def reason_of(error: BaseException) -> str:
         return found or "it is damaged, or a quotation mark is not closed"
     line = (text.splitlines() or [type(error).__name__])[0]
     return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 3] + "..."
+
+
+@contextmanager
+def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.BufferedIOBase]:
+    """The bytes of a regular file, unpacked where its first two bytes say gzip, as a stream to read from.
+
+    Reading past `max_bytes` unpacked bytes raises, so a small file that unpacks to a huge one does no harm; None is
+    for a file that is read in pieces, however large.
+
+    Raises:
+        InputError: when the file is missing, no regular file, cut short, damaged or holds more than `max_bytes`; also
+            for what the caller's reading runs into.
+    """
+    try:
+        with open_data(path) as file:
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            source: io.BufferedIOBase = GzipFile(fileobj=file) if packed else file
+            with io.BufferedReader(_Bounded(source, max_bytes, path), 2**20) as stream:
+                yield stream
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read ({error}); was the download interrupted?") from error
+
+
+def header_line(stream: io.BufferedIOBase, path: Path) -> bytes:
+    """The first line of a table. Parsers of CSV take seconds, or end the process, if there are too many columns.
+
+    Raises:
+        InputError: it has more than 10,000 columns or 1 MiB.
+    """
+    line = stream.readline(_LONGEST_HEADER)
+    if len(line) == _LONGEST_HEADER or line.count(b",") >= _MOST_COLUMNS:
+        raise InputError(
+            f"{path}: its first line has more than {_MOST_COLUMNS:,} columns or 1 MiB; is it the right file?"
+        )
+    return line
+
+
+class _Bounded(io.RawIOBase):
+    def __init__(self, source: io.BufferedIOBase, max_bytes: int | None, path: Path) -> None:
+        self.source, self.max_bytes, self.path, self.place = source, max_bytes, path, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview | bytearray, /) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        data = self.source.read(len(buffer))
+        self.place += len(data)
+        if self.max_bytes is not None and self.place > self.max_bytes:
+            raise InputError(
+                f"{self.path}: has more than the allowed {self.max_bytes / 2**30:.1f} GiB; split it into smaller files."
+            )
+        buffer[: len(data)] = data
+        return len(data)

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from jaxaudit.data.formats.bounded import open_bounded
-from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.formats.parsing import open_bounded, parsing
 from jaxaudit.data.tables.table import MISSING, Column, Table
 from jaxaudit.errors import InputError
 

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from jaxaudit.data.formats.bounded import header_line, open_bounded
 from jaxaudit.data.formats.csv_file import csv_batches
-from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.formats.parsing import header_line, open_bounded, parsing
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from jaxaudit.data.formats.bounded import header_line, open_bounded
-from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.formats.parsing import header_line, open_bounded, parsing
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError

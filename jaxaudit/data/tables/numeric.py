@@ -7,8 +7,16 @@ import numpy as np
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.csv_file import ASKED_NOTHING, Asked, read_csv
-from jaxaudit.data.formats.parquet_file import is_parquet, read_parquet
-from jaxaudit.data.formats.text_table import LABEL_NAMES, MOST_COLUMNS, TextTable, check_header, counts_rows, trimmed
+from jaxaudit.data.formats.text_table import (
+    LABEL_NAMES,
+    MOST_COLUMNS,
+    TextTable,
+    check_header,
+    counts_rows,
+    is_parquet,
+    read_parquet,
+    trimmed,
+)
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError

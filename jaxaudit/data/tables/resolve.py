@@ -8,7 +8,7 @@ from typing import Any, Literal
 from jaxaudit.data.paths import exists
 from jaxaudit.data.selection import choose_parts, nearest, read_parts, shown_name, split_name
 from jaxaudit.data.sets.embedded import breast_cancer, wine
-from jaxaudit.data.tables.column_choice import recode
+from jaxaudit.data.tables.columns import recode
 from jaxaudit.data.tables.table import Table, join_tables
 from jaxaudit.data.tfds.tfds import data_folder, on_disk
 from jaxaudit.errors import InputError

@@ -2,19 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.data.equal_rows import blocks, count_equal, plain_zero
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import MAX_BYTES
 from jaxaudit.errors import InputError
 
 MISSING = "(missing)"
+_BLOCK = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +121,10 @@ class Table:
         columns = [[column.name, column.categories] for column in self.columns]
         head = [values.dtype.str, values.shape, columns, self.class_names]
         digest = hashlib.blake2b(json.dumps(head).encode() + b"\0", digest_size=16)
-        for _, rows in blocks(values):
-            digest.update(plain_zero(rows).data)
+        for _, rows in _blocks(values):
+            rows = np.ascontiguousarray(rows)
+            # -0.0 equals 0.0 but has other bytes.
+            digest.update((rows + rows.dtype.type(0) if rows.dtype.kind == "f" else rows).data)
         digest.update(self.labels.astype("<i4").data)
         return f"blake2b:{digest.hexdigest()}"
 
@@ -245,19 +247,23 @@ def join_tables(parts: Sequence[Table], name: str) -> Table:
 def duplicates(examples: Examples | Table) -> Int[np.ndarray, " records"]:
     """The number of records with the same inputs (or values of a table) and label as each record, including itself.
 
-    Equal is exact equality; -0.0 equals 0.0. A second for 1.6 million records of 4 columns.
+    Equal is exact equality, by `Examples.record_hashes`; -0.0 equals 0.0.
 
     >>> duplicates(Examples(np.array([[1, 2], [3, 4], [1, 2], [1, 2]]), np.array([0, 0, 0, 1]), ("a", "b"), "set"))
     array([2, 1, 2, 1])
     """
-    inputs = examples.values if isinstance(examples, Table) else examples.inputs
-    return count_equal(inputs.reshape(len(inputs), -1), examples.labels)
+    if isinstance(examples, Table):
+        examples = Examples(examples.values, examples.labels, examples.class_names, examples.name)
+    inputs = np.unique(examples.record_hashes.view("S16"), return_inverse=True)[1]
+    records = inputs * len(examples.class_names) + examples.labels
+    _, places, counts = np.unique(records, return_inverse=True, return_counts=True)
+    return counts[places].astype(np.int64)
 
 
 def _check_categories(values: np.ndarray, columns: tuple[Column, ...], name: str) -> None:
     places = np.array([i for i, column in enumerate(columns) if column.categories is not None], int)
     sizes = np.array([len(columns[i].categories or ()) for i in places])
-    for start, rows in blocks(values):
+    for start, rows in _blocks(values):
         codes = rows[:, places]
         bad = ~((codes >= 0) & (codes < sizes))
         if codes.dtype.kind == "f":
@@ -290,3 +296,10 @@ def _unit_interval(numbers: np.ndarray) -> np.ndarray:
     if not np.isfinite(span):
         numbers, low, span = numbers / 2, low / 2, high / 2 - low / 2
     return (numbers - low) / span
+
+
+def _blocks(rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """(number of the first row, rows) of blocks of about a million values, as views."""
+    step = max(1, _BLOCK // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        yield start, rows[start : start + step]

@@ -19,11 +19,11 @@ from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.folders import opened_image
 from jaxaudit.data.formats.parsing import parsed, parsing, quietly
+from jaxaudit.data.images import join_images, stack_images
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import exists, file_size, open_data, regular_files
 from jaxaudit.data.selection import choose_parts
-from jaxaudit.data.stacking import join_images, stack_images
 from jaxaudit.errors import InputError
 
 _PIL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}

@@ -53,6 +53,19 @@ def open_data(path: Path, *, links: bool = True) -> BufferedReader:
         raise _unreadable(path, error) from error
 
 
+def read_small(path: Path, most_bytes: int) -> bytes:
+    """All bytes of a file that describes others, and so is small.
+
+    Raises:
+        InputError: as `open_data`; or it has more than `most_bytes`.
+    """
+    with open_data(path) as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise InputError(f"{path}: has more than {most_bytes >> 20} MiB; is it the file that its name says?")
+    return data
+
+
 def file_size(file: BufferedReader) -> int:
     """The bytes of an open regular file."""
     return os.fstat(file.fileno()).st_size

@@ -25,7 +25,9 @@ _OF_CSV = re.compile(
     r"Column '\w+' in include_columns does not exist"
 )
 # and of a cast what stands before the cell.
-_CELLS = re.compile(r"(invalid value|Failed to parse string|Integer value)\b.*", re.DOTALL)
+_CELLS = re.compile(
+    r"(invalid (?:value|literal)|Failed to parse string|Integer value|could not convert string)\b.*", re.DOTALL
+)
 
 
 @contextmanager

@@ -1,11 +1,9 @@
 """UCI Adult: the census records of 1994, adult.data and adult.test as they are published."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import csv
 
 from jaxaudit.data.formats.parsing import open_bounded, parsing
 from jaxaudit.data.tables.table import MISSING, Column, Table
@@ -62,18 +60,15 @@ def adult(folder: Path, split: str) -> Table:
     path = _file(folder, split)
     if path is None:
         raise InputError(f"{folder}: has no {FILES[split]} or {FILES[split]}.gz; put UCI's file there.")
-    with open_bounded(path, LARGEST_FILE) as stream:
-        lines = [line for line in stream.read().splitlines() if line.strip() and not line.startswith(b"|")]
-    if not lines:
-        raise InputError(f"{path}: there are no records. Is the file empty?")
     names = [*ATTRIBUTES, "income"]
-    with parsing(f"{path}: is not UCI's {FILES[split]}", "download it again."):
-        cells = csv.read_csv(
-            pa.BufferReader(b"\n".join(lines)),
-            csv.ReadOptions(column_names=names, use_threads=False),
-            csv.ParseOptions(quote_char=False),
-            csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-        )
+    with open_bounded(path, LARGEST_FILE) as stream:
+        lines = [line for line in stream.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    rows = [[cell.strip() for cell in line.split(",")] for line in lines if not line.startswith("|")]
+    if not rows:
+        raise InputError(f"{path}: there are no records. Is the file empty?")
+    if any(len(row) != len(names) for row in rows):
+        raise InputError(f"{path}: is not UCI's {FILES[split]}: a line has not {len(names)} values; download it again.")
+    cells = dict(zip(names, zip(*rows, strict=True), strict=True))
     columns, arrays = [], []
     for name, categories in ATTRIBUTES.items():
         if name == _WEIGHT:
@@ -85,7 +80,7 @@ def adult(folder: Path, split: str) -> Table:
             known = categories.split()
             columns.append(Column(name, tuple(MISSING if each == "?" else each for each in known)))
             arrays.append(_codes(cells[name], known, name, path))
-    labels = _codes(pc.call_function("utf8_rtrim", [cells["income"]], pc.TrimOptions(" .")), CLASSES, "income", path)
+    labels = _codes([cell.rstrip(" .") for cell in cells["income"]], CLASSES, "income", path)
     return Table(np.stack(arrays, axis=1).astype(np.float32), tuple(columns), labels, CLASSES, f"adult@{split}")
 
 
@@ -94,9 +89,9 @@ def _file(folder: Path, split: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def _codes(cells: pa.ChunkedArray, known: tuple[str, ...] | list[str], name: str, path: Path) -> np.ndarray:
-    trimmed = pc.call_function("utf8_trim_whitespace", [cells])
-    codes = pc.fill_null(pc.call_function("index_in", [trimmed], pc.SetLookupOptions(pa.array(known))), -1).to_numpy()
+def _codes(cells: Sequence[str], known: Sequence[str], name: str, path: Path) -> np.ndarray:
+    places = {text: place for place, text in enumerate(known)}
+    codes = np.array([places.get(cell, -1) for cell in cells], np.int32)
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
         raise InputError(
@@ -106,6 +101,6 @@ def _codes(cells: pa.ChunkedArray, known: tuple[str, ...] | list[str], name: str
     return codes
 
 
-def _numbers(cells: pa.ChunkedArray, name: str, path: Path) -> np.ndarray:
+def _numbers(cells: Sequence[str], name: str, path: Path) -> np.ndarray:
     with parsing(f"{path}: {name} has a value that is not a whole number", "was the file changed?"):
-        return pc.cast(pc.call_function("utf8_trim_whitespace", [cells]), pa.int32()).to_numpy()
+        return np.array(cells).astype(np.int32)

@@ -5,10 +5,8 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import csv
 
-from jaxaudit.data.formats.parsing import header_line, open_bounded, parsing
+from jaxaudit.data.formats.parsing import open_bounded, parsing
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
@@ -37,13 +35,8 @@ def location(path: Path, max_bytes: int = LARGEST_FILE) -> Table:
         github.com/privacytrustlab/datasets.
     """
     data = _first_file(path, max_bytes)
-    header_line(io.BytesIO(data), path)
     with parsing(f"{path}: its first file is not a table of whole numbers", f"is it {ARCHIVE}?"):
-        cells = csv.read_csv(
-            pa.BufferReader(data),
-            csv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=max(1, len(data))),
-        )
-        numbers = np.stack([cells[column].cast(pa.int32()).to_numpy() for column in cells.column_names], axis=1)
+        numbers = np.loadtxt(io.BytesIO(data), np.int32, delimiter=",", quotechar='"', ndmin=2, comments=None)
     bad = ~((numbers[:, 1:] == 0) | (numbers[:, 1:] == 1))
     if bad.any():
         record, place = np.argwhere(bad)[0]

@@ -22,7 +22,7 @@ from jaxaudit.data.formats.parsing import parsed, parsing, quietly
 from jaxaudit.data.images import join_images, stack_images
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import exists, file_size, open_data, regular_files
+from jaxaudit.data.paths import exists, file_size, open_data, read_small, regular_files
 from jaxaudit.data.selection import choose_parts
 from jaxaudit.errors import InputError
 
@@ -108,7 +108,7 @@ def _open(folder: Path) -> Any:
     from tensorflow_datasets.core import read_only_builder
     from tensorflow_datasets.core.proto import dataset_info_pb2
 
-    text = _read_metadata(folder / "dataset_info.json").decode()
+    text = read_small(folder / "dataset_info.json", _LARGEST_METADATA).decode()
     proto: Any = json_format.Parse(text, dataset_info_pb2.DatasetInfo())  # pyright: ignore[reportAttributeAccessIssue]
     proto.ClearField("module_name")
     proto.features.CopyFrom(tfds.features.FeaturesDict({"image": tfds.features.Image()}).to_proto())
@@ -121,7 +121,7 @@ def _fingerprint(folder: Path) -> str:
     for path, status in sorted(regular_files(folder)):
         # A name may be no text at all.
         digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode(errors="surrogatepass"))
-    digest.update(_read_metadata(folder / "dataset_info.json"))
+    digest.update(read_small(folder / "dataset_info.json", _LARGEST_METADATA))
     return digest.hexdigest()
 
 
@@ -150,7 +150,7 @@ def supervised(kinds: Mapping[str, str], supervised_keys: Any, name: str) -> Sup
 
 def _read_features(folder: Path, supervised_keys: Any, name: str) -> Stored:
     """What `features.json` says of the image and the class; raises anything where it is damaged."""
-    content = _content(json.loads(_read_metadata(folder / "features.json")))
+    content = _content(json.loads(read_small(folder / "features.json", _LARGEST_METADATA)))
     nodes = {str(key): node for key, node in content.get("features", content).items()}
     kinds = {key: _kind(node) for key, node in nodes.items()}
     keys = supervised(kinds, supervised_keys, name)
@@ -162,7 +162,7 @@ def _read_features(folder: Path, supervised_keys: Any, name: str) -> Stored:
         raise ValueError(f"images of {len(dimensions)} dimensions and type {str(image['dtype'])[:20]}")
     count = int(label.get("numClasses") or label.get("num_classes") or 0)
     path = folder / f"{keys.label.replace('/', '.')}.labels.txt"
-    lines = _read_metadata(path).decode().split("\n") if exists(path) else []
+    lines = read_small(path, _LARGEST_METADATA).decode().split("\n") if exists(path) else []
     names = tuple(line.strip() for line in lines if line.strip())
     if not 0 <= count <= MOST_CLASSES or (names and len(names) != count):
         raise ValueError(f"{len(names)} names of {count} classes")
@@ -180,19 +180,6 @@ def _content(node: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise TypeError("the content of a feature is not a JSON object")
     return content
-
-
-def _read_metadata(path: Path) -> bytes:
-    """The bytes of a file of metadata, read once.
-
-    Raises:
-        InputError: when it cannot be read, or is larger than any set's.
-    """
-    with open_data(path) as file:
-        data = file.read(_LARGEST_METADATA + 1)
-    if len(data) > _LARGEST_METADATA:
-        raise InputError(f"{path}: has more than {_LARGEST_METADATA >> 20} MiB; {_DAMAGED}")
-    return data
 
 
 def _decode(

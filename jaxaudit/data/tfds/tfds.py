@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxaudit.data.paths import entries, exists, expanded, open_data
+from jaxaudit.data.paths import entries, exists, expanded, read_small
 from jaxaudit.data.selection import split_name
 from jaxaudit.errors import InputError
 
@@ -121,9 +121,8 @@ def _versions(path: Path) -> list[Path]:
 
 def _default_config(root: Path) -> str | None:
     try:
-        with open_data(root / ".config" / "metadata.json") as file:
-            name = json.loads(file.read(2**20)).get("default_config_name")
-    except (InputError, OSError, ValueError, AttributeError, RecursionError):
+        name = json.loads(read_small(root / ".config" / "metadata.json", 2**20)).get("default_config_name")
+    except (ValueError, AttributeError, RecursionError):
         return None
     return name if isinstance(name, str) else None
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.paths import entries, open_data, regular_files
+from jaxaudit.data.paths import entries, read_small, regular_files
 from jaxaudit.errors import InputError
 
 TREE = "_METADATA"
@@ -53,11 +53,7 @@ def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
 
 def _described(tree: Path) -> tuple[dict[str, str], str]:
     """Where the array of each name is stored, in the tree's order, and the format of all."""
-    with open_data(tree / TREE) as file:
-        text = file.read(LARGEST_TREE + 1)
-    if len(text) > LARGEST_TREE:
-        raise ValueError(f"a description of more than {LARGEST_TREE / 2**20:.0f} MiB")
-    described = json.loads(text)
+    described = json.loads(read_small(tree / TREE, LARGEST_TREE))
     found: list[tuple[list[tuple[int, int, str]], str, str]] = []
     for leaf in described["tree_metadata"].values():
         value = leaf["value_metadata"]

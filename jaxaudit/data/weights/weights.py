@@ -14,7 +14,7 @@ import numpy as np
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.pickles import PICKLES
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import entries, exists, expanded, file_size, open_data
+from jaxaudit.data.paths import entries, exists, expanded, file_size, open_data, read_small
 from jaxaudit.data.weights.msgpack import looks_like_msgpack, read_msgpack
 from jaxaudit.data.weights.orbax import read_orbax
 from jaxaudit.errors import InputError
@@ -154,12 +154,8 @@ def _read_sharded(index: Path, max_bytes: int) -> Weights:
 
 def _placed(index: Path) -> dict[str, str]:
     """The file of each array."""
-    with open_data(index) as file:
-        size = file_size(file)
-        if size > LONGEST_INDEX:
-            raise InputError(f"{index}: has {size / 2**20:.0f} MiB, too many for an index; is it one?")
-        with parsing(f"{index}: is not JSON", "was it written to its end?"):
-            stated = json.loads(file.read(size))
+    with parsing(f"{index}: is not JSON", "was it written to its end?"):
+        stated = json.loads(read_small(index, LONGEST_INDEX))
     placed = stated.get("weight_map") if isinstance(stated, dict) else None
     if not isinstance(placed, dict) or not placed or not all(isinstance(each, str) for each in placed.values()):
         raise InputError(f"{index}: has no weight_map from arrays to files; was it written by save_pretrained?")

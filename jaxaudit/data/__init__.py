@@ -5,8 +5,7 @@ from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.files import load_path
 from jaxaudit.data.images import is_image, prepare_images
 from jaxaudit.data.resolve import load, load_tfds
-from jaxaudit.data.sets.embedded import digits
-from jaxaudit.data.sets.printed import printed_digits
+from jaxaudit.data.sets.embedded import digits, printed_digits
 from jaxaudit.data.tables.columns import ColumnSummary, describe_record, describe_table
 from jaxaudit.data.tables.resolve import load_table
 from jaxaudit.data.tables.table import (

@@ -19,8 +19,8 @@ from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.errors import InputError
 
-KINDS = ".npz, .npy, .csv, .parquet, .mat, an IDX file or folder, or a folder of class-named folders of images"
 SUFFIXES = (".npz", ".npy", ".csv", ".parquet", ".mat")
+KINDS = f"{', '.join(SUFFIXES)}, an IDX file or folder, or a folder of class-named folders of images"
 _MOST_SHOWN = 5
 
 

@@ -9,8 +9,7 @@ from jaxaudit.data.files import load_path
 from jaxaudit.data.images import join_images
 from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.data.selection import choose_parts, nearest, parse_split, read_parts, shown_name, split_name
-from jaxaudit.data.sets.embedded import digits
-from jaxaudit.data.sets.printed import printed_digits
+from jaxaudit.data.sets.embedded import digits, printed_digits
 from jaxaudit.data.tfds.prepare import has_originals, prepare
 from jaxaudit.data.tfds.read import read_prepared
 from jaxaudit.data.tfds.tfds import (

@@ -52,8 +52,8 @@ def test_delimiters_and_encodings_are_found(write, delimiter, encoding):
         ("a,b\nx;y,2\nz;t,3\n", ",", "."),
     ],
 )
-def test_what_stands_between_cells_and_in_numbers(write, content, delimiter, decimal):
-    found, _ = find_format(write(content), Asked(), 10)
+def test_what_stands_between_cells_and_in_numbers(tmp_path, content, delimiter, decimal):
+    found, _ = find_format(content.encode(), tmp_path / "a.csv", Asked(), 10)
     assert (found.delimiter, found.decimal) == (delimiter, decimal)
 
 

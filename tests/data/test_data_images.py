@@ -15,8 +15,7 @@ from jaxaudit.data import Examples, load, prepare_images
 from jaxaudit.data.files import load_path
 from jaxaudit.data.formats.folders import SUFFIXES, load_image_folders
 from jaxaudit.data.images import is_image
-from jaxaudit.data.sets.embedded import digits
-from jaxaudit.data.sets.printed import printed_digits
+from jaxaudit.data.sets.embedded import digits, printed_digits
 from jaxaudit.errors import InputError
 
 

@@ -223,7 +223,7 @@ def test_lists_and_columns_are_counted_before_they_are_unpacked(tmp_path, monkey
 
 
 def test_parquet_bombs_are_refused(write, monkeypatch):
-    monkeypatch.setattr("jaxaudit.data.outputs.files.SPARE", -20 * 5 * 64)
+    monkeypatch.setattr("jaxaudit.data.outputs.tables.SPARE", -20 * 5 * 64)
     with pytest.raises(InputError, match=r"unpacks to 0.0 GiB; save only the outputs"):
         load_outputs(write(table(P)), 4, 20)
 

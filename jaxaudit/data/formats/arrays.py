@@ -201,7 +201,7 @@ class NpzArrays:
             zipfile.ZipFile(file) as archive,
             archive.open(member) as stream,
         ):
-            return _read_array(stream, member.file_size, source, self.max_bytes)
+            return _read_array(stream, member.file_size, source, self.max_bytes)  # pyright: ignore[reportArgumentType]
 
 
 def _state_of(file: BufferedReader) -> tuple[int, ...]:

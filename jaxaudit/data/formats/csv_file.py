@@ -60,8 +60,8 @@ class CsvFormat(NamedTuple):
 ASKED_NOTHING = Asked()
 
 
-def find_format(path: Path, asked: Asked, most_columns: int) -> tuple[CsvFormat, int]:
-    """The format of the file, and the number of cells of its first line.
+def find_format(data: bytes, path: Path, asked: Asked, most_columns: int) -> tuple[CsvFormat, int]:
+    """The format of a file that holds these bytes, and the number of cells of its first line.
 
     The encoding is that of the byte-order mark (UTF-8 or UTF-16), else UTF-8 if the whole file is valid, else
     Windows-1252, which contains all letters of Latin-1. The delimiter is the one of `DELIMITERS` that splits (nearly)
@@ -76,8 +76,9 @@ def find_format(path: Path, asked: Asked, most_columns: int) -> tuple[CsvFormat,
         UnicodeError: when it is no text in that encoding.
     """
     _check_asked(asked)
-    encoding = _encoding(path) if asked.encoding is None else asked.encoding
-    text = _beginning(path, encoding)
+    encoding = _encoding(data, path) if asked.encoding is None else asked.encoding
+    marked = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
+    text = io.TextIOWrapper(io.BytesIO(data), marked, newline="").read(FIRST_LINE + 1)
     first = text.partition("\n")[0].partition("\r")[0]
     if not text:
         raise InputError(f"{path}: is empty; was it written completely?")
@@ -132,26 +133,24 @@ def read_csv(
                 f"{path}: has {file_size(stream) / 2**30:.2f} GiB, more than the allowed {max_bytes / 2**30:.2f} GiB; "
                 "keep fewer rows or columns."
             )
+        data = stream.read()
     # Every cell as text first: pyarrow would guess types from the first block and fail on a later one.
     try:
-        written, width = find_format(path, asked, most_columns)
+        written, width = find_format(data, path, asked, most_columns)
         titles = [str(column) for column in range(width)]
-        with open_data(path) as stream:
-            table = arrow_csv.read_csv(
-                stream,
-                arrow_csv.ReadOptions(
-                    column_names=titles, use_threads=False, encoding=written.encoding, block_size=2 * FIRST_LINE
-                ),
-                arrow_csv.ParseOptions(delimiter=written.delimiter, newlines_in_values=True),
-                arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
-            )
+        table = arrow_csv.read_csv(
+            pa.BufferReader(data),
+            arrow_csv.ReadOptions(
+                column_names=titles, use_threads=False, encoding=written.encoding, block_size=2 * FIRST_LINE
+            ),
+            arrow_csv.ParseOptions(delimiter=written.delimiter, newlines_in_values=True),
+            arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
+        )
     except UnicodeError as error:
         encoding = asked.encoding or "UTF-8, UTF-16 or Windows-1252"
         raise InputError(
             f"{path}: cannot be read as CSV: it is not text in {encoding}; give its --encoding, or save it as UTF-8."
         ) from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read as CSV ({error.strerror or 'damaged'}).") from error
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
     whole = TextTable(None, list(table.columns), path.name, written.decimal, str(written))
@@ -204,35 +203,20 @@ def _check_asked(asked: Asked) -> None:
         ) from error
 
 
-def _encoding(path: Path) -> str:
-    decoder = codecs.getincrementaldecoder("utf-8")()
+def _encoding(data: bytes, path: Path) -> str:
+    marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
+    if marked:
+        return marked
+    if b"\0" in data:
+        raise InputError(
+            f"{path}: cannot be read as CSV: it contains zero bytes, so it is not UTF-8 text; for UTF-16, give "
+            "--encoding utf-16-le."
+        )
     try:
-        for place, block in enumerate(_blocks(path)):
-            marked = next((name for mark, name in _MARKS.items() if block.startswith(mark)), None)
-            if place == 0 and marked:
-                return marked
-            if b"\0" in block:
-                raise InputError(
-                    f"{path}: cannot be read as CSV: it contains zero bytes, so it is not UTF-8 text; for UTF-16, give "
-                    "--encoding utf-16-le."
-                )
-            decoder.decode(block)
-        decoder.decode(b"", final=True)
+        data.decode("utf-8")
     except UnicodeDecodeError:
         return "windows-1252"
     return "utf-8"
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    with open_data(path) as stream:
-        while block := stream.read(2**20):
-            yield block
-
-
-def _beginning(path: Path, encoding: str) -> str:
-    encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
-    with io.TextIOWrapper(open_data(path), encoding=encoding, newline="") as stream:
-        return stream.read(FIRST_LINE + 1)
 
 
 def _cells(text: str, delimiter: str) -> list[list[str]]:

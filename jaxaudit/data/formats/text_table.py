@@ -153,6 +153,11 @@ def counts_rows(table: TextTable) -> bool:
         numbers = table.numbers(0)
     except InputError:
         return False
+    return counting(numbers)
+
+
+def counting(numbers: np.ndarray) -> bool:
+    """Whether these are 0, 1, 2, ... or 1, 2, 3, ..."""
     return len(numbers) > 0 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxaudit.data.outputs.files import HARD_LABELS, check_rows, read_outputs
+from jaxaudit.data.outputs.files import HARD_LABELS, Expected, read_outputs
 from jaxaudit.data.outputs.kinds import Kind, blocks, inside, kind_of, refuse_hard_labels, rounding_of_sums, span_of
 from jaxaudit.data.outputs.precision import (
     MOST_DECIMALS,
@@ -119,8 +119,9 @@ def load_outputs(
     path = Path(path).expanduser()
     class_names = None if isinstance(classes, int) else [str(name) for name in classes]
     count = classes if isinstance(classes, int) else len(classes)
-    values, dtype = read_outputs(path, rows, count, class_names, of)
-    _check_shape(values, rows, count, path.name, of)
+    expected = Expected(rows, count, class_names, of)
+    values, dtype = read_outputs(path, expected)
+    _check_shape(values, expected, path.name)
     exact = values.dtype.kind == "f" and values.dtype.itemsize <= 4
     values = values.astype(np.float32 if exact else np.float64, copy=False)
     span = span_of(values, path.name)
@@ -186,20 +187,18 @@ def logit_step(outputs: Outputs) -> float:
     return step_near(size, outputs.decimals, outputs.significant, outputs.dtype)
 
 
-def _check_shape(values: np.ndarray, rows: int, classes: int, source: str, of: str) -> None:
+def _check_shape(values: np.ndarray, expected: Expected, source: str) -> None:
+    rows, classes = expected.rows, expected.classes
     if values.size == 0:
         raise InputError(f"{source}: is empty; did the model write its outputs?")
     if values.shape == (classes, rows) and classes != rows:
         raise InputError(f"{source}: has shape {values.shape}, one row per class; transpose it to {rows} rows.")
-    check_rows(len(values), rows, source, of)
+    expected.check_rows(len(values), source)
     columns = values.shape[1]
     if columns == 1 and classes > 2 and (values == np.rint(values)).all():
         raise InputError(f"{source}: {HARD_LABELS}.")
     if columns != classes and not (columns == 1 and classes == 2):
-        raise InputError(
-            f"{source}: has {columns} columns but the {of} has {classes} classes; give one column per class, in label "
-            "order."
-        )
+        raise expected.other_columns(columns, source)
 
 
 def _probabilities(values: np.ndarray) -> np.ndarray:

@@ -1,0 +1,229 @@
+"""Tables of a model's outputs: CSV and Parquet, of which some columns are the classes."""
+
+import csv
+from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+
+from jaxaudit.data.formats.csv_file import read_csv
+from jaxaudit.data.formats.parquet_footer import Declared, declared_columns
+from jaxaudit.data.formats.text_table import INDEX_NAMES, counting
+from jaxaudit.data.outputs.files import HARD_LABELS, SPARE, Expected, RawOutputs
+from jaxaudit.data.paths import open_data
+from jaxaudit.errors import InputError
+
+LONGEST_LINE = 1 << 20
+"""Characters of a table's first line, names included."""
+WIDEST_CELL = 64
+LONGEST_NAME = 4096
+"""Characters that a number, and what names a record, take in a table."""
+
+
+def read_csv_outputs(path: Path, expected: Expected) -> RawOutputs:
+    """The class columns of a CSV file, whose size and first line are looked at before anything is parsed."""
+    rows, classes = expected.rows, expected.classes
+    if path.stat().st_size > (rows + 1) * ((classes + 1) * WIDEST_CELL + LONGEST_NAME) + SPARE:
+        raise InputError(
+            f"{path.name}: is longer than {rows} rows of {classes} numbers can be; is it a file of outputs on the "
+            f"{expected.of}?"
+        )
+    first = _first_line(path)
+    if first is not None and len(first) > classes + 1:
+        raise expected.other_columns(len(first), path.name)
+    found = _numbers_at_once(path, first, expected) if first else None
+    return found or _from_cells(path, expected)
+
+
+def _first_line(path: Path) -> list[str] | None:
+    """The cells of a first line of comma-separated UTF-8, trimmed; None where it is none."""
+    try:
+        with TextIOWrapper(open_data(path), encoding="utf-8-sig", newline="") as stream:
+            line = stream.readline(LONGEST_LINE + 1)
+        if len(line) > LONGEST_LINE:
+            raise InputError(f"{path.name}: its first line is longer than {LONGEST_LINE} characters; is it a CSV file?")
+        cells = next(csv.reader([line]), [])
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return None
+    return [cell.strip() for cell in cells]
+
+
+def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> RawOutputs | None:
+    """A clean table's numbers, parsed as numbers; None where it is not so clean and its cells must be looked at."""
+    header = first if _is_header(first, False, expected) else None
+    titles = [str(column) for column in range(len(first))]
+    try:
+        with open_data(path) as stream:
+            cells = arrow_csv.read_csv(
+                stream,
+                arrow_csv.ReadOptions(column_names=titles, skip_rows=0 if header is None else 1, use_threads=False),
+                arrow_csv.ParseOptions(newlines_in_values=True),
+                arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.float64()), null_values=[]),
+            )
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    columns = [column.to_numpy() for column in cells.columns]
+    if header is None and _is_header(first, len(columns[0]) == expected.rows + 1, expected):
+        header, columns = first, [column[1:] for column in columns]
+    expected.check_rows(len(columns[0]), path.name)
+    chosen = _class_columns(header, columns[0], len(columns), expected, path.name)
+    return RawOutputs(_beside([columns[column] for column in chosen]), "text")
+
+
+def _from_cells(path: Path, expected: Expected) -> RawOutputs:
+    """The same of any table, a cell at a time where need be, so that a message can name the row and the column."""
+    table = read_csv(path, header=False)
+    first = [column[0].as_py().strip() for column in table.columns]
+    if _is_header(first, table.rows == expected.rows + 1, expected):
+        table = table.with_header()
+    expected.check_rows(table.rows, path.name)
+    if len(table.columns) == 1 and not _are_numbers([str(table.columns[0][-1])]):
+        raise InputError(f"{path.name}: {HARD_LABELS}.")
+    leading = table.numbers(0) if _are_numbers([table.columns[0][0].as_py()]) else None
+    chosen = _class_columns(table.header, leading, len(table.columns), expected, path.name)
+    return RawOutputs(_beside([table.numbers(column) for column in chosen]), "text")
+
+
+def read_parquet_outputs(path: Path, expected: Expected) -> RawOutputs:
+    """The class columns, or the one column of lists, of a Parquet file whose footer is looked at first."""
+    try:
+        # A stream, because pyarrow takes no path that is not UTF-8.
+        with open_data(path) as stream:
+            declared = declared_columns(stream)
+            with parquet.ParquetFile(stream, pre_buffer=True) as file:
+                names, types = file.schema_arrow.names, file.schema_arrow.types
+                # A first column of text names the records, and is not read.
+                skipped = int(len(names) > 1 and not _is_number(types[0]))
+                _check_before_reading(file.metadata.num_rows, declared, skipped, path.name, expected)
+                table = file.read(names[skipped:])
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise InputError(f"{path}: is not a readable Parquet file ({reason}).") from error
+    if len(names) == 1 and (pa.types.is_string(types[0]) or pa.types.is_large_string(types[0])):
+        raise InputError(f"{path.name}: {HARD_LABELS}.")
+    if len(names) == 1 and _is_list(types[0]):
+        return _from_lists(table.column(0), path.name)
+    if table.num_columns != len(names) - skipped:
+        raise InputError(f"{path.name}: has several columns of the same name; give each its own.")
+    leading = None if skipped or not _is_number(types[0]) else table.column(0).to_numpy()
+    chosen = _class_columns(names, leading, len(names), expected, path.name)
+    for column in chosen:
+        if not _is_number(types[column]) or table.column(column - skipped).null_count:
+            what = "has empty cells" if _is_number(types[column]) else f"is of type {str(types[column])[:40]}"
+            raise InputError(f"{path.name}: column {names[column][:40]!r} {what}; outputs must be numbers.")
+    values = _beside([table.column(column - skipped).to_numpy() for column in chosen])
+    return RawOutputs(values, values.dtype.name)
+
+
+def _check_before_reading(
+    held: int, declared: Sequence[Declared], skipped: int, source: str, expected: Expected
+) -> None:
+    """Nothing where the columns after the first `skipped` hold no more than outputs of this shape can."""
+    rows, classes = expected.rows, expected.classes
+    if not declared:
+        raise InputError(f"{source}: has no columns; did the model write its outputs?")
+    expected.check_rows(held, source)
+    if len(declared) > classes + 1:
+        raise expected.other_columns(len(declared), source)
+    # A few bytes can hold lists of millions of equal values.
+    most = max(column.values for column in declared[skipped:])
+    if most > rows * classes:
+        raise InputError(
+            f"{source}: has {most} values in {rows} lists, more than one for each of {classes} classes; save only "
+            "the outputs."
+        )
+    size = sum(column.unpacked_bytes for column in declared[skipped:])
+    if size > rows * (classes + 1) * WIDEST_CELL + SPARE:
+        raise InputError(f"{source}: unpacks to {size / 2**30:.1f} GiB; save only the outputs.")
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or pa.types.is_integer(kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
+
+
+def _from_lists(cells: pa.ChunkedArray, source: str) -> RawOutputs:
+    kind = cells.type.value_type
+    # From the offsets alone: a few bytes of Parquet can hold millions of equal values.
+    lengths = pc.call_function("unique", [pc.call_function("list_value_length", [cells])]).to_pylist()
+    if not _is_number(kind) or len(lengths) != 1 or not lengths[0]:
+        raise InputError(f"{source}: its lists differ in length or are not numbers; save one column per class.")
+    flat = cells.combine_chunks().flatten()
+    if flat.null_count:
+        raise InputError(f"{source}: has empty cells; outputs must be numbers.")
+    values = flat.to_numpy(zero_copy_only=False)
+    return RawOutputs(values.reshape(-1, lengths.pop()), values.dtype.name)
+
+
+def _beside(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Columns side by side, each as it lies in memory."""
+    return np.stack(columns).T
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    """Whether every cell reads as a number."""
+    try:
+        [float(cell) for cell in cells]
+    except ValueError:
+        return False
+    return True
+
+
+def _is_header(first: list[str], one_line_too_many: bool, expected: Expected) -> bool:
+    """Whether a first line with these cells names the columns."""
+    if first[0] == "" or not _are_numbers(first[1:]) or (len(first) == 1 and not _are_numbers(first)):
+        return True
+    classes, class_names = expected.classes, expected.class_names
+    # A line of numbers names the columns only when it names the classes and the file is one line longer than the set.
+    names = first[1:] if len(first) == classes + 1 else first
+    numbered = names == [str(k) for k in range(classes)]
+    return one_line_too_many and (numbered or (class_names is not None and set(names) == set(class_names)))
+
+
+def _class_columns(
+    header: list[str] | None, leading: np.ndarray | None, count: int, expected: Expected, source: str
+) -> list[int]:
+    """The columns that hold the classes, in class order; a leading row number or identifier is left out."""
+    classes, class_names = expected.classes, expected.class_names
+    columns = list(range(count))
+    # One column fewer than classes is enough for two classes: the probability of the second.
+    if count > 1 and (count == classes + 1 or (classes == 2 and count == 2)):
+        spare = count == classes + 1
+        named = header is not None and header[0].lower() in (*INDEX_NAMES, "__index_level_0__")
+        if leading is None:
+            columns = columns[1:]
+        elif _counts_records(leading) or (spare and named):
+            if not _counts_records(leading) and _counts_records(np.sort(leading)):
+                raise InputError(
+                    f"{source}: its first column numbers the rows out of order; sort them into the order of the "
+                    "query set."
+                )
+            columns = columns[1:]
+    if header is None or class_names is None or len(columns) != classes:
+        return columns
+    titles = [header[column] for column in columns]
+    unknown = [title for title in titles if title not in class_names]
+    if len(set(titles)) == classes and not unknown:
+        return [columns[titles.index(name)] for name in class_names]
+    if len(unknown) < len(titles):
+        raise InputError(
+            f"{source}: some columns are named after classes, but {unknown[0] if unknown else titles[0]!r} "
+            f"{'is not a class' if unknown else 'occurs twice'}; name all columns after the classes "
+            f"({', '.join(map(str, list(class_names)[:5]))}, ...) or none."
+        )
+    return columns
+
+
+def _counts_records(numbers: np.ndarray) -> bool:
+    """Whether it is 0, 1, 2, ... or 1, 2, 3, ...: at least three, because two could be outputs."""
+    return len(numbers) > 2 and counting(numbers)

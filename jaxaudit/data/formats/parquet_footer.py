@@ -12,7 +12,7 @@ MAGIC = b"PAR1"
 LONGEST = 1 << 22
 DEEPEST = 32
 _ROW_GROUPS, _COLUMNS, _META, _VALUES, _UNPACKED = 4, 1, 3, 5, 6
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _, _, _STRUCT = range(1, 13)
 
 
 class Declared(NamedTuple):
@@ -68,23 +68,23 @@ class _Reader:
 
     def number(self) -> int:
         found = shift = 0
-        while True:
+        while shift < 64:
             byte = self.byte()
             found |= (byte & 127) << shift
             shift += 7
             if byte < 128:
                 return found
-            if shift > 63:
-                raise ValueError("its footer has too large a number")
+        raise ValueError("its footer has too large a number")
 
     def signed(self) -> int:
         number = self.number()
         return number >> 1 ^ -(number & 1)
 
-    def skip(self, count: int) -> None:
-        if count > len(self.data) - self.at:
+    def within(self, size: int) -> int:
+        """So many bytes, or elements of a byte at least, if there are so many left."""
+        if size > len(self.data) - self.at:
             raise IndexError
-        self.at += count
+        return size
 
     def struct(self, depth: int) -> dict[int, Any]:
         fields: dict[int, Any] = {}
@@ -104,22 +104,13 @@ class _Reader:
             return self.signed()
         if kind == _STRUCT:
             return self.struct(depth + 1)
-        if kind in (_LIST, _SET):
+        if kind == _LIST:
             head = self.byte()
             size = self.number() if head >> 4 == 15 else head >> 4
-            return [self.value(head & 15, depth + 1) for _ in range(self._within(size))]
-        if kind == _MAP:
-            size = self._within(self.number())
-            kinds = self.byte() if size else 0
-            return [(self.value(kinds >> 4, depth + 1), self.value(kinds & 15, depth + 1)) for _ in range(size)]
-        if kind not in (_DOUBLE, _BINARY):
+            return [self.value(head & 15, depth + 1) for _ in range(self.within(size))]
+        if kind not in (_DOUBLE, _BINARY):  # Parquet has neither sets nor maps
             raise ValueError("its footer is invalid")
         # Texts and fractions say nothing of sizes.
-        self.skip(8 if kind == _DOUBLE else self.number())
+        size = 8 if kind == _DOUBLE else self.number()
+        self.at += self.within(size)
         return None
-
-    def _within(self, size: int) -> int:
-        """A number of elements, each of which takes a byte at least."""
-        if size > len(self.data) - self.at:
-            raise IndexError
-        return size

@@ -3,7 +3,6 @@
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -82,9 +81,21 @@ def census(paths: Sequence[Path], name: str, *, minimum_age: int = MINIMUM_AGE, 
         raise InputError(
             f"{name}: some files have only MAR, others only MSP; use those with one coding of the marital status."
         )
-    parts = [_persons(path, header, marital, minimum_age, max_bytes) for path, header in headers.items()]
-    values = np.concatenate([part.values for part in parts])
-    without, young = sum(part.without for part in parts), sum(part.young for part in parts)
+    parts, labels, without, young = [], [], 0, 0
+    limits = (None, len(MARITAL[marital]), len(RACES), len(SEXES))
+    for path, header in headers.items():
+        wanted = [header[column] for column in ("AGEP", marital, "RAC1P", "SEX", "PINCP")]
+        cells = _cells(path, wanted, max_bytes)
+        has_income = ~np.isnan(cells[:, 4])
+        old_enough = ~(cells[:, 0] < minimum_age)
+        without += int((~has_income).sum())
+        young += int((has_income & ~old_enough).sum())
+        kept = cells[has_income & old_enough]
+        for place, limit in enumerate(limits):
+            _check(kept[:, place], limit, wanted[place], path)
+        parts.append((kept[:, :4] - [0, 1, 1, 1]).astype(np.float32))
+        labels.append((kept[:, 4] > 50_000).astype(np.int32))
+    values = np.concatenate(parts)
     notes = []
     if without:
         notes.append(
@@ -100,15 +111,7 @@ def census(paths: Sequence[Path], name: str, *, minimum_age: int = MINIMUM_AGE, 
         Column("race", RACES),
         Column("sex", SEXES),
     )
-    labels = np.concatenate([part.labels for part in parts])
-    return Table(values, columns, labels, CLASSES, name, tuple(notes))
-
-
-class _Persons(NamedTuple):
-    values: np.ndarray  # [n, 4]
-    labels: np.ndarray
-    without: int
-    young: int
+    return Table(values, columns, np.concatenate(labels), CLASSES, name, tuple(notes))
 
 
 def _header(path: Path, max_bytes: int) -> dict[str, str]:
@@ -120,30 +123,18 @@ def _header(path: Path, max_bytes: int) -> dict[str, str]:
     return {name.strip().upper(): name for name in names}
 
 
-def _persons(path: Path, header: dict[str, str], marital: str, minimum_age: int, max_bytes: int) -> _Persons:
-    wanted = [header[column] for column in ("AGEP", marital, "RAC1P", "SEX", "PINCP")]
-    values, labels, without, young = [np.empty((0, 4), np.float32)], [np.empty(0, np.int32)], 0, 0
-    limits = (None, len(MARITAL[marital]), len(RACES), len(SEXES))
-    for batch in csv_batches(
+def _cells(path: Path, wanted: Sequence[str], max_bytes: int) -> np.ndarray:
+    """`float64[n, wanted]`: these columns, NaN where there is nothing."""
+    batches = csv_batches(
         path,
         dict.fromkeys(wanted, pa.float64()),
         f"{path}: cannot be read as ACS person records",
         "is the file whole?",
         max_bytes=max_bytes,
         null_values=_NOT_APPLICABLE,
-    ):
-        # What is not there becomes NaN.
-        cells = np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)
-        has_income = ~np.isnan(cells[:, 4])
-        old_enough = ~(cells[:, 0] < minimum_age)
-        without += int((~has_income).sum())
-        young += int((has_income & ~old_enough).sum())
-        kept = cells[has_income & old_enough]
-        for place, limit in enumerate(limits):
-            _check(kept[:, place], limit, wanted[place], path)
-        values.append((kept[:, :4] - [0, 1, 1, 1]).astype(np.float32))
-        labels.append((kept[:, 4] > 50_000).astype(np.int32))
-    return _Persons(np.concatenate(values), np.concatenate(labels), without, young)
+    )
+    read = [np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1) for batch in batches]
+    return np.concatenate([np.empty((0, len(wanted))), *read])
 
 
 def _check(cells: np.ndarray, codes: int | None, column: str, path: Path) -> None:

@@ -15,7 +15,6 @@ from jaxaudit.data.tables.table import MISSING
 from jaxaudit.errors import InputError
 
 MISSING_TEXTS = ("", "?", "na", "n/a", "nan")
-_FEW_ROWS = 1_000
 
 
 class Cells(NamedTuple):
@@ -65,8 +64,7 @@ def all_numbers(column: pa.ChunkedArray, decimal: str, more_than: int) -> np.nda
     numbers = float_cells(column, decimal)
     if numbers is None or not np.isfinite(numbers).all():
         return None
-    few = len(np.unique(numbers[:_FEW_ROWS])) <= more_than and len(np.unique(numbers)) <= more_than
-    return None if few else numbers
+    return numbers if len(np.unique(numbers)) > more_than else None
 
 
 def are_numeric(cells: Cells, few: int, name: str, source: str) -> bool:

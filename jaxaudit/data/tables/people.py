@@ -28,7 +28,6 @@ from jaxaudit.errors import InputError
 
 Missing = Literal["error", "drop", "mean", "category"]
 LARGEST_FILE = 2**30
-_ROWS = 4096
 _SUSPECT_ROWS = 20
 """So few whole numbers may well all differ."""
 
@@ -140,7 +139,8 @@ def read_people(
             "category), make the column categorical (--categorical) or leave it out (--drop)."
         )
     kind = np.float64 if any(column.categories is None for column in columns) else np.float32
-    return Table(_side_by_side(arrays, len(labels), kind), tuple(columns), labels, class_names, source, notes, places)
+    side_by_side = np.stack(arrays, axis=1, dtype=kind, casting="unsafe") if arrays else np.empty((len(labels), 0))
+    return Table(side_by_side, tuple(columns), labels, class_names, source, notes, places)
 
 
 def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.ndarray | None, tuple[str, ...]]:
@@ -191,15 +191,6 @@ def _filled(
         indicator += "'"
     columns = [Column(name, None), Column(indicator, ("no", "yes"))]
     return columns, [values, gaps.astype(np.float64)], f"{note}, and column {indicator!r} marks them"
-
-
-def _side_by_side(columns: Sequence[np.ndarray], rows: int, kind: type[np.floating]) -> np.ndarray:
-    """`[rows, columns]`, some rows at a time: written column by column, each row would be fetched as often."""
-    values = np.empty((rows, len(columns)), kind)
-    for start in range(0, rows if columns else 0, _ROWS):
-        part = slice(start, start + _ROWS)
-        np.stack([column[part] for column in columns], axis=1, out=values[part])
-    return values
 
 
 def _suspicion(name: str, categories: tuple[str, ...] | None, values: np.ndarray, few: int) -> tuple[str, ...]:

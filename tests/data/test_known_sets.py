@@ -17,7 +17,7 @@ from support.small_sets import TRANSACTIONS, transaction, write_archive, write_p
 
 from jaxaudit.data.sets import purchase as module
 from jaxaudit.data.sets.acdc import GROUPS, load_acdc
-from jaxaudit.data.sets.adult import ATTRIBUTES, adult, adult_splits
+from jaxaudit.data.sets.adult import ATTRIBUTES, adult
 from jaxaudit.data.sets.census import MARITAL, RACES, census
 from jaxaudit.data.sets.embedded import breast_cancer, wine
 from jaxaudit.data.sets.location import location
@@ -34,7 +34,7 @@ SECOND = "50, ?, 83311, 9th, 5, Divorced, ?, Husband, Black, Female, 0, 7, 13, ?
 
 def test_adult_train(tmp_path):
     (tmp_path / "adult.data").write_text(f"{FIRST}\n{SECOND}\n\n")
-    table = adult(tmp_path, "train")
+    table = adult(tmp_path / "adult.data")
     assert [column.name for column in table.columns] == [name for name in ATTRIBUTES if name != "fnlwgt"]
     columns = [column.categories for column in table.columns]
     rows = [
@@ -53,14 +53,10 @@ def test_adult_train(tmp_path):
 def test_adult_test_has_a_comment_and_full_stops(tmp_path):
     content = f"|1x3 Cross validator\n{FIRST}.\n{SECOND}.\n\n".encode()
     (tmp_path / "adult.test.gz").write_bytes(gzip.compress(content))
-    assert adult_splits(tmp_path) == ("test",)
-    table = adult(tmp_path, "test")
+    table = adult(tmp_path / "adult.test.gz")
     assert table.labels.tolist() == [0, 1]
-    with pytest.raises(InputError, match=r"no adult\.data or adult\.data\.gz; put UCI's file there"):
-        adult(tmp_path, "train")
     (tmp_path / "adult.data").write_text(f"{FIRST}\n{SECOND}")
-    assert adult_splits(tmp_path) == ("train", "test")
-    assert adult(tmp_path, "train").content_hash == table.content_hash
+    assert adult(tmp_path / "adult.data").content_hash == table.content_hash
 
 
 @pytest.mark.parametrize(
@@ -90,7 +86,7 @@ def test_refused(tmp_path, files, message):
     elif files.startswith("a,"):
         read = lambda: census([write_census(tmp_path / "a.csv", [files])], "acs")  # noqa: E731
     else:
-        read = lambda: adult(tmp_path, "train")  # noqa: E731
+        read = lambda: adult(tmp_path / "adult.data")  # noqa: E731
     with pytest.raises(InputError, match=message):
         read()
 

@@ -33,18 +33,12 @@ ATTRIBUTES: dict[str, str | None] = {
     "Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands ?",
 }
 CLASSES = ("<=50K", ">50K")
-FILES = {"train": "adult.data", "test": "adult.test"}
 LARGEST_FILE = 2**26
 _WEIGHT = "fnlwgt"
 
 
-def adult_splits(folder: Path) -> tuple[str, ...]:
-    """The splits whose file, gzipped or not, lies in the folder."""
-    return tuple(split for split in FILES if _file(folder, split) is not None)
-
-
-def adult(folder: Path, split: str) -> Table:
-    """The people of `adult.data` (split `train`, 32,561) or `adult.test` (`test`, 16,281), gzipped or not.
+def adult(path: Path) -> Table:
+    """The people of `adult.data` (32,561) or `adult.test` (16,281), gzipped or not.
 
     13 columns: the paper speaks of 14 attributes and leaves out the weight `fnlwgt`, which is one of UCI's 14. Five
     are numbers, eight categories, those of `adult.names`, so that both splits have the same. `?` is the category
@@ -52,22 +46,19 @@ def adult(folder: Path, split: str) -> Table:
     removed.
 
     Raises:
-        InputError: when the file is not there, a line has not 15 values, or a value is none of its attribute's.
+        InputError: when the file cannot be read, a line has not 15 values, or a value is none of its attribute's.
 
     Source: B. Becker, R. Kohavi (1996), Adult, UCI, CC BY 4.0. Used in Long et al. (2017), section 5.1, whose 48,842
         records are both splits.
     """
-    path = _file(folder, split)
-    if path is None:
-        raise InputError(f"{folder}: has no {FILES[split]} or {FILES[split]}.gz; put UCI's file there.")
     names = [*ATTRIBUTES, "income"]
-    with open_bounded(path, LARGEST_FILE) as stream:
-        lines = [line for line in stream.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    with open_bounded(path, LARGEST_FILE) as stream, parsing(f"{path}: is not UCI's text", "download it again."):
+        lines = [line for line in stream.read().decode().splitlines() if line.strip()]
     rows = [[cell.strip() for cell in line.split(",")] for line in lines if not line.startswith("|")]
     if not rows:
         raise InputError(f"{path}: there are no records. Is the file empty?")
     if any(len(row) != len(names) for row in rows):
-        raise InputError(f"{path}: is not UCI's {FILES[split]}: a line has not {len(names)} values; download it again.")
+        raise InputError(f"{path}: is not UCI's {path.name}: a line has not {len(names)} values; download it again.")
     cells = dict(zip(names, zip(*rows, strict=True), strict=True))
     columns, arrays = [], []
     for name, categories in ATTRIBUTES.items():
@@ -81,12 +72,7 @@ def adult(folder: Path, split: str) -> Table:
             columns.append(Column(name, tuple(MISSING if each == "?" else each for each in known)))
             arrays.append(_codes(cells[name], known, name, path))
     labels = _codes([cell.rstrip(" .") for cell in cells["income"]], CLASSES, "income", path)
-    return Table(np.stack(arrays, axis=1).astype(np.float32), tuple(columns), labels, CLASSES, f"adult@{split}")
-
-
-def _file(folder: Path, split: str) -> Path | None:
-    paths = (folder / f"{FILES[split]}{ending}" for ending in ("", ".gz"))
-    return next((path for path in paths if path.is_file()), None)
+    return Table(np.stack(arrays, axis=1).astype(np.float32), tuple(columns), labels, CLASSES, path.name)
 
 
 def _codes(cells: Sequence[str], known: Sequence[str], name: str, path: Path) -> np.ndarray:

@@ -110,15 +110,43 @@ def _select(splits: Splits, split: str | None, name: str) -> Table:
 
 
 def _in_folder(source: str, data_dir: Path | None) -> Splits:
-    find, needs = _IN_FOLDERS[source]
     directory = data_folder(data_dir)
-    splits = find(directory / source) if directory else {}
-    if not splits:
+    files = _files(source, directory / source) if directory else {}
+    if not files:
         where = (
             f"{directory / source}" if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR (--data-dir)"
         )
-        raise InputError(f"{source}: its files are missing; put {needs} into {where}.")
-    return splits
+        raise InputError(f"{source}: its files are missing; put {_NEEDED[source]} into {where}.")
+    splits = (_ALL, *files) if source == "acs" else files
+    return {split: partial(_read, source, files, split) for split in splits}
+
+
+def _files(source: str, folder: Path) -> dict[str, Path]:
+    """The file of each split that is there; one that lies there gzipped, too, counts once."""
+    if source == "acs":
+        paths = sorted([*folder.glob("*.csv.gz"), *folder.glob("*.csv")])
+        return {path.name.removesuffix(".gz").removesuffix(".csv"): path for path in paths}
+    both = ((split, folder / f"{name}{end}") for split, name in _FILES[source].items() for end in (".gz", ""))
+    return {split: path for split, path in both if path.is_file()}
+
+
+def _read(source: str, files: dict[str, Path], split: str) -> Table:
+    # Imported here because most runs read none of these.
+    if source == "adult":
+        from jaxaudit.data.sets.adult import adult
+
+        return adult(files[split])
+    if source == "location":
+        from jaxaudit.data.sets.location import location
+
+        return location(files[split])
+    if source == "purchase":
+        from jaxaudit.data.sets.purchase import purchase
+
+        return purchase(files[split])
+    from jaxaudit.data.sets.census import census
+
+    return census([files[split]], split) if split != _ALL else census(list(files.values()), source)
 
 
 def _file(source: str, data_dir: Path | None) -> Path:
@@ -135,43 +163,16 @@ def _file(source: str, data_dir: Path | None) -> Path:
     return path
 
 
-def _adult(folder: Path) -> Splits:
-    from jaxaudit.data.sets.adult import adult, adult_splits
-
-    return {split: partial(adult, folder, split) for split in adult_splits(folder)}
-
-
-def _location(folder: Path) -> Splits:
-    from jaxaudit.data.sets.location import ARCHIVE, location
-
-    return {"train": partial(location, folder / ARCHIVE)} if (folder / ARCHIVE).is_file() else {}
-
-
-def _purchase(folder: Path) -> Splits:
-    from jaxaudit.data.sets.purchase import FILE, purchase
-
-    paths = [path for path in (folder / FILE, folder / f"{FILE}.gz") if path.is_file()]
-    return {"train": partial(purchase, paths[0])} if paths else {}
-
-
-def _acs(folder: Path) -> Splits:
-    from jaxaudit.data.sets.census import census
-
-    # A file that lies there in both forms counts once.
-    paths = {
-        path.name.removesuffix(".gz").removesuffix(".csv"): path
-        for path in sorted([*folder.glob("*.csv.gz"), *folder.glob("*.csv")])
-    }
-    splits: Splits = {_ALL: partial(census, list(paths.values()), "acs")} if paths else {}
-    return splits | {stem: partial(census, [path], stem) for stem, path in paths.items() if stem != _ALL}
-
-
 _EMBEDDED: dict[str, Callable[[], Table]] = {"breast-cancer": breast_cancer, "wine": wine}
-# Which splits lie in a folder, and what a person is to put there.
-_IN_FOLDERS: dict[str, tuple[Callable[[Path], Splits], str]] = {
-    "adult": (_adult, "UCI's adult.data and adult.test (or .gz)"),
-    "location": (_location, "dataset_location.tgz of github.com/privacytrustlab/datasets"),
-    "purchase": (_purchase, "transactions.csv (or .gz) of Kaggle's acquire-valued-shoppers-challenge"),
-    "acs": (_acs, "person files of the American Community Survey (.csv or .csv.gz)"),
+_FILES = {
+    "adult": {"train": "adult.data", "test": "adult.test"},
+    "location": {"train": "dataset_location.tgz"},
+    "purchase": {"train": "transactions.csv"},
 }
-_NAMES = (*_EMBEDDED, *_IN_FOLDERS)
+_NEEDED = {
+    "adult": "UCI's adult.data and adult.test (or .gz)",
+    "location": "dataset_location.tgz of github.com/privacytrustlab/datasets",
+    "purchase": "transactions.csv (or .gz) of Kaggle's acquire-valued-shoppers-challenge",
+    "acs": "person files of the American Community Survey (.csv or .csv.gz)",
+}
+_NAMES = (*_EMBEDDED, *_NEEDED)

@@ -116,12 +116,14 @@ def test_a_sparse_file_in_an_archive_is_not_filled(tmp_path, claimed):
         location(tmp_path / "a.tgz")
 
 
-def test_location_is_bounded(tmp_path):
+def test_location_is_bounded(tmp_path, monkeypatch):
     path = write_archive(tmp_path / "a.tgz", ("a", b"1,0\n2,1\n" * 50_000))
     assert path.stat().st_size < 5_000
     assert len(location(path)) == 100_000
-    with pytest.raises(InputError, match="more than the"):
-        location(path, max_bytes=100_000)
+    with monkeypatch.context() as patch:
+        patch.setattr("jaxaudit.data.sets.location.LARGEST_FILE", 100_000)
+        with pytest.raises(InputError, match="more than the"):
+            location(path)
     # A file that says it is larger than the archive.
     path = write_archive(tmp_path / "b.tgz", ("a", b"1,0\n2,1\n" * 500))
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:2048]))
@@ -164,8 +166,9 @@ def test_census(tmp_path):
     assert (table.values.tolist(), table.notes) == ([[40, 0, 1, 0]], ())
 
 
-def test_census_minimum_age(tmp_path):
-    table = census([write_census(tmp_path / "a.csv", PERSONS)], "acs", minimum_age=29)
+def test_census_minimum_age(tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxaudit.data.sets.census.MINIMUM_AGE", 29)
+    table = census([write_census(tmp_path / "a.csv", PERSONS)], "acs")
     assert table.values[:, 0].tolist() == [95, 61]
     assert table.notes == (
         "1 of 5 persons are left out because income does not apply to them",
@@ -179,8 +182,6 @@ def test_census_refuses_other_files(tmp_path):
     ]
     with pytest.raises(InputError, match="acs: some files have only MAR, others only MSP"):
         census(paths, "acs")
-    with pytest.raises(InputError, match="more than the"):
-        census(paths[:1], "acs", max_bytes=20)
     for content, message in (
         (b"AGEP,SEX,RAC1P\n", r"has no column PINCP, MAR or MSP; is it a file of ACS \*person\*"),
         (b"\xff\xfe\n", "its first line is no"),
@@ -231,27 +232,28 @@ def test_records_are_those_of_a_loop(tmp_path, monkeypatch, name):
     monkeypatch.setattr(module, "_ROWS", 7)
     pairs = random_pairs()
     path = write(tmp_path / name, pairs)
-    table = purchase(path, clusters=3, seed=5, block_bytes=2048)
+    monkeypatch.setattr(module, "_BLOCK", 2048)
+    table = purchase(path)
     rows, categories = bits_by_sets(pairs)
     assert table.values.tolist() == rows
     assert table.values.dtype == np.uint8
     assert [column.name for column in table.columns] == [f"category {number}" for number in categories]
     assert {column.categories for column in table.columns} == {("no", "yes")}
-    assert table.class_names == ("cluster 1", "cluster 2", "cluster 3")
+    assert table.class_names == tuple(f"cluster {number}" for number in range(1, 11))
     assert one_hot(table).inputs.tolist() == rows
 
 
-def test_the_table_grows(tmp_path):
+def test_the_table_grows(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", 4096)
     pairs = [(customer, customer % 13) for customer in range(5000)]
-    bits, categories = read_transactions(write(tmp_path / "a.csv", pairs), 5000, 13, 4096)
-    found = np.unpackbits(bits, axis=1, count=13, bitorder="little")
+    found, categories = read_transactions(write(tmp_path / "a.csv", pairs))
     assert found.tolist() == np.eye(13, dtype=int)[[category for _, category in pairs]].tolist()
     assert categories.tolist() == list(range(13))
 
 
 def test_a_customer_belongs_to_the_closest_centre():
     rows = np.random.default_rng(14).integers(0, 2, (300, 8), dtype=np.uint8)
-    labels = cluster(np.packbits(rows, axis=1, bitorder="little"), 8, 5, 4, 300)
+    labels = cluster(rows, 5, 4, 300)
     centres = np.stack([rows[labels == each].mean(axis=0) for each in range(4)])
     distances = ((rows[:, None] - centres) ** 2).sum(axis=2)
     # Converged k-means: every centre is the mean of its own, every record with the centre closest to it.
@@ -262,17 +264,18 @@ def test_a_customer_belongs_to_the_closest_centre():
 def test_it_is_built_once(tmp_path, monkeypatch):
     pairs = random_pairs(300)
     path = write(tmp_path / "a.csv", pairs)
-    first = purchase(path, clusters=3, seed=5)
-    lines = []
+    first = purchase(path)
     with monkeypatch.context() as patch:
         patch.setattr(module, "read_transactions", lambda *_: pytest.fail("the file is read again"))
-        assert purchase(path, clusters=3, seed=5).content_hash == first.content_hash
+        assert purchase(path).content_hash == first.content_hash
     write(path, [*pairs, (7, 7), (7, 8)])
-    assert len(purchase(path, clusters=3, seed=5, progress=lines.append)) == len(first) + 1
-    assert lines == [302]
+    assert len(purchase(path)) == len(first) + 1
 
 
-def test_memory_does_not_grow_with_the_lines(tmp_path):
+def test_memory_does_not_grow_with_the_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", 2**16)
+    monkeypatch.setattr(module, "MOST_CATEGORIES", 64)
+
     def peak(path):
         """The most bytes that Python, NumPy and Arrow held at once."""
         before = pa.default_memory_pool()
@@ -280,8 +283,8 @@ def test_memory_does_not_grow_with_the_lines(tmp_path):
         pa.set_memory_pool(pool)
         tracemalloc.start()
         try:
-            bits, _ = read_transactions(path, 2000, 64, 2**16)
-            return tracemalloc.get_traced_memory()[1] + (pool.max_memory() or 0), bits.nbytes
+            bought, _ = read_transactions(path)
+            return tracemalloc.get_traced_memory()[1] + (pool.max_memory() or 0), bought.nbytes
         finally:
             tracemalloc.stop()
             pa.set_memory_pool(before)
@@ -291,25 +294,27 @@ def test_memory_does_not_grow_with_the_lines(tmp_path):
     short, long = write(tmp_path / "a.csv", pairs * 15), write(tmp_path / "b.csv", pairs * 60)
     peak(short)  # what is loaded on first use
     small, large = peak(short), peak(long)
-    assert small[1] == large[1] == 1000 * 7
+    assert small[1] == large[1] == 1000 * 50
     assert large[0] < 1.1 * small[0]
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "message"),
+    ("content", "bounds", "message"),
     [
         ("", {}, r"a.csv: is not Kaggle's transactions.csv with the columns id and category \(Empty CSV file"),
         (TRANSACTIONS + "\n", {}, "there are no transactions below the header line"),
         ("id,category\n1,2\n3,\n", {}, "a line after line 1 has no id or category; is the file damaged"),
-        ("id,category\n1,2\n3,4\n5,6\n", {"most_customers": 2}, "more than 2 customers; is it the transactions"),
-        ("id,category\n1,2\n3,4\n5,6\n", {"most_categories": 2}, "more than 2 categories"),
+        ("id,category\n1,2\n3,4\n5,6\n", {"MOST_CUSTOMERS": 2}, "more than 2 customers; is it the transactions"),
+        ("id,category\n1,2\n3,4\n5,6\n", {"MOST_CATEGORIES": 2}, "more than 2 categories"),
         ("id,category\n1,2\n3,2\n5,6\n", {}, "2 different customers cannot form 10 clusters"),
     ],
 )
-def test_files_that_are_no_transactions(tmp_path, content, options, message):
+def test_files_that_are_no_transactions(tmp_path, monkeypatch, content, bounds, message):
     (tmp_path / "a.csv").write_text(content)
+    for name, most in bounds.items():
+        monkeypatch.setattr(module, name, most)
     with pytest.raises(InputError, match=message):
-        purchase(tmp_path / "a.csv", **options)
+        purchase(tmp_path / "a.csv")
 
 
 def test_missing_or_cut_file(tmp_path):
@@ -408,10 +413,12 @@ def test_bad_tables(acdc, table, message):
     expect(acdc, message)
 
 
-def test_missing_or_damaged_volumes(acdc):
+def test_missing_or_damaged_volumes(acdc, monkeypatch):
     path = acdc[0] / "patient002" / "patient002_4d.nii.gz"
     whole = path.read_bytes()
-    expect(acdc, r"\(6, 4, 1, 2\), more than the", max_bytes=100)
+    with monkeypatch.context() as patch:
+        patch.setattr("jaxaudit.data.sets.acdc.MAX_BYTES", 100)
+        expect(acdc, r"\(6, 4, 1, 2\), more than the")
     unreadable = r"patient002_4d.nii.gz: is not a readable NIfTI file .*is the download complete"
     for content, message in (
         *((wrong, unreadable) for wrong in (b"rubbish", b"", gzip.compress(gzip.decompress(whole)[:400]))),

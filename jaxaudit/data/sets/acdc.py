@@ -33,7 +33,6 @@ def load_acdc(
     strength: float,
     *,
     size: int = 256,
-    max_bytes: int = MAX_BYTES,
 ) -> AcdcSlices:
     """All slices of all frames of the patients scanned at `strength` tesla, as `uint8[n, size, size]`.
 
@@ -49,7 +48,6 @@ def load_acdc(
     Args:
         field_strength_table: a CSV file with columns `patient` (patient001 or its number) and `field_strength`
             (1.5 or 3.0). The public Info.cfg does not say.
-        max_bytes: refuse to unpack a volume larger than this.
 
     Raises:
         InputError: when nibabel is not installed, there are no patient folders, a patient's Info.cfg, volume or
@@ -75,7 +73,7 @@ def load_acdc(
         if strengths[number] != strength:
             continue
         group = _read_group(folder)
-        volume = _read_volume(folder, size, max_bytes)
+        volume = _read_volume(folder, size)
         slices.append(volume)
         labels += [GROUPS.index(group)] * len(volume)
         patients += [folder.name] * len(volume)
@@ -125,7 +123,7 @@ def _read_group(folder: Path) -> str:
     return match[1]
 
 
-def _read_volume(folder: Path, size: int, max_bytes: int) -> np.ndarray:
+def _read_volume(folder: Path, size: int) -> np.ndarray:
     """`uint8[frames * slices, size, size]`."""
     try:
         import nibabel
@@ -139,8 +137,8 @@ def _read_volume(folder: Path, size: int, max_bytes: int) -> np.ndarray:
         shape = tuple(map(int, image.shape))
         if len(shape) != 4 or 0 in shape:
             raise InputError(f"{path}: has shape {shape}; ACDC's volumes are [x, y, slice, frame].")
-        if max(_WORKING_COPIES * 4 * math.prod(shape), math.prod(shape[2:]) * size**2) > max_bytes:
-            raise InputError(f"{path}: its header states {shape}, more than the allowed {max_bytes / 2**30:.1f} GiB.")
+        if max(_WORKING_COPIES * 4 * math.prod(shape), math.prod(shape[2:]) * size**2) > MAX_BYTES:
+            raise InputError(f"{path}: its header states {shape}, more than the allowed {MAX_BYTES / 2**30:.1f} GiB.")
         volume = image.get_fdata(caching="unchanged", dtype=np.float32)
     # Beyond that the arithmetic below could overflow; no scanner comes near.
     if not (np.isfinite(volume).all() and np.abs(volume).max() < 1e30):

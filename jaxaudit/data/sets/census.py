@@ -36,13 +36,13 @@ MARITAL = {
         "Never married",
     ),
 }
+MINIMUM_AGE = 15
 SEXES = ("Male", "Female")
 CLASSES = ("<=50K", ">50K")
-MINIMUM_AGE = 15
 _NOT_APPLICABLE = ["", "N", "NA", "b", "bb", "bbbbbbb"]
 
 
-def census(paths: Sequence[Path], name: str, *, minimum_age: int = MINIMUM_AGE, max_bytes: int = MAX_BYTES) -> Table:
+def census(paths: Sequence[Path], name: str) -> Table:
     """The persons in ACS person files (`.csv`, gzipped or not), one after the other.
 
     Columns: `age` (AGEP, a number: `recode(table, categorical=["age"])` makes every year a category), `marital-status`
@@ -50,15 +50,11 @@ def census(paths: Sequence[Path], name: str, *, minimum_age: int = MINIMUM_AGE, 
     whether they occur or not. Classes: PINCP, the person's income in dollars, is over 50,000 or not. Incomes are not
     adjusted for inflation within the survey's year (ADJINC).
 
-    Persons to whom income does not apply (empty or `N`: all below 15) are left out; the table's notes say how many,
-    and how many below `minimum_age`. The paper speaks of "all 1.6 million records" of 2013 and not of whom that leaves
-    out; all who have an income figure is this function's choice.
+    Persons to whom income does not apply (empty or `N`: all below 15) are left out; the table's notes say how many, and
+    how many of the others are below 15. The paper speaks of "all 1.6 million records" of 2013 and not of whom that
+    leaves out; all who have an income figure is this function's choice.
 
     Files are read in pieces; a file of every column of the Bureau's will do, and only these are kept.
-
-    Args:
-        minimum_age: leave out persons below this age, in years.
-        max_bytes: refuse to unpack more than this of a file.
 
     Raises:
         InputError: when a file cannot be read, lacks a column, holds a code that is not in the dictionary, or the files
@@ -67,7 +63,7 @@ def census(paths: Sequence[Path], name: str, *, minimum_age: int = MINIMUM_AGE, 
     Source: U.S. Census Bureau, ACS PUMS data dictionary, 2018; NIST, Diverse Community Data Excerpts. Used in Long et
         al. (2017), section 8.
     """
-    headers = {path: _header(path, max_bytes) for path in paths}
+    headers = {path: _header(path) for path in paths}
     marital = next((key for key in MARITAL if all(key in header for header in headers.values())), None)
     for path, header in headers.items():
         lacking = [column for column in ("AGEP", "RAC1P", "SEX", "PINCP") if column not in header]
@@ -85,10 +81,10 @@ def census(paths: Sequence[Path], name: str, *, minimum_age: int = MINIMUM_AGE, 
     limits = (None, len(MARITAL[marital]), len(RACES), len(SEXES))
     for path, header in headers.items():
         wanted = [header[column] for column in ("AGEP", marital, "RAC1P", "SEX", "PINCP")]
-        cells = _cells(path, wanted, max_bytes)
+        cells = _cells(path, wanted)
         has_income = ~np.isnan(cells[:, 4])
-        old_enough = ~(cells[:, 0] < minimum_age)
         without += int((~has_income).sum())
+        old_enough = ~(cells[:, 0] < MINIMUM_AGE)
         young += int((has_income & ~old_enough).sum())
         kept = cells[has_income & old_enough]
         for place, limit in enumerate(limits):
@@ -98,11 +94,10 @@ def census(paths: Sequence[Path], name: str, *, minimum_age: int = MINIMUM_AGE, 
     values = np.concatenate(parts)
     notes = []
     if without:
-        notes.append(
-            f"{without} of {len(values) + without + young} persons are left out because income does not apply to them"
-        )
+        persons = len(values) + without + young
+        notes.append(f"{without} of {persons} persons are left out because income does not apply to them")
     if young:
-        notes.append(f"{young} persons with an income are left out: they are younger than {minimum_age}")
+        notes.append(f"{young} persons with an income are left out: they are younger than {MINIMUM_AGE}")
     if len(values) == 0:
         raise InputError(f"{name}: no person is left ({'; '.join(notes) or 'the files have no records'}).")
     columns = (
@@ -114,23 +109,23 @@ def census(paths: Sequence[Path], name: str, *, minimum_age: int = MINIMUM_AGE, 
     return Table(values, columns, np.concatenate(labels), CLASSES, name, tuple(notes))
 
 
-def _header(path: Path, max_bytes: int) -> dict[str, str]:
+def _header(path: Path) -> dict[str, str]:
     """The columns' names, upper case -> as written."""
-    with open_bounded(path, max_bytes) as stream:
+    with open_bounded(path) as stream:
         line = header_line(stream, path)
     with parsing(f"{path}: its first line is not a CSV header", "is it a file of ACS person records?"):
         names = next(csv.reader([line.decode("utf-8-sig")]), [])
     return {name.strip().upper(): name for name in names}
 
 
-def _cells(path: Path, wanted: Sequence[str], max_bytes: int) -> np.ndarray:
+def _cells(path: Path, wanted: Sequence[str]) -> np.ndarray:
     """`float64[n, wanted]`: these columns, NaN where there is nothing."""
     batches = csv_batches(
         path,
         dict.fromkeys(wanted, pa.float64()),
         f"{path}: cannot be read as ACS person records",
         "is the file whole?",
-        max_bytes=max_bytes,
+        max_bytes=MAX_BYTES,
         null_values=_NOT_APPLICABLE,
     )
     read = [np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1) for batch in batches]

@@ -16,7 +16,7 @@ LARGEST_FILE = 2**26
 _CATEGORIES = ("no", "yes")
 
 
-def location(path: Path, max_bytes: int = LARGEST_FILE) -> Table:
+def location(path: Path) -> Table:
     """The users in `dataset_location.tgz`: 5,010 records of 446 yes/no columns in 30 classes, `uint8`.
 
     A column says whether the user visited a certain region or type of place; the file does not name them, so they are
@@ -25,16 +25,15 @@ def location(path: Path, max_bytes: int = LARGEST_FILE) -> Table:
 
     Args:
         path: the archive; its one file has a line a user, the label first.
-        max_bytes: refuse to unpack more than this.
 
     Raises:
-        InputError: when the archive is missing or damaged, it unpacks to more than `max_bytes`, or a value
-            is neither 0 nor 1.
+        InputError: when the archive is missing or damaged, it unpacks to more than 64 MiB, or a value is
+            neither 0 nor 1.
 
     Source: Shokri, Stronati, Song, Shmatikov (2017), Membership inference attacks against machine learning models;
         github.com/privacytrustlab/datasets.
     """
-    data = _first_file(path, max_bytes)
+    data = _first_file(path)
     with parsing(f"{path}: its first file is not a table of whole numbers", f"is it {ARCHIVE}?"):
         numbers = np.loadtxt(io.BytesIO(data), np.int32, delimiter=",", quotechar='"', ndmin=2, comments=None)
     bad = ~((numbers[:, 1:] == 0) | (numbers[:, 1:] == 1))
@@ -48,19 +47,17 @@ def location(path: Path, max_bytes: int = LARGEST_FILE) -> Table:
     return Table(numbers[:, 1:].astype(np.uint8), columns, labels, class_names, "location")
 
 
-def _first_file(path: Path, max_bytes: int) -> bytes:
+def _first_file(path: Path) -> bytes:
     # "r|" only ever reads on, so the stream's bound holds for whatever the archive says of its sizes.
     with (
-        open_bounded(path, max_bytes) as stream,
+        open_bounded(path, LARGEST_FILE) as stream,
         parsing(f"{path}: cannot be read as a tar archive", "was the download interrupted?"),
         tarfile.open(fileobj=stream, mode="r|") as archive,
     ):
         for member in archive:
             # The holes of a sparse file are nowhere in the stream.
-            if member.issparse() or member.size > max_bytes:
-                raise InputError(
-                    f"{path}: claims more than {max_bytes / 2**20:.0f} MiB, or has holes; is it {ARCHIVE}?"
-                )
+            if member.issparse() or member.size > LARGEST_FILE:
+                raise InputError(f"{path}: claims more than {LARGEST_FILE >> 20} MiB, or has holes; is it {ARCHIVE}?")
             opened = archive.extractfile(member) if member.isfile() else None
             if opened is not None:
                 return opened.read()

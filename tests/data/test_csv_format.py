@@ -53,7 +53,7 @@ def test_delimiters_and_encodings_are_found(write, delimiter, encoding):
     ],
 )
 def test_what_stands_between_cells_and_in_numbers(tmp_path, content, delimiter, decimal):
-    found, _ = find_format(content.encode(), tmp_path / "a.csv", Asked(), 10)
+    found, _ = find_format(content.encode(), tmp_path / "a.csv", Asked())
     assert (found.delimiter, found.decimal) == (delimiter, decimal)
 
 

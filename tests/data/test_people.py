@@ -21,6 +21,7 @@ from jaxaudit.data import describe_record, load
 from jaxaudit.data.files import load_path
 from jaxaudit.data.formats.csv_file import Asked
 from jaxaudit.data.formats.parquet_footer import declared_columns
+from jaxaudit.data.tables import people as module
 from jaxaudit.data.tables.columns import recode
 from jaxaudit.data.tables.people import read_people
 from jaxaudit.data.tables.table import MISSING, Column, Table, join_tables
@@ -56,7 +57,6 @@ def test_few_different_numbers_are_categories_in_the_order_of_numbers(read):
     assert table.columns[2].categories == ("0", "1", "2", "10")
     assert table.columns[0].categories == ("38.5", "39", "50", "53")
     assert table.values.dtype == np.float32
-    assert read(PEOPLE, label="income", few=3).values.dtype == np.float64
     ten, eleven = (read(column_of(*range(count), rows=22), label="y").columns[0].categories for count in (10, 11))
     assert ten == tuple(map(str, range(10)))
     assert eleven is None
@@ -108,6 +108,12 @@ TEXTS = st.sampled_from(["1", "2.5", "-3", "10", "x", "é", "a b", *NOTHING, " y
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=2, max_size=8), st.integers(0, 3))
 def test_columns_are_those_of_a_loop(tmp_path_factory, rows, few):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "FEW", few)
+        columns_of_a_loop(tmp_path_factory, rows, few)
+
+
+def columns_of_a_loop(tmp_path_factory, rows, few):
     path = tmp_path_factory.getbasetemp() / "loop.csv"
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
@@ -128,9 +134,9 @@ def test_columns_are_those_of_a_loop(tmp_path_factory, rows, few):
             expected.append([cell if cell in order else MISSING for cell in cells])
     if "missing" in expected:
         with pytest.raises(InputError, match="numbers are missing"):
-            read_people(path, label="y", few=few)
+            read_people(path, label="y")
         return
-    table = read_people(path, label="y", few=few)
+    table = read_people(path, label="y")
     for place, (column, cells) in enumerate(zip(table.columns, expected, strict=True)):
         values = table.values[:, place]
         assert (values.tolist() if column.categories is None else [column.categories[int(v)] for v in values]) == cells
@@ -158,13 +164,12 @@ MANY = column_of(*range(20))
         ("a,y\nx,n\nx,n\n", {}, "every row has the same label .column 'y'.; a classifier needs at least two classes"),
         ("a,y\nx,n\nx,\nx,?\n", {}, "2 rows have no label .column 'y', first: row 2.; delete them"),
         ("a,y\n" + "".join(f"x,{i}.5\n" for i in range(51)), {}, "51 different numbers; a classifier needs a few"),
-        ("a,y\n" + "".join(f"x,n{i}\n" for i in range(6)), {"most_classes": 5}, "6 different texts, more than 5 cl"),
+        ("a,y\n" + "".join(f"x,n{i}\n" for i in range(1001)), {}, "1001 different texts, more than 1000 cl"),
         (MANY + ",n\n", {}, r"numbers are missing in 'a' \(1 of 21\); .*--missing drop, mean or category"),
         (MANY + "x1,n\n", {"numeric": ["a"]}, "text, not a number; correct it"),
         (MANY + "1e999,n\n", {}, "row 21, column 'a' is not finite; correct it"),
-        (column_of(*range(20), "x"), {"most_categories": 20}, "21 different categories, more than 20; row 21"),
-        ("a,b,c\n1,2,3\n", {"most_columns": 2}, "its first line has 3 columns or"),
-        (PEOPLE, {"max_bytes": 100}, r"0\.00 GiB, more than the"),
+        (column_of(*range(10_000), "x"), {}, "10001 different categories, more than 10000; row 10001"),
+        ("a," * 32_768 + "\n", {}, "its first line has 32,769 columns or"),
     ],
 )
 def test_refused(read, content, options, message):
@@ -356,16 +361,18 @@ def test_the_index_that_pandas_kept_is_left_out(write):
         assert len(read_people(write(with_index(columns, damaged))).columns) == 4
 
 
-def test_equal_rows_are_bounded_before_they_are_read(write):
+def test_equal_rows_are_bounded_before_they_are_read(write, monkeypatch):
     part = pa.table({"a": np.zeros(10**6), "b": np.zeros(10**6), "y": np.zeros(10**6)})
     path = write(pa.concat_tables([part] * 50), compression="zstd")
     assert path.stat().st_size < 10**6
     start = time.process_time()
+    monkeypatch.setattr("jaxaudit.data.formats.text_table.MAX_BYTES", 10**9)
     with pytest.raises(InputError, match="50,000,000 rows of 3 columns unpack to"):
         read_people(path)
     assert time.process_time() - start < 2
+    monkeypatch.setattr("jaxaudit.data.formats.text_table.MOST_COLUMNS", 2)
     with pytest.raises(InputError, match="at most 2"):
-        read_people(write(pa.table({"a": [1], "b": [2], "y": [3]})), most_columns=2)
+        read_people(write(pa.table({"a": [1], "b": [2], "y": [3]})))
 
 
 def test_damaged_files_are_refused(write):

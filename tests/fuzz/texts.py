@@ -157,7 +157,7 @@ def table(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     column = choose.randrange(len(cells))
     match way:
         case 0 | 1 | 2:
-            cells[column] = choose.choice(CELLS)
+            cells[column] = choose.choice(CELLS if row else CELLS[:-1])  # names of columns are shown
             lines[row], said = ",".join(cells), f"{cells[column][:20]!r} in line {row}, column {column}"
         case 3:
             title = choose.choice((names.odd(choose), lines[0].split(",")[0]))

@@ -60,7 +60,7 @@ class CsvFormat(NamedTuple):
 ASKED_NOTHING = Asked()
 
 
-def find_format(data: bytes, path: Path, asked: Asked, most_columns: int) -> tuple[CsvFormat, int]:
+def find_format(data: bytes, path: Path, asked: Asked) -> tuple[CsvFormat, int]:
     """The format of a file that holds these bytes, and the number of cells of its first line.
 
     The encoding is that of the byte-order mark (UTF-8 or UTF-16), else UTF-8 if the whole file is valid, else
@@ -93,10 +93,10 @@ def find_format(data: bytes, path: Path, asked: Asked, most_columns: int) -> tup
     if asked.delimiter is not None:
         candidates = [asked.delimiter]
     for candidate in candidates:
-        if first.count(candidate) >= most_columns:
+        if first.count(candidate) >= MOST_COLUMNS:
             raise InputError(
                 f"{path}: its first line has {first.count(candidate) + 1:,} columns or more; at most "
-                f"{most_columns:,} are allowed."
+                f"{MOST_COLUMNS:,} are allowed."
             )
     lines = {candidate: _cells(sample, candidate) for candidate in candidates}
     delimiter = max(candidates, key=lambda candidate: _fit(lines[candidate]))
@@ -106,19 +106,11 @@ def find_format(data: bytes, path: Path, asked: Asked, most_columns: int) -> tup
     return CsvFormat(encoding, delimiter, decimal), len(lines[delimiter][0])
 
 
-def read_csv(
-    path: Path,
-    header: bool = True,
-    *,
-    asked: Asked = ASKED_NOTHING,
-    most_columns: int = MOST_COLUMNS,
-    max_bytes: int = MAX_BYTES,
-) -> TextTable:
+def read_csv(path: Path, header: bool = True, *, asked: Asked = ASKED_NOTHING, max_bytes: int = MAX_BYTES) -> TextTable:
     """The cells of a CSV file as text; how it is written is found where it is not `asked` for (`find_format`).
 
     Args:
         header: False reads the first line as data too.
-        most_columns: refuse more columns than this, before room is made for any.
         max_bytes: refuse larger files.
 
     Raises:
@@ -136,7 +128,7 @@ def read_csv(
         data = stream.read()
     # Every cell as text first: pyarrow would guess types from the first block and fail on a later one.
     try:
-        written, width = find_format(data, path, asked, most_columns)
+        written, width = find_format(data, path, asked)
         titles = [str(column) for column in range(width)]
         table = arrow_csv.read_csv(
             pa.BufferReader(data),

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
@@ -172,26 +173,21 @@ def is_parquet(path: Path) -> bool:
         return False
 
 
-def read_parquet(
-    path: Path, *, keep: Collection[str], drop: Collection[str], most_columns: int, max_bytes: int
-) -> tuple[TextTable, tuple[str, ...]]:
+def read_parquet(path: Path, *, keep: Collection[str], drop: Collection[str]) -> tuple[TextTable, tuple[str, ...]]:
     """The cells as text, empty where there is none, and what is to be said of the columns.
 
     Numbers, truth values, dates, times and decimal numbers are written out; texts that are stored as a dictionary are
     looked up. The columns that pandas kept its index in (its metadata say which) are left out unless they are in
     `keep` or `drop`; of a column of another kind that is to be dropped, all cells are empty.
 
-    Args:
-        most_columns: refuse more columns than this.
-        max_bytes: refuse files that unpack to more, or whose cells take more at eight bytes each.
-
     Raises:
-        InputError: when the file is damaged or too large, or a column holds lists or anything else without a text.
+        InputError: when the file is damaged, has more columns than `MOST_COLUMNS`, unpacks to more than `MAX_BYTES` or
+            takes more at eight bytes a cell, or a column holds lists or anything else without a text.
     """
     try:
         with open_data(path) as stream, parquet.ParquetFile(stream) as file:
             schema = file.schema_arrow
-            _check_size(path, file.metadata, most_columns, max_bytes)
+            _check_size(path, file.metadata)
             if len(set(schema.names)) < len(schema.names):
                 raise InputError(f"{path}: two columns have the same name; give each its own.")
             index = [name for name in _index_columns(schema.metadata) if name in schema.names]
@@ -207,16 +203,16 @@ def read_parquet(
     return TextTable(names, columns, path.name), notes
 
 
-def _check_size(path: Path, metadata: Any, most_columns: int, max_bytes: int) -> None:
+def _check_size(path: Path, metadata: Any) -> None:
     rows, count = metadata.num_rows, metadata.num_columns
-    if count > most_columns:
-        raise InputError(f"{path}: has {count:,} columns; at most {most_columns:,} are allowed.")
+    if count > MOST_COLUMNS:
+        raise InputError(f"{path}: has {count:,} columns; at most {MOST_COLUMNS:,} are allowed.")
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     size = max(sum(group.total_byte_size for group in groups), 8 * rows * count)
-    if size > max_bytes:
+    if size > MAX_BYTES:
         raise InputError(
             f"{path}: {rows:,} rows of {count:,} columns unpack to {size / 2**30:.2f} GiB or more; at most "
-            f"{max_bytes / 2**30:.2f} GiB are allowed; keep fewer rows or columns."
+            f"{MAX_BYTES / 2**30:.2f} GiB are allowed; keep fewer rows or columns."
         )
 
 

@@ -15,6 +15,8 @@ from jaxaudit.data.tables.table import MISSING
 from jaxaudit.errors import InputError
 
 MISSING_TEXTS = ("", "?", "na", "n/a", "nan")
+MOST_CATEGORIES, MOST_CLASSES, MOST_NUMBERED = 10_000, 1_000, 50
+"""Of a column, of the labels, and of labels that are all numbers."""
 
 
 class Cells(NamedTuple):
@@ -96,21 +98,22 @@ def as_numbers(cells: Cells, name: str, source: str) -> np.ndarray:
     return cells.numbers[cells.codes]
 
 
-def as_categories(cells: Cells, name: str, source: str, most: int) -> tuple[tuple[str, ...], np.ndarray]:
+def as_categories(cells: Cells, name: str, source: str) -> tuple[tuple[str, ...], np.ndarray]:
     """The categories in ascending order (of numbers where all are numbers), and which of them each record has.
 
     Raises:
-        InputError: when there are more than `most`.
+        InputError: when there are more than `MOST_CATEGORIES`.
     """
     there = ~cells.missing
-    if int(there.sum()) > most:
+    if int(there.sum()) > MOST_CATEGORIES:
         text = there & ~cells.is_number
         if text.any() and text.sum() < 0.1 * there.sum():
             advice = f"row {cells.row(text)} is text, but most others are numbers: correct it if the column is numeric"
         else:
             advice = "is it an identifier? Leave it out (--drop)"
         raise InputError(
-            f"{source}: column {name!r} has {int(there.sum())} different categories, more than {most}; {advice}."
+            f"{source}: column {name!r} has {int(there.sum())} different categories, more than {MOST_CATEGORIES}; "
+            f"{advice}."
         )
     order = _order(cells)
     rank = np.full(len(there), len(order))
@@ -123,7 +126,7 @@ def as_categories(cells: Cells, name: str, source: str, most: int) -> tuple[tupl
     return tuple(texts), rank[cells.codes]
 
 
-def as_classes(cells: Cells, name: str, source: str, most: int) -> tuple[np.ndarray, tuple[str, ...]]:
+def as_classes(cells: Cells, name: str, source: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """`int32[n]` and the classes: the different texts in sorted order, numbers as numbers.
 
     Raises:
@@ -141,15 +144,15 @@ def as_classes(cells: Cells, name: str, source: str, most: int) -> tuple[np.ndar
             f"{source}: every row has the same label (column {name!r}); a classifier needs at least two classes. Is it "
             "the right column (--label)?"
         )
-    if cells.is_number.all() and classes > 50:
+    if cells.is_number.all() and classes > MOST_NUMBERED:
         raise InputError(
             f"{source}: the label column {name!r} has {classes} different numbers; a classifier needs a few classes. "
             "Replace the numbers by ranges (such as <=50K and >50K), or name another column (--label)."
         )
-    if classes > most:
+    if classes > MOST_CLASSES:
         raise InputError(
-            f"{source}: the label column {name!r} has {classes} different texts, more than {most} classes; is it an "
-            "identifier? Name another column (--label)."
+            f"{source}: the label column {name!r} has {classes} different texts, more than {MOST_CLASSES} classes; is it "
+            "an identifier? Name another column (--label)."
         )
     order = _order(cells)
     rank = np.empty(classes, np.int32)

@@ -9,7 +9,6 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.csv_file import ASKED_NOTHING, Asked, read_csv
 from jaxaudit.data.formats.text_table import (
     LABEL_NAMES,
-    MOST_COLUMNS,
     TextTable,
     check_header,
     counts_rows,
@@ -18,7 +17,6 @@ from jaxaudit.data.formats.text_table import (
     trimmed,
 )
 from jaxaudit.data.labels import encode_labels
-from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 
 
@@ -28,8 +26,6 @@ def read_text_table(
     keep: Collection[str] = (),
     drop: Collection[str] = (),
     asked: Asked = ASKED_NOTHING,
-    most_columns: int = MOST_COLUMNS,
-    max_bytes: int = MAX_BYTES,
 ) -> tuple[TextTable, tuple[str, ...]]:
     """The cells of a CSV file with a header line, or of a Parquet file; and what is to be said of how it is written.
 
@@ -37,7 +33,6 @@ def read_text_table(
         path: the file; its first bytes tell which it is.
         keep, drop: as for `read_parquet`.
         asked: the format of a CSV file, as far as it should not be detected.
-        most_columns, max_bytes: refuse more.
 
     Raises:
         InputError: as `read_csv` and `read_parquet`; or a CSV file has no header line.
@@ -45,8 +40,8 @@ def read_text_table(
     if is_parquet(path):
         if asked != ASKED_NOTHING:
             raise InputError(f"{path}: is Parquet; --delimiter, --encoding and --decimal are for CSV.")
-        return read_parquet(path, keep=keep, drop=drop, most_columns=most_columns, max_bytes=max_bytes)
-    table = read_csv(path, asked=asked, most_columns=most_columns, max_bytes=max_bytes)
+        return read_parquet(path, keep=keep, drop=drop)
+    table = read_csv(path, asked=asked)
     check_header(table, path)
     return table, (f"it is read as {table.note}",) if table.note else ()
 

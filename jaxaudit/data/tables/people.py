@@ -27,7 +27,8 @@ from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
 
 Missing = Literal["error", "drop", "mean", "category"]
-LARGEST_FILE = 2**30
+FEW = 10
+"""A column with at most so many different numbers is categorical."""
 _SUSPECT_ROWS = 20
 """So few whole numbers may well all differ."""
 
@@ -41,15 +42,10 @@ def read_people(
     drop: Sequence[str] = (),
     missing: Missing = "error",
     asked: Asked = ASKED_NOTHING,
-    few: int = 10,
-    most_columns: int = 10_000,
-    most_categories: int = 10_000,
-    most_classes: int = 1_000,
-    max_bytes: int = LARGEST_FILE,
 ) -> Table:
     """The records of a CSV file with a header line, or of a Parquet file, with numeric and categorical columns.
 
-    A column is numeric when every value that is there is a finite number and more than `few` different ones occur;
+    A column is numeric when every value that is there is a finite number and more than 10 different ones occur;
     else it is categorical. Its categories are the different texts, in ascending order (of numbers where all are
     numbers). A value is missing where it is empty, `?`, `NA`, `N/A` or `nan` in any case: in a categorical column
     these are the last category, `MISSING`. Blanks around a value do not count.
@@ -78,23 +74,16 @@ def read_people(
         drop: columns to leave out.
         missing: what happens to missing numbers.
         asked: the format of a CSV file, as far as it should not be detected.
-        few: a column with at most this many different numbers is categorical.
-        most_columns: refuse more columns than this.
-        most_categories: refuse more categories in a column than this.
-        most_classes: refuse more classes than this; of numbers, more than 50.
-        max_bytes: refuse larger files, and Parquet files that unpack to more.
 
     Raises:
         InputError: when the file cannot be read, is ragged, without a header or without records; a column is unknown,
-            occurs twice, or cannot be what it is said to be; numbers are missing; or the label is not one. Rows count
-            from 1 below the header.
+            occurs twice, or cannot be what it is said to be, or has more than 10,000 categories; numbers are missing;
+            or the label is not one, or has more than 1,000 classes (50 of numbers). Rows count from 1 below the header.
     """
     if missing not in get_args(Missing):
         raise InputError(f"--missing must be one of {', '.join(get_args(Missing))}, not {missing!r}.")
     named = {name for name in (label, *categorical, *numeric) if name is not None}
-    text, notes = read_text_table(
-        path, keep=named, drop=drop, asked=asked, most_columns=most_columns, max_bytes=max_bytes
-    )
+    text, notes = read_text_table(path, keep=named, drop=drop, asked=asked)
     names, source = _names(text.header or [], path), path.name
     if text.rows == 0:
         raise InputError(f"{path}: there are no records below the header line. Is the file empty?")
@@ -109,16 +98,13 @@ def read_people(
     if missing == "drop":
         text, places, lost = _complete(text, kept)
         notes += lost
-    labels, class_names = as_classes(
-        read_cells(text.columns[names.index(label)], text.decimal), label, source, most_classes
-    )
+    labels, class_names = as_classes(read_cells(text.columns[names.index(label)], text.decimal), label, source)
     columns: list[Column] = []
     arrays: list[np.ndarray] = []
     gaps: dict[str, int] = {}
     for name, cells in ((names[place], text.columns[place]) for place in kept if names[place] != label):
-        found = _categories_or_numbers(
-            cells, name, text, few, most_categories, None if name not in {*categorical, *numeric} else name in numeric
-        )
+        said = None if name not in {*categorical, *numeric} else name in numeric
+        found = _categories_or_numbers(cells, name, text, said)
         if isinstance(found, np.ndarray) and np.isnan(found).any():
             gaps[name] = int(np.isnan(found).sum())
             made, values, note = _filled(name, found, names, missing)
@@ -130,7 +116,7 @@ def read_people(
         columns.append(Column(name, categories))
         arrays.append(values)
         if name not in {*categorical, *numeric}:
-            notes += _suspicion(name, categories, values, few)
+            notes += _suspicion(name, categories, values)
     if missing == "error" and gaps:
         listed = ", ".join(f"{name!r} ({count:,} of {len(labels):,})" for name, count in list(gaps.items())[:10])
         more = f" and {len(gaps) - 10} more columns" if len(gaps) > 10 else ""
@@ -161,17 +147,17 @@ def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.nd
 
 
 def _categories_or_numbers(
-    cells: pa.ChunkedArray, name: str, text: TextTable, few: int, most: int, numeric: bool | None
+    cells: pa.ChunkedArray, name: str, text: TextTable, numeric: bool | None
 ) -> np.ndarray | tuple[tuple[str, ...], np.ndarray]:
     """What a column holds: as it is said to be, or as it is found to be where `numeric` is None."""
     decimal, source = text.decimal, text.source
-    plain = None if numeric is False else all_numbers(cells, decimal, 0 if numeric else few)
+    plain = None if numeric is False else all_numbers(cells, decimal, 0 if numeric else FEW)
     if plain is not None:
         return plain
     each = read_cells(cells, decimal)
-    if numeric or (numeric is None and are_numeric(each, few, name, source)):
+    if numeric or (numeric is None and are_numeric(each, FEW, name, source)):
         return as_numbers(each, name, source)
-    return as_categories(each, name, source, most)
+    return as_categories(each, name, source)
 
 
 def _filled(
@@ -193,12 +179,12 @@ def _filled(
     return columns, [values, gaps.astype(np.float64)], f"{note}, and column {indicator!r} marks them"
 
 
-def _suspicion(name: str, categories: tuple[str, ...] | None, values: np.ndarray, few: int) -> tuple[str, ...]:
+def _suspicion(name: str, categories: tuple[str, ...] | None, values: np.ndarray) -> tuple[str, ...]:
     """What to say of a column in which all records differ, or nearly all."""
     rows, drop = len(values), f"--drop {shlex.quote(name)}"
-    if _all_different_whole(values) if categories is None else len(categories) == rows > few:
+    if _all_different_whole(values) if categories is None else len(categories) == rows > FEW:
         return (f"column {name!r} has a different value in every record: is it an identifier? {drop} leaves it out",)
-    if categories is None or len(categories) <= max(few, rows / 2):
+    if categories is None or len(categories) <= max(FEW, rows / 2):
         return ()
     return (
         f"column {name!r} has {len(categories)} categories in {rows} records: is it an identifier ({drop}), or numbers "

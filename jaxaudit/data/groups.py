@@ -25,8 +25,6 @@ SUFFIXES, TABLES = (".npy", ".csv"), (".csv", ".parquet")
 """Of files with groups alone, and of sets with named columns."""
 LONGEST = 200
 """Characters of a group's name."""
-SPARE = 1 << 26
-"""Bytes that any file may have, however few the records: a file of other records is then refused for what it is."""
 
 
 class Groups(NamedTuple):
@@ -170,10 +168,9 @@ def load_groups(
 
 
 def _in_file(path: Path, records: int) -> np.ndarray:
-    suffix, most = path.suffix.lower(), 4 * LONGEST * records + SPARE
-    if suffix == ".npy":
-        return read_npy(path, most)
-    if suffix != ".csv":
+    if path.suffix.lower() == ".npy":
+        return read_npy(path)
+    if path.suffix.lower() != ".csv":
         raise InputError(
             f"{path}: groups are read from {' and '.join(SUFFIXES)}, or from an array or column of the set's own .npz, "
             ".csv or .parquet."
@@ -181,7 +178,7 @@ def _in_file(path: Path, records: int) -> np.ndarray:
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.formats.csv_file import read_csv
 
-    table = read_csv(path, header=False, max_bytes=most)
+    table = read_csv(path, header=False)
     if len(table.columns) > 1:
         table = table.with_header()
         names = [name.strip().lower() for name in table.header or ()]

@@ -106,23 +106,24 @@ def find_format(data: bytes, path: Path, asked: Asked) -> tuple[CsvFormat, int]:
     return CsvFormat(encoding, delimiter, decimal), len(lines[delimiter][0])
 
 
-def read_csv(path: Path, header: bool = True, *, asked: Asked = ASKED_NOTHING, max_bytes: int = MAX_BYTES) -> TextTable:
+def read_csv(path: Path, header: bool = True, *, asked: Asked = ASKED_NOTHING) -> TextTable:
     """The cells of a CSV file as text; how it is written is found where it is not `asked` for (`find_format`).
 
     Args:
         header: False reads the first line as data too.
-        max_bytes: refuse larger files.
+        asked: how it is written, as far as that should not be detected.
 
     Raises:
-        InputError: when the file is missing, no plain file, too large, empty, packed, no text, begins with a blank line
-            or a very long one, or its lines differ in their number of cells. No message shows a cell.
+        InputError: when the file is missing, no plain file, larger than `MAX_BYTES`, empty, packed, no text, has more
+            than `MOST_COLUMNS`, begins with a blank line or a very long one, or its lines differ in their number of
+            cells. No message shows a cell.
     """
     with open_data(path) as stream:
         if stream.peek(2)[:2] == b"\x1f\x8b":
             raise InputError(f"{path}: cannot be read as CSV, because it is compressed with gzip; decompress it first.")
-        if file_size(stream) > max_bytes:
+        if file_size(stream) > MAX_BYTES:
             raise InputError(
-                f"{path}: has {file_size(stream) / 2**30:.2f} GiB, more than the allowed {max_bytes / 2**30:.2f} GiB; "
+                f"{path}: has {file_size(stream) / 2**30:.2f} GiB, more than the allowed {MAX_BYTES / 2**30:.2f} GiB; "
                 "keep fewer rows or columns."
             )
         data = stream.read()

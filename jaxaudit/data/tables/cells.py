@@ -151,8 +151,8 @@ def as_classes(cells: Cells, name: str, source: str) -> tuple[np.ndarray, tuple[
         )
     if classes > MOST_CLASSES:
         raise InputError(
-            f"{source}: the label column {name!r} has {classes} different texts, more than {MOST_CLASSES} classes; is it "
-            "an identifier? Name another column (--label)."
+            f"{source}: the label column {name!r} has {classes} different texts, more than {MOST_CLASSES} classes; is "
+            "it an identifier? Name another column (--label)."
         )
     order = _order(cells)
     rank = np.empty(classes, np.int32)

@@ -8,9 +8,7 @@ import numpy as np
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.folders import load_image_folders
-from jaxaudit.data.formats.idx import FILE_NAME as IDX_NAME
-from jaxaudit.data.formats.idx import read_idx, read_idx_folder
-from jaxaudit.data.formats.matlab import load_mat
+from jaxaudit.data.formats.image_arrays import IDX_NAME, load_mat, read_idx, read_idx_folder
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
 from jaxaudit.data.formats.pickles import refuse_pickle
 from jaxaudit.data.images import join_images
@@ -43,8 +41,8 @@ def load_path(
     | `.npy` | inputs; labels beside it: NAME_labels.npy, NAME-labels.npy or by matching name (x.npy, y.npy) |
     | folder of `.npy` | as the arrays of a `.npz` |
     | `.csv`, `.parquet` | see `tables.numeric.load_columns` |
-    | `.mat` or folder of train_32x32.mat, ... | SVHN, see `matlab.load_mat` |
-    | IDX file or folder | MNIST's four files, gzipped or not; see `idx.read_idx` |
+    | `.mat` or folder of train_32x32.mat, ... | SVHN, see `image_arrays.load_mat` |
+    | IDX file or folder | MNIST's four files, gzipped or not; see `image_arrays.read_idx` |
     | folder of folders | see `folders.load_image_folders`; or such folders called train and test |
     | folder of one such file, and no folders | that file |
 

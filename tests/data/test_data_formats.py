@@ -15,8 +15,7 @@ from support.small_sets import IDX_CODES, idx_bytes, write_mnist, write_svhn
 
 from jaxaudit.data.files import load_path
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.formats.idx import read_idx
-from jaxaudit.data.formats.matlab import load_mat
+from jaxaudit.data.formats.image_arrays import load_mat, read_idx
 from jaxaudit.errors import InputError
 
 ARRAYS = hypothesis_numpy.arrays(

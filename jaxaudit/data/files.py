@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxaudit.data.examples import Examples, concatenate
+from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.folders import load_image_folders
 from jaxaudit.data.formats.image_arrays import IDX_NAME, load_mat, read_idx, read_idx_folder
@@ -17,7 +17,9 @@ from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.errors import InputError
 
-SUFFIXES = (".npz", ".npy", ".csv", ".parquet", ".mat")
+ARRAYS, TABLES = (".npz", ".npy"), (".csv", ".parquet")
+SUFFIXES = (*ARRAYS, *TABLES, ".mat")
+"""How the names of files end that are read here; `KINDS` says it in messages."""
 KINDS = f"{', '.join(SUFFIXES)}, an IDX file or folder, or a folder of class-named folders of images"
 _MOST_SHOWN = 5
 
@@ -77,7 +79,7 @@ def load_path(
     if path.is_file() and suffix == ".npy":
         choose_splits([None], split, path.name)
         return _from_npy(path, given, max_bytes)
-    if path.is_file() and suffix in (".csv", ".parquet"):
+    if path.is_file() and suffix in TABLES:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.tables.numeric import load_columns
 
@@ -121,7 +123,7 @@ def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gr
     matlab = {e.name.split("_")[0]: e for e in inside if e.name.endswith("_32x32.mat")}
     if matlab:
         chosen = choose_splits(matlab, split, path.name)
-        return _join(path.name, [load_mat(matlab[str(s)], max_bytes) for s in chosen])
+        return join_images([load_mat(matlab[str(s)], max_bytes) for s in chosen], path.name)
     folders = [entry for entry in inside if entry.is_dir()]
     if not folders:
         raise InputError(f"{path}: this folder {_what_it_holds(inside)}; give {KINDS}.")
@@ -149,7 +151,7 @@ def _from_idx(folder: Path, split: str | None, name: str, max_bytes: int) -> Exa
     for chosen in choose_splits(splits, split, name):
         file, labels = splits[str(chosen)]
         parts.append(Examples(_as_stored(read_idx(file, max_bytes), file.name), labels, class_names, name))
-    return _join(name, parts)
+    return join_images(parts, name)
 
 
 def _from_npy(path: Path, given: np.ndarray | None, max_bytes: int) -> Examples:
@@ -195,7 +197,8 @@ def _from_named(
     starts = np.cumsum([0, *(len(part) for part in labels.values())])
     place = {s: slice(starts[i], starts[i + 1]) for i, s in enumerate(labels)}
     inputs = {s: _as_stored(read(pairs[s].inputs), source) for s in chosen}
-    return _join(source, [Examples(inputs[s], codes[place[s]], class_names, source) for s in chosen])
+    parts = [Examples(inputs[s], codes[place[s]], class_names, source) for s in chosen]
+    return join_images(parts, source)
 
 
 def _stack(labels: list[np.ndarray], source: str) -> np.ndarray:
@@ -251,7 +254,3 @@ def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:
         )
     with np.errstate(over="ignore"):
         return inputs.astype(np.float32, copy=False)
-
-
-def _join(name: str, parts: list[Examples]) -> Examples:
-    return parts[0].take(slice(None), name) if len(parts) == 1 else concatenate(parts, name)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int, Shaped
 
+from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.named_arrays import choose_splits, find_pairs, named_in
 from jaxaudit.data.paths import exists, expanded
@@ -21,8 +22,8 @@ from jaxaudit.errors import InputError
 
 COLUMN = "group"
 """The column of a table that has the groups, and the key of the files that `jaxaudit deal` writes."""
-SUFFIXES, TABLES = (".npy", ".csv"), (".csv", ".parquet")
-"""Of files with groups alone, and of sets with named columns."""
+SUFFIXES = (".npy", ".csv")
+"""Of files with groups alone."""
 LONGEST = 200
 """Characters of a group's name."""
 

@@ -186,7 +186,9 @@ def stack_images(
     return stack[..., 0] if stack.shape[3] == 1 else stack
 
 
-def join_images(parts: Sequence[Examples], name: str, size: tuple[int, int] | None, gray: bool) -> Examples:
+def join_images(
+    parts: Sequence[Examples], name: str, size: tuple[int, int] | None = None, gray: bool = True
+) -> Examples:
     """The records of `parts` one after another; images that differ from part to part are prepared first.
 
     Raises:

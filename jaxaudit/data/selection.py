@@ -165,6 +165,11 @@ def nearest(text: str, names: Sequence[str]) -> str:
     >>> nearest("Mnits", ["digits", "mnist"])
     'Did you mean mnist?'
     """
+    near = near_names(text, names)
+    return f"Did you mean {', '.join(near)}?" if near else "Is it spelled right?"
+
+
+def near_names(text: str, names: Sequence[str]) -> list[str]:
+    """The names that are most like a text, in any case; the likeliest first."""
     by_lower = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(text.lower(), by_lower, n=4)
-    return f"Did you mean {', '.join(by_lower[match] for match in near)}?" if near else "Is it spelled right?"
+    return [by_lower[match] for match in difflib.get_close_matches(text.lower(), by_lower, n=4)]

@@ -248,22 +248,6 @@ def test_bad_mat(tmp_path):
         load_mat(path)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("dtype", ["u1", "i2", "i8", "u8", "f4", "f8", "?"])
-def test_as_scipy_reads_it(tmp_path, dtype, packed):
-    """Every type of number, of every length (short ones lie within their tags), among variables of other kinds."""
-    path = tmp_path / "a.mat"
-    for count in (1, 2, 5, 300):
-        numbers = np.random.default_rng(count).integers(0, 2, (count, 1)).astype(dtype)
-        images = np.random.default_rng(count).integers(0, 256, (3, 2, 3, count), dtype=np.uint8)
-        content = {"note": "text", "X": images, "more": {"a": [1, 2.5]}, "y": numbers}
-        scipy.io.savemat(path, content, do_compression=packed)
-        examples, loaded = load_mat(path), scipy.io.loadmat(path)
-        np.testing.assert_array_equal(examples.inputs, np.transpose(loaded["X"], (3, 0, 1, 2)))
-        names = [float(name) for name in examples.class_names]
-        assert [names[label] for label in examples.labels] == loaded["y"].ravel().tolist()
-
-
 def test_no_numbers_are_read_where_shapes_do_not_fit(tmp_path, monkeypatch):
     write_svhn(tmp_path / "a.mat", [1, 2], y=np.ones((1000, 1000)))
     monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: pytest.fail("read"))

@@ -146,6 +146,21 @@ def check_header(table: TextTable, path: Path) -> None:
     )
 
 
+def label_place(names: Sequence[str], source: str) -> int | None:
+    """The column that is named as a label is, in any case; None if there is none.
+
+    Raises:
+        InputError: when there are several.
+    """
+    found = [place for place, name in enumerate(names) if name.lower() in LABEL_NAMES]
+    if len(found) > 1:
+        listed = ", ".join(repr(names[place]) for place in found)
+        raise InputError(
+            f"{source}: columns {listed} could all be the label; name the label column (--label), or keep one of them."
+        )
+    return found[0] if found else None
+
+
 def counts_rows(table: TextTable) -> bool:
     """True when the first column is a row number: nameless or named index or id, and counting from 0 or 1."""
     if table.header is None or table.header[0].lower() not in INDEX_NAMES or len(table.columns) < 2:

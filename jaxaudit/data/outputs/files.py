@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxaudit.data.files import ARRAYS, TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.pickles import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES
@@ -14,7 +15,6 @@ from jaxaudit.errors import InputError
 
 # In the order of preference where a .npz holds several.
 ARRAY_NAMES = ("probabilities", "probs", "logits", "outputs", "predictions", "y_pred", "arr_0")
-SUFFIXES = (".npz", ".npy", ".csv", ".parquet")
 HARD_LABELS = "these are predicted labels, but confidences are needed; save the probabilities or logits of every class"
 SPARE = 1 << 26
 """Bytes that any file may have, however few the records: a file of other records is then refused for what it is."""
@@ -71,13 +71,13 @@ def read_outputs(path: Path, expected: Expected) -> RawOutputs:
     if suffix == ".npz":
         archive = NpzArrays(path)
         return _from_array(archive.read(_choose_array(archive.names, path)), path.name)
-    if suffix in SUFFIXES:
+    if suffix in TABLES:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.outputs.tables import read_csv_outputs, read_parquet_outputs
 
         return (read_csv_outputs if suffix == ".csv" else read_parquet_outputs)(path, expected)
     refuse_pickle(path)
-    raise InputError(f"{path}: outputs are read from {', '.join(SUFFIXES)}; save them as one of these.")
+    raise InputError(f"{path}: outputs are read from {', '.join((*ARRAYS, *TABLES))}; save them as one of these.")
 
 
 def _choose_array(names: list[str], path: Path) -> str:

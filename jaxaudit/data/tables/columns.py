@@ -1,12 +1,12 @@
 """The columns of a table: chosen by name, of the other kind, or described."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from jaxaudit.data.selection import near_names
 from jaxaudit.data.tables.table import MISSING, Column, Table
 from jaxaudit.errors import InputError
 
@@ -28,10 +28,8 @@ def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) ->
     for what, chosen in choices.items():
         for name in chosen:
             if name not in names:
-                near = difflib.get_close_matches(name.lower(), [each.lower() for each in names], n=3)
-                likely = [each for each in names if each.lower() in near]
-                listed = len(names) > 1 and likely
-                advice = f"did you mean {', '.join(map(repr, likely))}?" if listed else _listing(names)
+                likely = near_names(name, names) if len(names) > 1 else []
+                advice = f"did you mean {', '.join(map(repr, likely))}?" if likely else _listing(names)
                 raise InputError(f"{source}: there is no column {name!r}; {advice}")
             if said.setdefault(name, what) != what:
                 raise InputError(f"{source}: column {name!r} cannot be both {said[name]} and {what}; name it once.")

@@ -13,6 +13,7 @@ from jaxaudit.data.formats.text_table import (
     check_header,
     counts_rows,
     is_parquet,
+    label_place,
     read_parquet,
     trimmed,
 )
@@ -117,10 +118,5 @@ def _label_column(table: TextTable, wanted: str | None) -> int:
                 f"named {wanted!r}; the columns are {', '.join(header[:10])}."
             )
         return header.index(wanted)
-    found = [column for column, name in enumerate(header) if name.lower() in LABEL_NAMES]
-    if len(found) > 1:
-        raise InputError(
-            f"{table.source}: columns {', '.join(repr(header[column]) for column in found)} could all be the "
-            "label; keep one of them."
-        )
-    return found[0] if found else len(header) - 1
+    found = label_place(header, table.source)
+    return len(header) - 1 if found is None else found

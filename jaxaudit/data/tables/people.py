@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from jaxaudit.data.formats.csv_file import ASKED_NOTHING, Asked
-from jaxaudit.data.formats.text_table import LABEL_NAMES, TextTable, counts_rows
+from jaxaudit.data.formats.text_table import TextTable, counts_rows, label_place
 from jaxaudit.data.tables.cells import (
     all_numbers,
     are_missing,
@@ -87,7 +87,11 @@ def read_people(
     names, source = _names(text.header or [], path), path.name
     if text.rows == 0:
         raise InputError(f"{path}: there are no records below the header line. Is the file empty?")
-    label = _label(names, label, source)
+    if label is None:
+        place = label_place(names, source)
+        if place is None:
+            raise InputError(f"{source}: no column is named the label; name the label column (--label).")
+        label = names[place]
     check_choice(names, source, label=[label], categorical=categorical, numeric=numeric, drop=drop)
     left_out = set(drop)
     if names[0] not in {label, *named, *drop} and counts_rows(text):
@@ -205,13 +209,3 @@ def _names(header: list[str], path: Path) -> list[str]:
     if twice is not None:
         raise InputError(f"{path}: two columns are named {twice!r}; give each its own name in the header line.")
     return names
-
-
-def _label(names: list[str], label: str | None, source: str) -> str:
-    if label is not None:
-        return label
-    found = [name for name in names if name.lower() in LABEL_NAMES]
-    if len(found) != 1:
-        what = f"columns {', '.join(map(repr, found))} could all be" if found else "no column is named"
-        raise InputError(f"{source}: {what} the label; name the label column (--label).")
-    return found[0]

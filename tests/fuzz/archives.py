@@ -142,31 +142,27 @@ def tar(data: bytes, choose: random.Random) -> tuple[bytes, str]:
         return damaged(data, choose)
     name, content = members[0] if members else ("a", b"1,0,1\n2,1,0\n")
     size = choose.choice(SIZES)
-    match choose.randrange(8):
+    match choose.randrange(6):
         case 0:
-            return sparse_pax(name, content, size, choose), f"a sparse member (PAX) of {size} bytes"
-        case 1:
-            return sparse_old(name, content, size, choose), f"a sparse member (GNU) of {size} bytes"
-        case 2:
             kind = choose.choice(KINDS)
             target = choose.choice((name, "/etc/passwd", "../x", ""))
             return entry(name, b"", type=kind, linkname=target) + data, f"a member of kind {kind!r} to {target!r}"
-        case 3:
+        case 1:
             inner, said = damaged(content, choose)
             return entry(name, inner) + bytes(1024), f"in its file: {said}"
-        case 4:
+        case 2:
             block = bytearray(data)
             field, text = choose.choice(((124, b"%011o\0" % (size % 8**11)), (124, b"\x80" + size.to_bytes(11, "big"))))
             block[field : field + 12] = text
             block[148:156] = b"%06o\0 " % (sum(block[:148]) + 256 + sum(block[156:512]))
             return bytes(block), f"a header that announces {size} bytes"
-        case 5:
+        case 3:
             keys = choose.choice(
                 ("size", "path", "hdrcharset", "GNU.sparse.name", "mtime", "GNU.sparse.numblocks", "uid")
             )
             value = choose.choice((str(size), "nan", "-1", names.odd(choose), "BINARY", "\0"))
             return pax({keys: value}) + data, f"a PAX record {keys}={value[:40]!r}"
-        case 6:
+        case 4:
             odd = names.odd(choose).replace("\0", "")
             return entry(odd, content) + bytes(1024), f"a file called {odd[:40]!r}"
         case _:
@@ -192,29 +188,3 @@ def pax(records: dict[str, str]) -> bytes:
         length = len(text) + len(str(length))
         lines += str(length).encode() + text
     return entry("./PaxHeaders/x", lines, type=tarfile.XHDTYPE)
-
-
-def sparse_pax(name: str, content: bytes, size: int, choose: random.Random) -> bytes:
-    """A member that says it has holes, in one of three versions of the format."""
-    pieces = choose.choice((f"0,{len(content)}", f"{size},0", f"0,1,{size - 1},1", f"0,{size}", "0", "a,b", ""))
-    numbers = pieces.split(",")
-    table = "\n".join([str(len(numbers) // 2), *numbers, ""]).encode()
-    said, body = choose.choice(
-        (
-            ({"size": str(size), "map": pieces, "numblocks": "1"}, b""),
-            ({"size": str(size), "offset": "0", "numbytes": str(len(content))}, b""),
-            ({"major": "1", "minor": "0", "realsize": str(size), "name": name}, table + bytes(-len(table) % 512)),
-        )
-    )
-    return pax({f"GNU.sparse.{key}": value for key, value in said.items()}) + entry(name, body + content) + bytes(1024)
-
-
-def sparse_old(name: str, content: bytes, size: int, choose: random.Random) -> bytes:
-    block = bytearray(entry(name, content, type=b"S"))
-    for place, number in enumerate((0, len(content), choose.choice(SIZES), choose.choice((0, 1, size)))):
-        start = 386 + 12 * place
-        block[start : start + 12] = b"\x80" + number.to_bytes(11, "big")
-    block[482] = choose.choice((0, 0, 1))
-    block[483:495] = b"\x80" + size.to_bytes(11, "big")
-    block[148:156] = b"%06o\0 " % (sum(block[:148]) + 256 + sum(block[156:512]))
-    return bytes(block) + bytes(1024)

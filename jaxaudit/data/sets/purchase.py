@@ -60,7 +60,8 @@ def purchase(path: Path) -> Table:
 
 def read_transactions(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Who bought of what: `uint8[customers, categories]` of 0 and 1, and the categories' numbers; see `purchase`."""
-    customers, categories = _Numbered(MOST_CUSTOMERS, "customers", path), _Numbered(MOST_CATEGORIES, "categories", path)
+    customers: dict[int, int] = {}
+    categories: dict[int, int] = {}
     bought = np.zeros((1024, MOST_CATEGORIES), np.uint8)
     lines = 0
     for batch in csv_batches(
@@ -73,7 +74,10 @@ def read_transactions(path: Path) -> tuple[np.ndarray, np.ndarray]:
         ids, kinds = batch.columns
         if ids.null_count or kinds.null_count:
             raise InputError(f"{path}: a line after line {lines + 1} has no id or category; is the file damaged?")
-        rows, columns = customers.places(ids.to_numpy()), categories.places(kinds.to_numpy())
+        rows = _places(customers, ids.to_numpy(), MOST_CUSTOMERS, f"{path}: has more than {MOST_CUSTOMERS} customers")
+        columns = _places(
+            categories, kinds.to_numpy(), MOST_CATEGORIES, f"{path}: has more than {MOST_CATEGORIES} categories"
+        )
         if len(customers) > len(bought):
             more = max(len(customers) - len(bought), len(bought))
             bought = np.concatenate([bought, np.zeros((more, MOST_CATEGORIES), np.uint8)])
@@ -81,29 +85,17 @@ def read_transactions(path: Path) -> tuple[np.ndarray, np.ndarray]:
         lines += batch.num_rows
     if lines == 0:
         raise InputError(f"{path}: there are no transactions below the header line. Is the file empty?")
-    return bought[np.ix_(customers.order, categories.order)], categories.numbers
+    rows, columns = (np.argsort(list(each)) for each in (customers, categories))
+    return bought[np.ix_(rows, columns)], np.array(list(categories))[columns]
 
 
-class _Numbered:
-    """Different whole numbers, each with its place in the order in which they came."""
-
-    def __init__(self, most: int, what: str, path: Path) -> None:
-        self.most, self.what, self.path = most, what, path
-        self.numbers, self.order = np.empty(0, np.int64), np.empty(0, np.int64)  # ascending, and the place of each
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def places(self, values: np.ndarray) -> np.ndarray:
-        distinct, back = np.unique(values, return_inverse=True)
-        new = np.setdiff1d(distinct, self.numbers, assume_unique=True)
-        if len(self) + len(new) > self.most:
-            raise InputError(f"{self.path}: has more than {self.most} {self.what}; is it the transactions file?")
-        if len(new):
-            at = np.searchsorted(self.numbers, new)
-            self.order = np.insert(self.order, at, np.arange(len(self), len(self) + len(new)))
-            self.numbers = np.insert(self.numbers, at, new)
-        return self.order[np.searchsorted(self.numbers, distinct)][back]
+def _places(known: dict[int, int], values: np.ndarray, most: int, what: str) -> np.ndarray:
+    """The place of each value among those that came before; new ones are put behind them."""
+    distinct, back = np.unique(values, return_inverse=True)
+    found = np.array([known.setdefault(value, len(known)) for value in distinct.tolist()])
+    if len(known) > most:
+        raise InputError(f"{what}; is it the transactions file?")
+    return found[back]
 
 
 def cluster(bought: np.ndarray, seed: int, clusters: int, sample: int) -> np.ndarray:

@@ -1,12 +1,9 @@
 """`Records`: records of one or several arrays that may be larger than memory, with labels of any kind."""
 
 import hashlib
-import struct
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from io import BufferedReader
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +12,8 @@ import numpy as np
 
 from jaxaudit.data.formats.arrays import NpzArrays, StoredArray
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, role_of
-from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import entries, expanded, open_data
+from jaxaudit.data.paths import entries, expanded
 from jaxaudit.errors import InputError
 
 LARGEST_WHOLE = 2**24
@@ -27,8 +23,6 @@ AT_ONCE = 1024
 BLOCK = 32 * 2**20
 """Bytes that are read at a time where all are read."""
 NPY = ".npy"
-_MEMBER = struct.Struct("<4s5H3L2H")
-"""The header of a member of an archive; its last two numbers say how long the name and the field after it are."""
 
 
 class Field(NamedTuple):
@@ -204,9 +198,8 @@ def must_be_opened(path: Path) -> bool:
         if path.is_dir():
             sizes = {each.stem: each.stat().st_size for each in entries(path) if each.suffix.lower() == NPY}
         else:
-            with open_data(path) as file, zipfile.ZipFile(file) as archive:
-                sizes = {each.filename.removesuffix(NPY): each.file_size for each in archive.infolist()}
-    except (InputError, OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
+            sizes = NpzArrays(path, opened=True).sizes
+    except (InputError, OSError):
         return False  # whoever reads it says what is wrong
     roles = [role_of(name) for name in sizes]
     several = (None, "labels") in roles and not any(role and role[1] == "inputs" for role in roles)
@@ -218,30 +211,5 @@ def _stored_arrays(path: Path) -> dict[str, np.ndarray | StoredArray]:
     if path.is_dir():
         inside = [each for each in entries(path) if not each.name.startswith(".")]
         return {each.stem: StoredArray(each, links=True) for each in inside if each.suffix.lower() == NPY}
-    with (
-        open_data(path) as file,
-        parsing(f"{path}: is not a readable .npz file", "save it with np.savez."),
-        zipfile.ZipFile(file) as archive,
-    ):
-        members = [each for each in archive.infolist() if each.filename.endswith(NPY)]
-        stored = {
-            each.filename: (_data_of(file, each), each.file_size)
-            for each in members
-            if each.compress_type == zipfile.ZIP_STORED
-        }
-    unpacked = NpzArrays(path) if len(stored) < len(members) else None
-    found: dict[str, np.ndarray | StoredArray] = {}
-    for each in members:
-        name = each.filename.removesuffix(NPY)
-        place = stored.get(each.filename)
-        found[name] = StoredArray(path, *place, links=True) if place else unpacked.read(name)  # pyright: ignore
-    return found
-
-
-def _data_of(file: BufferedReader, member: zipfile.ZipInfo) -> int:
-    """Where the bytes of a member begin."""
-    file.seek(member.header_offset)
-    header = _MEMBER.unpack(file.read(_MEMBER.size))
-    if header[0] != b"PK\3\4":
-        raise ValueError("a member has no header")
-    return member.header_offset + _MEMBER.size + header[-2] + header[-1]
+    archive = NpzArrays(path, opened=True)
+    return {name: archive.open(name) for name in archive.names}

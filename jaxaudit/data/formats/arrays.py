@@ -3,6 +3,7 @@
 import io
 import math
 import os
+import struct
 import zipfile
 from io import BufferedReader
 from pathlib import Path
@@ -24,6 +25,8 @@ NEAR = 1 << 20
 """Bytes of neighbouring columns that are read together."""
 BLOCK = 1 << 22
 """Bytes of a compressed array that are unpacked at a time."""
+_MEMBER = struct.Struct("<4s5H3L2H")
+"""The header of a member of an archive; its last two numbers say how long the name and the field after it are."""
 AGAIN = "repeat the command when whoever writes the file is done."
 
 
@@ -155,12 +158,20 @@ def npy_shape(path: Path) -> tuple[int, ...]:
 class NpzArrays:
     """The arrays of a .npz file, read one at a time when asked for.
 
+    Attributes:
+        sizes: the bytes of each array with its header, by name, in the file's order.
+
+    Args:
+        path: the file.
+        max_bytes: the most that all arrays may unpack to.
+        opened: whether they are opened and not read, so that only those that are compressed count.
+
     Raises:
         InputError: when it is not a .npz file, or its arrays would unpack to more than `max_bytes`, or to more than
             its bytes can hold.
     """
 
-    def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, path: Path, max_bytes: int = MAX_BYTES, *, opened: bool = False) -> None:
         self.path, self.max_bytes = path, max_bytes
         with (
             open_data(path) as file,
@@ -173,13 +184,15 @@ class NpzArrays:
                 raise InputError(f"{path}: is compressed in a way that NumPy does not use; save it with np.savez.")
             if member.file_size > MOST_DEFLATED * (member.compress_size + 1):
                 raise InputError(f"{path}: is damaged (its stated sizes exceed its bytes); save it again.")
-        total = sum(member.file_size for member in members)
+        counted = [each for each in members if not (opened and each.compress_type == zipfile.ZIP_STORED)]
+        total = sum(member.file_size for member in counted)
         if total > max_bytes:
             raise InputError(
                 f"{path}: unpacks to {total / 2**30:.1f} GiB, more than the allowed {max_bytes / 2**30:.1f} GiB; "
                 "split it into smaller files."
             )
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
+        self.sizes = {name: member.file_size for name, member in self._members.items()}
 
     @property
     def names(self) -> list[str]:
@@ -202,6 +215,23 @@ class NpzArrays:
             archive.open(member) as stream,
         ):
             return _read_array(stream, member.file_size, source, self.max_bytes)  # pyright: ignore[reportArgumentType]
+
+    def open(self, name: str) -> "StoredArray | np.ndarray":
+        """The array called `name`, of which rows are read when they are asked for; all of it if it is compressed.
+
+        Raises:
+            InputError: when it holds pickled objects or is damaged.
+        """
+        member = self._members[name]
+        if member.compress_type != zipfile.ZIP_STORED:
+            return self.read(name)
+        with open_data(self.path) as file, parsing(f"{self.path.name}[{name}]: is damaged", "save it again."):
+            file.seek(member.header_offset)
+            header = _MEMBER.unpack(file.read(_MEMBER.size))
+            if header[0] != b"PK\3\4":
+                raise ValueError("a member has no header")
+        start = member.header_offset + _MEMBER.size + header[-2] + header[-1]
+        return StoredArray(self.path, start, member.file_size, links=True)
 
 
 def _state_of(file: BufferedReader) -> tuple[int, ...]:

@@ -55,7 +55,7 @@ def _read_acdc(name: str, field_strength: Path | None) -> Examples:
 
     folder, tesla = parse_acdc(name)
     table = field_strength or Path(folder) / "field_strength.csv"
-    return replace(load_acdc(folder, table, tesla).examples, name=without_folders(name))
+    return replace(load_acdc(folder, table, tesla), name=without_folders(name))
 
 
 def _shape(examples: Examples) -> str:

@@ -117,7 +117,7 @@ def acdc(folder: Path) -> None:
 
 
 def read_acdc(folder: Path, choose: random.Random) -> object:
-    return load_acdc(folder, folder / "field_strength.csv", choose.choice((1.5, 3.0)), size=8)
+    return load_acdc(folder, folder / "field_strength.csv", choose.choice((1.5, 3.0)))
 
 
 def read_prepared_set(folder: Path, choose: random.Random) -> object:

@@ -3,7 +3,6 @@
 import math
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,36 +13,24 @@ from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import expanded, open_data
 from jaxaudit.errors import InputError
 
+SIZE = 256
 GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
 # A few very bright pixels (vessels, artefacts) would else press the heart into the darkest levels.
 PERCENTILES = (1, 99)
 _WORKING_COPIES = 3  # of the pixels as float32
 
 
-class AcdcSlices(NamedTuple):
-    """Slices and, for each, the patient it comes from (`str[n]`), so that no patient is split between two sets."""
-
-    examples: Examples
-    patients: np.ndarray
-
-
-def load_acdc(
-    root: str | Path,
-    field_strength_table: str | Path,
-    strength: float,
-    *,
-    size: int = 256,
-) -> AcdcSlices:
-    """All slices of all frames of the patients scanned at `strength` tesla, as `uint8[n, size, size]`.
+def load_acdc(root: str | Path, field_strength_table: str | Path, strength: float) -> Examples:
+    """All slices of all frames of the patients scanned at `strength` tesla, as `uint8[n, 256, 256]`.
 
     Looks for `patientNNN/Info.cfg` (its `Group` is the class: DCM, HCM, MINF, NOR or RV) and
     `patientNNN/patientNNN_4d.nii.gz` (`[x, y, slice, frame]`) in `root` and in its folders (training, testing).
     Order: by patient, then frame, then slice.
 
     Each volume is clipped to its 1st and 99th percentile and scaled to 0..255 over all its frames (`prepare_images`
-    makes that [0, 1]); a constant volume becomes 0. Slices are cropped or padded with 0 around their centre to
-    `size`, which keeps the pixels' scale; rows are y and columns x. 256 holds all but the margins of ACDC's
-    slices (154x224 to 428x512).
+    makes that [0, 1]); a constant volume becomes 0. Slices are cropped or padded with 0 around their centre, which
+    keeps the pixels' scale; rows are y and columns x. 256 holds all but the margins of ACDC's slices (154x224 to
+    428x512).
 
     Args:
         field_strength_table: a CSV file with columns `patient` (patient001 or its number) and `field_strength`
@@ -59,13 +46,11 @@ def load_acdc(
     root = expanded(root)
     if not root.is_dir():
         raise InputError(f"{root}: there is no such folder; give the one with ACDC's patient folders.")
-    if size < 1:
-        raise InputError(f"the size of a slice must be at least 1 pixel, got {size}.")
     strengths = _read_strengths(expanded(field_strength_table))
     folders = sorted(p for p in [*root.glob("patient*"), *root.glob("*/patient*")] if p.is_dir())
     if not folders:
         raise InputError(f"{root}: has no patient folders (patient001, ...); is this ACDC's folder?")
-    slices, labels, patients = [], [], []
+    slices, labels = [], []
     for folder in folders:
         number = _patient_number(folder.name)
         if number is None or number not in strengths:
@@ -73,15 +58,13 @@ def load_acdc(
         if strengths[number] != strength:
             continue
         group = _read_group(folder)
-        volume = _read_volume(folder, size)
+        volume = _read_volume(folder)
         slices.append(volume)
         labels += [GROUPS.index(group)] * len(volume)
-        patients += [folder.name] * len(volume)
     if not slices:
         known = ", ".join(f"{value:g} T" for value in sorted(set(strengths.values())))
         raise InputError(f"{root}: no patient was scanned at {strength:g} T; the table has {known}.")
-    examples = Examples(np.concatenate(slices), np.array(labels, np.int32), GROUPS, f"acdc-{strength:g}T")
-    return AcdcSlices(examples, np.array(patients))
+    return Examples(np.concatenate(slices), np.array(labels, np.int32), GROUPS, f"acdc-{strength:g}T")
 
 
 def _patient_number(text: str) -> int | None:
@@ -123,8 +106,8 @@ def _read_group(folder: Path) -> str:
     return match[1]
 
 
-def _read_volume(folder: Path, size: int) -> np.ndarray:
-    """`uint8[frames * slices, size, size]`."""
+def _read_volume(folder: Path) -> np.ndarray:
+    """`uint8[frames * slices, SIZE, SIZE]`."""
     try:
         import nibabel
     except ImportError as error:
@@ -137,7 +120,7 @@ def _read_volume(folder: Path, size: int) -> np.ndarray:
         shape = tuple(map(int, image.shape))
         if len(shape) != 4 or 0 in shape:
             raise InputError(f"{path}: has shape {shape}; ACDC's volumes are [x, y, slice, frame].")
-        if max(_WORKING_COPIES * 4 * math.prod(shape), math.prod(shape[2:]) * size**2) > MAX_BYTES:
+        if max(_WORKING_COPIES * 4 * math.prod(shape), math.prod(shape[2:]) * SIZE**2) > MAX_BYTES:
             raise InputError(f"{path}: its header states {shape}, more than the allowed {MAX_BYTES / 2**30:.1f} GiB.")
         volume = image.get_fdata(caching="unchanged", dtype=np.float32)
     # Beyond that the arithmetic below could overflow; no scanner comes near.
@@ -146,7 +129,7 @@ def _read_volume(folder: Path, size: int) -> np.ndarray:
     low, high = np.percentile(volume, PERCENTILES)
     scaled = ((volume - low) * (255 / (high - low) if high > low else 0)).clip(0, 255)
     pixels = np.rint(scaled).astype(np.uint8).transpose(3, 2, 1, 0)
-    return _centred(pixels.reshape(-1, *pixels.shape[2:]), size)
+    return _centred(pixels.reshape(-1, *pixels.shape[2:]), SIZE)
 
 
 def _centred(slices: np.ndarray, size: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from jaxaudit.data.formats.parsing import header_line, open_bounded, parsed, reason_of
+from jaxaudit.data.formats.parsing import open_bounded, parsed, reason_of
 from jaxaudit.data.formats.text_table import MOST_COLUMNS, NUMBER, TextTable
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import file_size, open_data
@@ -176,10 +176,22 @@ def csv_batches(
         column_types=dict(columns), include_columns=list(columns), null_values=null_values
     )
     read = arrow_csv.ReadOptions(use_threads=False, block_size=block_bytes)
-    with open_bounded(path, max_bytes) as stream:
-        header_line(stream, path)
+    header_line(path)
     with open_bounded(path, max_bytes) as stream:
         yield from parsed(lambda: arrow_csv.open_csv(stream, read, convert_options=convert), what, advice)
+
+
+def header_line(path: Path) -> bytes:
+    """The first line of a table, gzipped or not. Parsers take seconds, or end the process, if it has too many columns.
+
+    Raises:
+        InputError: it has more than `MOST_COLUMNS` columns or 1 MiB, or the file cannot be read.
+    """
+    with open_bounded(path, None) as stream:
+        line = stream.readline(FIRST_LINE)
+    if len(line) == FIRST_LINE or line.count(b",") >= MOST_COLUMNS:
+        raise InputError(f"{path}: its first line has more than {MOST_COLUMNS:,} columns or 1 MiB; is it a table?")
+    return line
 
 
 def _check_asked(asked: Asked) -> None:

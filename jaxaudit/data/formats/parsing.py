@@ -17,8 +17,6 @@ from jaxaudit.errors import InputError
 
 Item = TypeVar("Item")
 LONGEST_REASON = 160
-_LONGEST_HEADER = 2**20
-_MOST_COLUMNS = 10_000
 # What Arrow says of a table holds the row or the cell itself: of a CSV file only these parts are passed on,
 _OF_CSV = re.compile(
     r"In CSV column #\d+|Row #\d+|Expected \d+ columns, got \d+|CSV conversion error to \w+|Empty CSV file|"
@@ -120,20 +118,6 @@ def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.B
                 yield stream
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({error}); was the download interrupted?") from error
-
-
-def header_line(stream: io.BufferedIOBase, path: Path) -> bytes:
-    """The first line of a table. Parsers of CSV take seconds, or end the process, if there are too many columns.
-
-    Raises:
-        InputError: it has more than 10,000 columns or 1 MiB.
-    """
-    line = stream.readline(_LONGEST_HEADER)
-    if len(line) == _LONGEST_HEADER or line.count(b",") >= _MOST_COLUMNS:
-        raise InputError(
-            f"{path}: its first line has more than {_MOST_COLUMNS:,} columns or 1 MiB; is it the right file?"
-        )
-    return line
 
 
 class _Bounded(io.RawIOBase):

@@ -177,17 +177,6 @@ def counting(numbers: np.ndarray) -> bool:
     return len(numbers) > 0 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
 
 
-def is_parquet(path: Path) -> bool:
-    """Whether a file begins as Parquet does; False where nothing can be read."""
-    try:
-        if not path.is_file():
-            return False
-        with open_data(path) as stream:
-            return stream.read(len(MAGIC)) == MAGIC
-    except (OSError, ValueError):
-        return False
-
-
 def read_parquet(path: Path, *, keep: Collection[str], drop: Collection[str]) -> tuple[TextTable, tuple[str, ...]]:
     """The cells as text, empty where there is none, and what is to be said of the columns.
 

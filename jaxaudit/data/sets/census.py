@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from jaxaudit.data.formats.csv_file import csv_batches
-from jaxaudit.data.formats.parsing import header_line, open_bounded, parsing
+from jaxaudit.data.formats.csv_file import csv_batches, header_line
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
@@ -111,8 +111,7 @@ def census(paths: Sequence[Path], name: str) -> Table:
 
 def _header(path: Path) -> dict[str, str]:
     """The columns' names, upper case -> as written."""
-    with open_bounded(path) as stream:
-        line = header_line(stream, path)
+    line = header_line(path)
     with parsing(f"{path}: its first line is not a CSV header", "is it a file of ACS person records?"):
         names = next(csv.reader([line.decode("utf-8-sig")]), [])
     return {name.strip().upper(): name for name in names}

@@ -9,15 +9,16 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.csv_file import ASKED_NOTHING, Asked, read_csv
 from jaxaudit.data.formats.text_table import (
     LABEL_NAMES,
+    MAGIC,
     TextTable,
     check_header,
     counts_rows,
-    is_parquet,
     label_place,
     read_parquet,
     trimmed,
 )
 from jaxaudit.data.labels import encode_labels
+from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 
@@ -38,7 +39,9 @@ def read_text_table(
     Raises:
         InputError: as `read_csv` and `read_parquet`; or a CSV file has no header line.
     """
-    if is_parquet(path):
+    with open_data(path) as stream:
+        parquet = stream.read(len(MAGIC)) == MAGIC
+    if parquet:
         if asked != ASKED_NOTHING:
             raise InputError(f"{path}: is Parquet; --delimiter, --encoding and --decimal are for CSV.")
         return read_parquet(path, keep=keep, drop=drop)

@@ -14,24 +14,12 @@ _PART = re.compile(rf"\s*([\w.\-]+)\s*(?:\[{_BOUND}:{_BOUND}\])?\s*")
 _HOW = "write a split or a slice of one (train, train[:1000], train[1000:2000], train[:10%]), joined by '+'"
 
 
-class Bound(NamedTuple):
-    """One end of a slice: a record number or a percentage of the split; negative ones count from its end."""
-
-    amount: int
-    percent: bool
-
-    def position(self, records: int) -> int:
-        """The absolute record number, with a percentage rounded to the closest record as TFDS does."""
-        amount = round(self.amount * records / 100) if self.percent else self.amount
-        return records + amount if self.amount < 0 else amount  # the sign as written: -1% of 25 is the end, not 0
-
-
 class Part(NamedTuple):
-    """One split or a slice of it; None is that end of the split."""
+    """One split or a slice of it, its bounds as they are written: record numbers or percentages, or nothing."""
 
     split: str
-    start: Bound | None = None
-    stop: Bound | None = None
+    start: str = ""
+    stop: str = ""
 
     def span(self, records: int, name: str) -> range:
         """The record numbers of this part in a split of `records` records.
@@ -39,11 +27,11 @@ class Part(NamedTuple):
         Raises:
             InputError: the slice is empty or reaches outside the split; `name` says of which set.
 
-        >>> Part("train", None, Bound(10, percent=True)).span(255, "mnist")
+        >>> Part("train", "", "10%").span(255, "mnist")
         range(0, 26)
         """
-        start = self.start.position(records) if self.start else 0
-        stop = self.stop.position(records) if self.stop else records
+        start = _position(self.start, records) if self.start else 0
+        stop = _position(self.stop, records) if self.stop else records
         if not (0 <= start <= records and 0 <= stop <= records):
             raise InputError(
                 f"{name}: `{self}` reaches outside the {records} records of `{self.split}`; choose bounds within them."
@@ -55,13 +43,14 @@ class Part(NamedTuple):
         return range(start, stop)
 
     def __str__(self) -> str:
-        if self.start is None and self.stop is None:
-            return self.split
-        return f"{self.split}[{_bound_text(self.start)}:{_bound_text(self.stop)}]"
+        return f"{self.split}[{self.start}:{self.stop}]" if self.start or self.stop else self.split
 
 
-def _bound_text(bound: Bound | None) -> str:
-    return "" if bound is None else f"{bound.amount}{'%' * bound.percent}"
+def _position(bound: str, records: int) -> int:
+    """The absolute record number, with a percentage rounded to the closest record as TFDS does."""
+    amount = int(bound.rstrip("%"))
+    shift = round(amount * records / 100) if bound.endswith("%") else amount
+    return records + shift if amount < 0 else shift  # the sign as written: -1% of 25 is the end, not 0
 
 
 def split_name(text: str) -> tuple[str, str | None]:
@@ -90,27 +79,18 @@ def parse_split(text: str) -> tuple[Part, ...]:
         InputError: `text` is not in that syntax, or a percentage is over 100.
 
     >>> parse_split("train[:10%]+extra")
-    (Part(split='train', start=None, stop=Bound(amount=10, percent=True)),
-     Part(split='extra', start=None, stop=None))
+    (Part(split='train', start='', stop='10%'), Part(split='extra', start='', stop=''))
     """
-    return tuple(_parse_part(part, text) for part in text.split("+"))
-
-
-def _parse_part(part: str, text: str) -> Part:
-    match = _PART.fullmatch(part)
-    if match is None:
-        raise InputError(f"`{text}` is not a split; {_HOW}.")
-    split, start, stop = match.groups()
-    return Part(split, _parse_bound(start, text), _parse_bound(stop, text))
-
-
-def _parse_bound(bound: str | None, text: str) -> Bound | None:
-    if bound is None:
-        return None
-    parsed = Bound(int(bound.rstrip("%")), bound.endswith("%"))
-    if parsed.percent and abs(parsed.amount) > 100:
-        raise InputError(f"`{text}` contains {parsed.amount}%; a percentage must be from -100% to 100%.")
-    return parsed
+    parts = []
+    for each in text.split("+"):
+        match = _PART.fullmatch(each)
+        if match is None:
+            raise InputError(f"`{text}` is not a split; {_HOW}.")
+        parts.append(Part(*match.groups("")))
+        for bound in parts[-1][1:]:
+            if bound.endswith("%") and abs(int(bound[:-1])) > 100:
+                raise InputError(f"`{text}` contains {bound}; a percentage must be from -100% to 100%.")
+    return tuple(parts)
 
 
 def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tuple[Part, ...]:
@@ -125,7 +105,7 @@ def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tu
         InputError: none is named, and the choice is unclear.
 
     >>> choose_parts(None, ("test", "train"), "mnist")
-    (Part(split='train', start=None, stop=None),)
+    (Part(split='train', start='', stop=''),)
     """
     if split is None:
         if len(available) == 1:

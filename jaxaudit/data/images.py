@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from jaxaudit.data.examples import Examples, concatenate
+from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 
-Shape = tuple[int, ...]
 # In thousandths, so that gray levels are whole numbers.
 LUMA = np.array([299, 587, 114])
 WEIGHT_ONE = 2**16
@@ -134,8 +134,8 @@ def stack_images(
     source: str,
     size: tuple[int, int] | None,
     gray: bool,
-    refuse: Callable[[int, Shape, Shape], InputError],
-    max_bytes: int | None = None,
+    called: Callable[[int], str],
+    max_bytes: int = MAX_BYTES,
 ) -> np.ndarray:
     """`count` images, each `[h, w]` or `[h, w, channels]`, as one array.
 
@@ -151,11 +151,11 @@ def stack_images(
         source: what to call the images in messages.
         size: (height, width); None demands that all have one size.
         gray: as for `prepare_images`, where sizes differ.
-        refuse: (row, its shape, the first's shape) -> what to raise where sizes differ and may not.
-        max_bytes: raise rather than hold more than this; None bounds nothing.
+        called: what to call the image of a row in messages.
+        max_bytes: raise rather than hold more than this.
 
     Raises:
-        InputError: that of `refuse`, or more than `max_bytes`.
+        InputError: sizes differ and may not, or more than `max_bytes`.
     """
     stack: np.ndarray | None = None
     scaled, largest = False, 0
@@ -165,7 +165,10 @@ def stack_images(
             stack = _room(count, pixels, source, max_bytes)
         if not scaled and pixels.shape[:2] != stack.shape[1:3]:
             if size is None or stack.dtype != np.uint8:
-                raise refuse(row, image.shape, stack.shape[1:])
+                raise InputError(
+                    f"{called(row)}: is {pixels.shape[0]}x{pixels.shape[1]} pixels but {called(0)} is "
+                    f"{stack.shape[1]}x{stack.shape[2]}; convert all images to one size (--image-size 28x28)."
+                )
             largest = stack[:row].max()
             before = scale_images(stack[:row], size, gray)
             stack = _room(count, before[0], source, max_bytes)
@@ -207,10 +210,10 @@ def join_images(
     return concatenate(parts, name)
 
 
-def _room(count: int, pixels: np.ndarray, source: str, max_bytes: int | None) -> np.ndarray:
+def _room(count: int, pixels: np.ndarray, source: str, max_bytes: int) -> np.ndarray:
     # Images that are gray so far may turn out to be coloured.
     size = count * pixels.nbytes * (3 if pixels.shape[2] == 1 else 1)
-    if max_bytes is not None and size > max_bytes:
+    if size > max_bytes:
         raise InputError(
             f"{source}: {count} images of {pixels.shape[0]}x{pixels.shape[1]} need up to {size / 2**30:.1f} GiB, more "
             f"than the allowed {max_bytes / 2**30:.1f} GiB; make them smaller first."

@@ -45,14 +45,10 @@ def load_image_folders(
     """
     files, labels, names = _list_images(root)
 
-    def refuse(row: int, shape: tuple[int, ...], first: tuple[int, ...]) -> InputError:
-        return InputError(
-            f"{files[row]}: is {shape[0]}x{shape[1]} pixels but {files[0].name} is {first[0]}x{first[1]}; convert "
-            "all images to one size (--image-size 28x28)."
-        )
-
     with quietly():
-        images = stack_images(map(_decode, files), len(files), str(root), size, gray, refuse, max_bytes)
+        images = stack_images(
+            map(_decode, files), len(files), str(root), size, gray, lambda row: str(files[row]), max_bytes
+        )
     return Examples(images, labels, names, root.name)
 
 

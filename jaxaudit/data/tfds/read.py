@@ -21,7 +21,6 @@ from jaxaudit.data.formats.folders import opened_image
 from jaxaudit.data.formats.parsing import parsed, parsing, quietly
 from jaxaudit.data.images import join_images, stack_images
 from jaxaudit.data.labels import MOST_CLASSES
-from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import exists, file_size, open_data, read_small, regular_files
 from jaxaudit.data.selection import choose_parts
 from jaxaudit.errors import InputError
@@ -193,23 +192,16 @@ def _decode(
     # As long as the records that come, not as the metadata promise.
     labels: list[int] = []
 
+    def called(row: int) -> str:
+        return f"{name}: record {span[row]}"
+
     def images() -> Iterator[np.ndarray]:
         for row, (encoded, label) in enumerate(records):
             labels.append(label)
-            yield _decode_image(encoded, stored, f"{name}: record {span[row]}")
+            yield _decode_image(encoded, stored, called(row))
 
-    def refuse(row: int, shape: tuple[int, ...], first: tuple[int, ...]) -> InputError:
-        return InputError(
-            f"{name}: images differ in size ({_size(first)} and, at record {span[row]}, {_size(shape)})"
-            "; convert them to one size (--image-size 28x28)."
-        )
-
-    stacked = stack_images(images(), len(span), name, size, gray, refuse, MAX_BYTES)
+    stacked = stack_images(images(), len(span), name, size, gray, called)
     return {"images": stacked, "labels": np.array(labels, np.int32)}
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape[:2]))
 
 
 def _decode_image(encoded: bytes, stored: Stored, source: str) -> np.ndarray:

@@ -17,11 +17,10 @@ from jaxaudit.data.bank.bank import Bank, load_bank, row_blocks
 from jaxaudit.data.bank.description import Sizes
 from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.bank.reading import read_models
-from jaxaudit.data.examples import Examples
+from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.groups import numbered
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.overlap import MEMBERS, refuse_held
-from jaxaudit.data.stacking import concatenate
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike

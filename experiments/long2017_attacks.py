@@ -37,8 +37,9 @@ import optax
 
 from experiments.record import RESULTS, describe_run, device_slug
 from jaxaudit import models, network
-from jaxaudit.attacks import ATTACKS, Distance
+from jaxaudit.attacks import Distance
 from jaxaudit.audits.attack.audit import audit_attack
+from jaxaudit.audits.attack.plan import ATTACKS
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.data import Examples, Table, candidates, category_counts, load_table, one_hot, ordinal
 from jaxaudit.ensemble import Execution

@@ -16,7 +16,6 @@ from support.record_attacks import (
     world,
 )
 
-from jaxaudit.attacks import ATTACKS
 from jaxaudit.attacks.records import (
     BASE,
     RECORD_ATTACKS,
@@ -30,6 +29,7 @@ from jaxaudit.attacks.records import (
 )
 from jaxaudit.attacks.records.attack import Dealt, check, counts, deal_of, unused_records
 from jaxaudit.attacks.records.rmia import share_exceeded
+from jaxaudit.audits.attack.plan import ATTACKS
 from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc

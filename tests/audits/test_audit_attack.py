@@ -11,9 +11,9 @@ import pytest
 from support.interrupts import stop_after
 from support.tiny_learners import CLASSES, NearestCentroid, learner, records
 
-from jaxaudit.attacks import ATTACKS, Distance, Frequency
+from jaxaudit.attacks import Distance, Frequency
 from jaxaudit.audits.attack.audit import audit_attack
-from jaxaudit.audits.attack.plan import draw, models_to_train
+from jaxaudit.audits.attack.plan import ATTACKS, draw, models_to_train
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.shadows import draw_pairs, groups_of, pair_outputs
 from jaxaudit.audits.left_out import leave_out

@@ -15,9 +15,9 @@ from support.saved_runs.ks import USED
 from support.saved_runs.names import HOSTILE
 
 from jaxaudit import unlearning
-from jaxaudit.attacks import ATTACKS
 from jaxaudit.attacks.learned import SOURCE as LEARNED
 from jaxaudit.attacks.records import RECORD_ATTACKS
+from jaxaudit.audits.attack.plan import ATTACKS
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.several import adjusted
 from jaxaudit.audits.ks.tests import TESTS, Judgement

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from jaxaudit.attacks import ATTACKS, Asked, Attack, PooledShadows
+from jaxaudit.attacks import Asked, Attack, PooledShadows
 from jaxaudit.audits.attack.plan import (
+    ATTACKS,
     Drawn,
     attack_models_per_batch,
     check_options,

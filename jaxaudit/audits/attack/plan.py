@@ -6,7 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from jaxaudit.attacks import Attack
+from jaxaudit.attacks.attack import Attack
+from jaxaudit.attacks.targeted import Distance, Frequency
+from jaxaudit.attacks.untargeted import Untargeted
 from jaxaudit.audits.attack.shadows import groups_of, shadow_models
 from jaxaudit.audits.left_out import measured_models_per_batch, models_trained
 from jaxaudit.data.examples import Examples
@@ -16,6 +18,8 @@ from jaxaudit.learners import Learner, LeavesOneOut
 from jaxaudit.membership import halves
 from jaxaudit.randomness import generator_of, stream
 
+ATTACKS: tuple[Attack, ...] = (Untargeted(), Distance(), Frequency())
+"""The built-in attacks of `audit_attack` and `jaxaudit attack`."""
 MOST = 1_000_000
 """The largest count that is accepted: no machine can do more, and keys and rows alone would fill its memory."""
 

@@ -6,9 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxaudit.attacks import ATTACKS
 from jaxaudit.audits.attack.audit import audit_attack
-from jaxaudit.audits.attack.plan import attack_models_per_batch, check_options, draw, models_to_train
+from jaxaudit.audits.attack.plan import ATTACKS, attack_models_per_batch, check_options, draw, models_to_train
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.cli.attack.command import AttackOptions, attacks_named
 from jaxaudit.cli.classifiers import demand_memory, make_classifier

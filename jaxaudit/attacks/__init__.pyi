@@ -1,0 +1,19 @@
+"""The names of `attacks`: see `jaxaudit/__init__.pyi`."""
+
+from .attack import Asked as Asked
+from .attack import Attack as Attack
+from .attack import PairedShadows as PairedShadows
+from .attack import PooledShadows as PooledShadows
+from .learned import LearnedAttack as LearnedAttack
+from .learned import fit_learned as fit_learned
+from .learned import learned_probabilities as learned_probabilities
+from .targeted import Distance as Distance
+from .targeted import Frequency as Frequency
+from .targeted import distance_scores as distance_scores
+from .targeted import frequency_scores as frequency_scores
+from .untargeted import Untargeted as Untargeted
+from .untargeted import UntargetedAttack as UntargetedAttack
+from .untargeted import attack_examples as attack_examples
+from .untargeted import attack_network as attack_network
+from .untargeted import fit_untargeted as fit_untargeted
+from .untargeted import untargeted_scores as untargeted_scores

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import special
 
 from bench.harness import Bench, Claim, Spread, interleave, report
-from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, LiRA, Shadowed
+from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, LiRA, ShadowScores
 from jaxaudit.attacks.records.lira import log_normal
 from jaxaudit.attacks.records.rmia import share_exceeded
 
@@ -26,17 +26,17 @@ MODELS, RECORDS, PAIRS, ROUNDS = 64, 5000, 3000, 7
 FEW, MANY = 64, 256
 
 
-def world(models: int, records: int, targets: int | None = None) -> Shadowed:
+def world(models: int, records: int, targets: int | None = None) -> ShadowScores:
     """Log-odds of models of random halves."""
     random = np.random.default_rng(0)
     membership = random.random((models, records)) < 0.5
     gap = np.abs(random.normal(0, 2, records))
     odds = random.normal(2, 2, records) + random.normal(size=(models, 1, records)) + gap * membership[:, None]
     others = None if targets is None else random.normal(2, 2, (targets, 1, records))
-    return Shadowed(odds, membership, others)
+    return ShadowScores(odds, membership, others)
 
 
-def lira_by_loop(shadowed: Shadowed) -> np.ndarray:
+def lira_by_loop(shadowed: ShadowScores) -> np.ndarray:
     """The scores of `LiRA()`, each model's from scratch."""
     models, found = shadowed.models[:, 0], []
     for model, x in enumerate(models):

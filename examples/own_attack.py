@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 import jaxaudit as ja
-from jaxaudit.attacks import Asked, Distance, PairedShadows, PooledShadows
+from jaxaudit.attacks import AttackInputs, Distance, PairedShadows, PooledShadows
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Surer:
     shadows: ClassVar[Literal["paired", "pooled"]] = "paired"
     needs_bins: ClassVar[bool] = False
 
-    def scores(self, key: Any, asked: Asked, shadows: PairedShadows | PooledShadows, progress: Any) -> Any:
+    def scores(self, key: Any, asked: AttackInputs, shadows: PairedShadows | PooledShadows, progress: Any) -> Any:
         assert isinstance(shadows, PairedShadows)  # as `shadows` above says
 
         def of_class(outputs: np.ndarray) -> np.ndarray:

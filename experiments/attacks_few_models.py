@@ -25,7 +25,7 @@ from experiments.figures import panels, write
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
 from jaxaudit import fit_many, load, models, network
-from jaxaudit.attacks.records import RECORD_ATTACKS, Shadowed
+from jaxaudit.attacks.records import RECORD_ATTACKS, ShadowScores
 from jaxaudit.data import load_table, one_hot
 from jaxaudit.ensemble import Execution, log_probs_many
 from jaxaudit.errors import InputError
@@ -90,7 +90,7 @@ def _mlp(hidden: tuple[int, ...], inputs: int, classes: int, epochs: int) -> Lea
     return network(factory, (inputs,), classes, optimizer=optax.adam(1e-3), epochs=epochs, batch_size=32)
 
 
-def train(world: World, seed: int, checkpoints: Path | None) -> tuple[Shadowed, float, float]:
+def train(world: World, seed: int, checkpoints: Path | None) -> tuple[ShadowScores, float, float]:
     """Log-odds of the models on all records, and their accuracy on their own half and on the other."""
     random, n = np.random.default_rng(seed), len(world.labels)
     membership = np.zeros((MODELS, n), bool)
@@ -107,10 +107,10 @@ def train(world: World, seed: int, checkpoints: Path | None) -> tuple[Shadowed, 
         keys, membership, world.inputs, world.labels, world.learner, execution=execution, summarize=say
     )
     own, other = hits[membership].mean(), hits[~membership].mean()
-    return Shadowed(np.clip(odds, -103, 103)[:, None], membership), float(own), float(other)
+    return ShadowScores(np.clip(odds, -103, 103)[:, None], membership), float(own), float(other)
 
 
-def compare(shadowed: Shadowed) -> list[dict[str, Any]]:
+def compare(shadowed: ShadowScores) -> list[dict[str, Any]]:
     """A row an attack and number of shadow models."""
     found = []
     for shadows in SHADOWS:
@@ -120,7 +120,7 @@ def compare(shadowed: Shadowed) -> list[dict[str, Any]]:
             started = time.perf_counter()
             try:
                 parts = [
-                    attack.scores(Shadowed(shadowed.models[group], shadowed.membership[group])) for group in groups
+                    attack.scores(ShadowScores(shadowed.models[group], shadowed.membership[group])) for group in groups
                 ]
             except InputError:
                 continue

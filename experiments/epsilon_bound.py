@@ -33,7 +33,7 @@ from experiments.figures import panels, write
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
 from jaxaudit import fit_many, load, models, network
-from jaxaudit.attacks.records import BASE, Shadowed, Stacked
+from jaxaudit.attacks.records import BASE, ShadowScores, Stacked
 from jaxaudit.audits.record_attack.epsilon import bound_by_halves
 from jaxaudit.ensemble import Execution, log_probs_many
 from jaxaudit.learners import Learner, NetworkLearner
@@ -120,7 +120,7 @@ def recipes(inputs: int) -> list[Recipe]:
     return [*found, Recipe("a wider network by Adam, 60 epochs", wide, None)]
 
 
-def train(recipe: Recipe, inputs: np.ndarray, labels: np.ndarray, seed: int) -> tuple[Shadowed, float, float]:
+def train(recipe: Recipe, inputs: np.ndarray, labels: np.ndarray, seed: int) -> tuple[ShadowScores, float, float]:
     """Log-odds of models whose records coins chose, and their accuracy on these and on the others."""
     membership = np.random.default_rng(seed).random((MODELS, len(labels))) < 0.5
 
@@ -132,7 +132,7 @@ def train(recipe: Recipe, inputs: np.ndarray, labels: np.ndarray, seed: int) -> 
     execution = Execution(models_per_batch=8)
     odds, hits = fit_many(keys, membership, inputs, labels, recipe.learner, execution=execution, summarize=say)
     own, other = float(hits[membership].mean()), float(hits[~membership].mean())
-    return Shadowed(np.clip(odds, -103, 103)[:, None], membership), own, other
+    return ShadowScores(np.clip(odds, -103, 103)[:, None], membership), own, other
 
 
 def audited(recipe: Recipe, inputs: np.ndarray, labels: np.ndarray, seed: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from experiments.long2017_attacks import DATA, Case, classifier
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
 from jaxaudit import audit_pdtp, fit_many
-from jaxaudit.attacks.records import LiRA, Shadowed, Stacked
+from jaxaudit.attacks.records import LiRA, ShadowScores, Stacked
 from jaxaudit.audits.record_attack.beside_pdtp import OFTEN, RISKY, beside_pdtp
 from jaxaudit.data import candidates, load_table
 from jaxaudit.ensemble import log_probs_many
@@ -53,7 +53,7 @@ def run(data: str, seed: int) -> dict[str, Any]:
     keys = jax.random.split(jax.random.key(seed), MODELS)
     odds = fit_many(keys, membership, examples.inputs, examples.labels, learner, summarize=say)
     found: dict[str, Any] = {"data": data, "records": POOL, "content_hash": examples.content_hash}
-    shadowed = Shadowed(odds[:, None], membership)
+    shadowed = ShadowScores(odds[:, None], membership)
     for name, attack in ATTACKS.items():
         scores = attack.scores(shadowed)
         called = called_at(scores, membership, [FALSE_POSITIVES])[0]

@@ -11,7 +11,7 @@ import numpy as np
 from quapy.method.aggregative import EMQ, DyS
 from sklearn.linear_model import LogisticRegression
 
-from jaxaudit.attacks.records import RMIA, AttackP, RecordAttack, Shadowed
+from jaxaudit.attacks.records import RMIA, AttackP, RecordAttack, ShadowScores
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import adjusted_count, holdout_test
 from jaxaudit.metrics.profile import profile
@@ -64,7 +64,7 @@ def rmia(shadows: Said, membership: np.ndarray, targets: Said) -> Scores:
         return targets.asked, shadows.asked
     population = np.arange(shadows.odds.shape[1]) >= shadows.held
     rows = np.concatenate([membership, np.zeros((len(membership), population.sum()), bool)], axis=1)
-    shadowed = Shadowed(shadows.odds[:, None], rows, unused=population)
+    shadowed = ShadowScores(shadows.odds[:, None], rows, unused=population)
     of = (targets.odds[:, None], None)
     found = [RMIA(gamma=GAMMA).scores(shadowed._replace(targets=each))[:, : shadows.query] for each in of]
     return found[0], found[1]
@@ -74,7 +74,7 @@ def rmia_of_bank(shadows: Said, membership: np.ndarray, targets: Said) -> Scores
     """RMIA as `jaxaudit attack` has it without a population: the records z are query set and holdout."""
     attack: RecordAttack = RMIA(gamma=GAMMA) if len(shadows.odds) >= LEAST_RMIA else AttackP()
     of = (targets.dealt[:, None], None)
-    found = [attack.scores(Shadowed(shadows.dealt[:, None], membership, each))[:, : shadows.query] for each in of]
+    found = [attack.scores(ShadowScores(shadows.dealt[:, None], membership, each))[:, : shadows.query] for each in of]
     return found[0], found[1]
 
 

@@ -20,7 +20,7 @@ import scipy.stats
 from scipy import special
 
 from experiments.crosscheck.record import Check, run
-from jaxaudit.attacks.records import RMIA, AttackP, LiRACode, RecordAttack, Shadowed
+from jaxaudit.attacks.records import RMIA, AttackP, LiRACode, RecordAttack, ShadowScores
 
 ROUNDING, BECAUSE = 1e-10, "float64, relative to the largest score"
 MODELS, RECORDS, VIEWS, TARGETS = 32, 400, 2, 4
@@ -36,7 +36,7 @@ def functions_of(path: Path, *names: str) -> dict[str, Callable[..., Any]]:
     return {name: space[name] for name in names}
 
 
-def world() -> tuple[Shadowed, np.ndarray]:
+def world() -> tuple[ShadowScores, np.ndarray]:
     """Models that have each record in exactly half, and targets."""
     random = np.random.default_rng(5)
     membership = np.stack([random.permutation(MODELS) < MODELS // 2 for _ in range(RECORDS)], axis=1)
@@ -48,7 +48,7 @@ def world() -> tuple[Shadowed, np.ndarray]:
         return centre + width * noise + gap * rows[:, None]
 
     truth = random.random((TARGETS, RECORDS)) < 0.5
-    return Shadowed(odds(membership), membership, odds(truth)), truth
+    return ShadowScores(odds(membership), membership, odds(truth)), truth
 
 
 def check() -> list[Check]:
@@ -69,7 +69,7 @@ def check() -> list[Check]:
     return found
 
 
-def compared(attack: RecordAttack, shadowed: Shadowed, theirs: np.ndarray, name: str, fixed: bool) -> Check:
+def compared(attack: RecordAttack, shadowed: ShadowScores, theirs: np.ndarray, name: str, fixed: bool) -> Check:
     ours = attack.scores(shadowed).ravel()
     width = ", one width for all" if fixed else ""
     what = f"scores of {TARGETS} targets on {RECORDS} records by {MODELS} models, {VIEWS} views{width}"
@@ -78,11 +78,11 @@ def compared(attack: RecordAttack, shadowed: Shadowed, theirs: np.ndarray, name:
     return Check(f"{of}, {attack.name}", f"tensorflow/privacy {name}", what, difference, ROUNDING, BECAUSE)
 
 
-def rmia(theirs: Callable[..., np.ndarray], shadowed: Shadowed) -> Check:
+def rmia(theirs: Callable[..., np.ndarray], shadowed: ShadowScores) -> Check:
     """Of one view; their population is made of our records, and of the models that do not have each."""
     signals = special.expit(shadowed.models[:, 0])
     outside = np.stack([signals[~own, n] for n, own in enumerate(shadowed.membership.T)])
-    first = Shadowed(shadowed.models[:, :1], shadowed.membership, shadowed.attacked[:, :1])
+    first = ShadowScores(shadowed.models[:, :1], shadowed.membership, shadowed.attacked[:, :1])
     differences = []
     for scale in (0.0, 0.3, 1.0):
         ours = RMIA(online=False, gamma=1.0, scale=scale).scores(first)

@@ -28,7 +28,7 @@ from scipy import special
 from scipy.stats import norm, shapiro
 
 from experiments.crosscheck.record import Check, run
-from jaxaudit.attacks.records import BASE, RMIA, LiRA, LiRACode, RecordAttack, Shadowed
+from jaxaudit.attacks.records import BASE, RMIA, LiRA, LiRACode, RecordAttack, ShadowScores
 
 MODELS, RECORDS, POPULATION = 64, 300, 200
 ATTACKS = Path("leakpro/attacks/mia_attacks")
@@ -60,7 +60,7 @@ def with_methods(methods: dict[str, Callable[..., Any]], **given: Any) -> Simple
     return own
 
 
-def world() -> Shadowed:
+def world() -> ShadowScores:
     """Each record in half of the models, which lie symmetrically on both sides; behind them a population in none."""
     random = np.random.default_rng(5)
     records = RECORDS + POPULATION
@@ -73,13 +73,13 @@ def world() -> Shadowed:
             noise = random.normal(size=len(side) // 2)
             models[random.permutation(side), record] += np.concatenate([noise, -noise])
     target = centre + random.normal(size=records) + gap * (random.random(records) < 0.5)
-    return Shadowed(models[:, None], membership, target[None, None], unused=np.arange(records) >= RECORDS)
+    return ShadowScores(models[:, None], membership, target[None, None], unused=np.arange(records) >= RECORDS)
 
 
-def dealt(whole: Shadowed) -> Shadowed:
+def dealt(whole: ShadowScores) -> ShadowScores:
     """Without the population."""
     assert whole.targets is not None
-    return Shadowed(whole.models[:, :, :RECORDS], whole.membership[:, :RECORDS], whole.targets[:, :, :RECORDS])
+    return ShadowScores(whole.models[:, :, :RECORDS], whole.membership[:, :RECORDS], whole.targets[:, :, :RECORDS])
 
 
 def check() -> list[Check]:
@@ -91,7 +91,7 @@ def check() -> list[Check]:
 # LeakPro
 
 
-def of_leakpro(folder: Path, whole: Shadowed) -> Iterable[Check]:
+def of_leakpro(folder: Path, whole: ShadowScores) -> Iterable[Check]:
     some = dealt(whole)
     lira = partial(leakpro_lira, folder, some)
     yield compared(LiRA(), some, lira(online=True), "LeakPro AttackLiRA, carlini")
@@ -144,13 +144,13 @@ def told(folder: Path, file: str, of: str, **given: Any) -> SimpleNamespace:
     )
 
 
-def logits(shadowed: Shadowed) -> np.ndarray:
+def logits(shadowed: ShadowScores) -> np.ndarray:
     """Two classes, of the shadow models and then of the target."""
     second = np.concatenate([shadowed.models, shadowed.attacked])[:, 0]
     return np.stack([np.zeros_like(second), second], axis=-1)
 
 
-def leakpro_lira(folder: Path, some: Shadowed, online: bool) -> np.ndarray:
+def leakpro_lira(folder: Path, some: ShadowScores, online: bool) -> np.ndarray:
     attack = told(
         *(folder, "lira.py", "AttackLiRA"),
         said=logits(some),
@@ -164,7 +164,7 @@ def leakpro_lira(folder: Path, some: Shadowed, online: bool) -> np.ndarray:
     return attack.run_attack()
 
 
-def leakpro_base(folder: Path, some: Shadowed, online: bool) -> np.ndarray:
+def leakpro_base(folder: Path, some: ShadowScores, online: bool) -> np.ndarray:
     attack = told(
         *(folder, "base.py", "AttackBASE"),
         said=logits(some),
@@ -175,7 +175,7 @@ def leakpro_base(folder: Path, some: Shadowed, online: bool) -> np.ndarray:
     return attack.run_attack()
 
 
-def leakpro_rmia(folder: Path, whole: Shadowed, online: bool) -> np.ndarray:
+def leakpro_rmia(folder: Path, whole: ShadowScores, online: bool) -> np.ndarray:
     attack = told(
         *(folder, "rmia.py", "AttackRMIA"),
         said=logits(whole),
@@ -197,7 +197,7 @@ def leakpro_rmia(folder: Path, whole: Shadowed, online: bool) -> np.ndarray:
 # SACRO-ML
 
 
-def of_sacro(folder: Path, some: Shadowed) -> Iterable[Check]:
+def of_sacro(folder: Path, some: ShadowScores) -> Iterable[Check]:
     space = {"np": np, "shapiro": shapiro, "contextlib": contextlib, "warnings": warnings, "EPS": 1e-16}
     utils = functions_of(folder / UTILS, space)
     space |= {"utils": SimpleNamespace(**utils), "norm": norm, "logger": SimpleNamespace(info=lambda _: None)}
@@ -221,7 +221,9 @@ def of_sacro(folder: Path, some: Shadowed) -> Iterable[Check]:
         yield compared(LiRACode(False, fixed), some, scores("offline-carlini", fixed), name)
 
 
-def compared(attack: RecordAttack, shadowed: Shadowed, theirs: np.ndarray, name: str, within: int = RECORDS) -> Check:
+def compared(
+    attack: RecordAttack, shadowed: ShadowScores, theirs: np.ndarray, name: str, within: int = RECORDS
+) -> Check:
     ours = attack.scores(shadowed)[0, :within]
     difference = np.abs(ours - theirs[:within]).max() / np.abs(theirs[:within]).max()
     of = f"{type(attack).__module__.removeprefix('jaxaudit.')}.{type(attack).__name__}, {attack.name}"

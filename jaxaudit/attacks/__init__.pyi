@@ -1,7 +1,7 @@
 """The names of `attacks`: see `jaxaudit/__init__.pyi`."""
 
-from .attack import Asked as Asked
 from .attack import Attack as Attack
+from .attack import AttackInputs as AttackInputs
 from .attack import PairedShadows as PairedShadows
 from .attack import PooledShadows as PooledShadows
 from .learned import LearnedAttack as LearnedAttack

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxaudit.ensemble import Progress
 
 
-class Asked(NamedTuple):
+class AttackInputs(NamedTuple):
     """The target records, and the outputs of the attacked models on them.
 
     Attributes:
@@ -40,7 +40,7 @@ class PooledShadows(NamedTuple):
     Attributes:
         outputs: log-probabilities, nats.
         membership: which candidates each was trained on.
-        inputs, labels: the candidates, as in `Asked`.
+        inputs, labels: the candidates, as in `AttackInputs`.
     """
 
     outputs: Float[np.ndarray, "shadows candidates classes"]
@@ -68,7 +68,11 @@ class Attack(Protocol):
     needs_bins: ClassVar[bool]
 
     def scores(
-        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+        self,
+        key: Key[Array, ""],
+        asked: AttackInputs,
+        shadows: PairedShadows | PooledShadows,
+        progress: Progress | None,
     ) -> Float[np.ndarray, "models targets"]:
         """The score of every target under every attacked model: above 0 the attack answers `in`.
 

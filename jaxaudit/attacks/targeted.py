@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from jaxaudit.attacks.attack import Asked, PairedShadows, PooledShadows
+from jaxaudit.attacks.attack import AttackInputs, PairedShadows, PooledShadows
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import as_log_probs, bin_indices, binned
@@ -67,7 +67,11 @@ class Distance:
     needs_bins: ClassVar[bool] = False
 
     def scores(
-        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+        self,
+        key: Key[Array, ""],
+        asked: AttackInputs,
+        shadows: PairedShadows | PooledShadows,
+        progress: Progress | None,
     ) -> Float[np.ndarray, "models targets"]:
         """KL(q || p_out) - KL(q || p_in) of every target under every attacked model, nats."""
         return np.stack([distance_scores(q, *shadows[:2], bins=asked.bins) for q in asked.outputs])
@@ -128,7 +132,11 @@ class Frequency:
     needs_bins: ClassVar[bool] = True
 
     def scores(
-        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+        self,
+        key: Key[Array, ""],
+        asked: AttackInputs,
+        shadows: PairedShadows | PooledShadows,
+        progress: Progress | None,
     ) -> Float[np.ndarray, "models targets"]:
         """The log-ratio of counts of every target under every attacked model."""
         return np.stack([frequency_scores(q, *shadows[:2], bins=asked.bins) for q in asked.outputs])

@@ -10,7 +10,7 @@ import optax
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.attacks.attack import Asked, PairedShadows, PooledShadows
+from jaxaudit.attacks.attack import AttackInputs, PairedShadows, PooledShadows
 from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import as_log_probs, binned
@@ -187,7 +187,11 @@ class Untargeted:
     needs_bins: ClassVar[bool] = False
 
     def scores(
-        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+        self,
+        key: Key[Array, ""],
+        asked: AttackInputs,
+        shadows: PairedShadows | PooledShadows,
+        progress: Progress | None,
     ) -> Float[np.ndarray, "models targets"]:
         """log p_in - log p_out of every target under every attacked model, nats."""
         assert isinstance(shadows, PooledShadows)

@@ -12,13 +12,13 @@ from jaxaudit.data.bank.description import Description
 from jaxaudit.data.outputs.outputs import Outputs, match_logits, match_precision
 from jaxaudit.data.outputs.precision import MOST_DECIMALS, coarsest_dtype, decimals_of, significant_of, step_near
 
-Brought = Callable[[Float[np.ndarray, "*any"]], Float[np.ndarray, "*any"]]
+Coarsening = Callable[[Float[np.ndarray, "*any"]], Float[np.ndarray, "*any"]]
 """Log-odds (nats) in, the same at another resolution out."""
 SEEN = 1 << 16
 """Numbers of a file that tell how finely it was written."""
 
 
-def resolution_of(grids: tuple[Outputs, ...]) -> Brought:
+def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
     """What brings log-odds to the coarsest resolution of these outputs; without any, it leaves them.
 
     Logits give log-odds directly. Probabilities near 1 have little information on log-odds: if some of these are

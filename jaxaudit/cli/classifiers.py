@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jaxaudit.cli.groups import MOST, Recipe
 from jaxaudit.cli.options import option
+from jaxaudit.cli.parsers import parse_hidden
 from jaxaudit.cli.recipe import make_learner, make_optimizer
-from jaxaudit.cli.words import parse_hidden
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jaxaudit.cli.groups import DONE, MOST, Machines
+from jaxaudit.cli.parsers import parse_cluster
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.words import parse_cluster
 from jaxaudit.cli.workers import before_jax, make_workers
 from jaxaudit.errors import InputError
 

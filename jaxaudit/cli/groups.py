@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxaudit.cli.options import EVERY_SOURCE, Source, option, training_option
 from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer
-from jaxaudit.cli.words import groups_place, parse_cluster, parse_hidden, parse_image_size, rate_check, share_check
+from jaxaudit.cli.parsers import groups_place, parse_cluster, parse_hidden, parse_image_size, rate_check, share_check
 from jaxaudit.errors import InputError
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"

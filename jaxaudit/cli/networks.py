@@ -9,10 +9,10 @@ import numpy as np
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.cli.groups import Network, Recipe
 from jaxaudit.cli.own_model import UNSEEDED, parse_model
+from jaxaudit.cli.parsers import other_split, parse_hidden
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.sets import DESIGNS, GUESS, Sets, ShadowRecipe, parse_designs
-from jaxaudit.cli.words import other_split, parse_hidden
 from jaxaudit.data import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner, stop_early

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxaudit.cli.options import PLACES, Field, fields_of, refuse_without_effect
-from jaxaudit.cli.words import ACDC, parse_acdc
+from jaxaudit.cli.parsers import ACDC, parse_acdc
 from jaxaudit.errors import InputError, InputErrors
 
 Question = tuple[Callable[..., object], tuple[Any, ...]]

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from jaxaudit.cli.groups import Images
+from jaxaudit.cli.parsers import ACDC, parse_acdc, parse_image_size
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import Held, Sets
-from jaxaudit.cli.words import ACDC, parse_acdc, parse_image_size
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.groups import groups_file
 from jaxaudit.data.labels import MOST_CLASSES

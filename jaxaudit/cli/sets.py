@@ -7,7 +7,7 @@ from typing import Any
 from jaxaudit.cli.groups import GIVEN, MOST, Images, Network, Recipe, dealt_groups
 from jaxaudit.cli.options import Source, bank_option, option, training_option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
-from jaxaudit.cli.words import parse_image_size, parse_names, share_check
+from jaxaudit.cli.parsers import parse_image_size, parse_names, share_check
 from jaxaudit.errors import InputError
 
 GUESS = "guess"

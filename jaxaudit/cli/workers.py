@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jaxaudit.cli.parsers import parse_cluster
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.words import parse_cluster
 
 if TYPE_CHECKING:
     from jaxaudit.cli.groups import Machines

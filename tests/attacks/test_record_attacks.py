@@ -24,7 +24,7 @@ from jaxaudit.attacks.records import (
     LiRA,
     LiRACode,
     RecordAttack,
-    Shadowed,
+    ShadowScores,
     Stacked,
 )
 from jaxaudit.attacks.records.attack import Dealt, check, counts, deal_of, unused_records
@@ -176,7 +176,7 @@ def test_how_records_were_dealt_is_told_from_their_rows(missing: int):
 
 
 def test_too_few_models_give_no_score():
-    shadowed = Shadowed(np.random.default_rng(0).normal(size=(5, 1, 4)), np.zeros((5, 4), bool))
+    shadowed = ShadowScores(np.random.default_rng(0).normal(size=(5, 1, 4)), np.zeros((5, 4), bool))
     shadowed.membership[:, 0] = True
     shadowed.membership[0, 1] = True
     shadowed.membership[:3, 2] = True
@@ -190,7 +190,7 @@ def test_too_few_models_give_no_score():
     assert np.isfinite(LiRA(False).scores(shadowed))[0].tolist() == [False, True, False, True]
     assert np.isfinite(BASE().scores(shadowed)).all()
     with pytest.raises(InputError, match="there are 1"):
-        Stacked().scores(Shadowed(shadowed.models[:2], world().membership[:2, :4]))
+        Stacked().scores(ShadowScores(shadowed.models[:2], world().membership[:2, :4]))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_arrays_that_disagree_are_refused(change: dict, numbers: list[str]):
 
 def test_one_model_and_numbers_out_of_range_are_refused():
     with pytest.raises(InputError, match="1 shadow models"):
-        check(Shadowed(np.ones((1, 1, 3)), np.ones((1, 3), bool)))
+        check(ShadowScores(np.ones((1, 1, 3)), np.ones((1, 3), bool)))
     for gamma, scale in ((0.0, 0.3), (float("nan"), 0.3), (2.0, 1.5)):
         with pytest.raises(InputError):
             RMIA(gamma=gamma, scale=scale)

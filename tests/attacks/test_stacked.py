@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.record_attacks import MODELS, RECORDS, base, bavaria, dealt_rows, in_turn, partner_of, planned_for, world
 
-from jaxaudit.attacks.records import BASE, BaVarIAt, Shadowed, Stacked
+from jaxaudit.attacks.records import BASE, BaVarIAt, ShadowScores, Stacked
 from jaxaudit.attacks.records.attack import deal_of, left_out
 from jaxaudit.attacks.records.stacked import FEW, FOLDS
 from jaxaudit.kernels.ranking import auc
@@ -36,10 +36,10 @@ def test_our_own_score_is_a_regression_on_evidence_from_others(paired: bool):
     np.testing.assert_allclose(Stacked().scores(outside)[0], slow, rtol=1e-5, atol=1e-5)
 
 
-def first(count: int) -> Shadowed:
+def first(count: int) -> ShadowScores:
     """A bank of so many models."""
     whole = world(views=2)
-    return Shadowed(whole.models[:count], whole.membership[:count])
+    return ShadowScores(whole.models[:count], whole.membership[:count])
 
 
 @pytest.mark.parametrize(("references", "paired"), [(3, True), (FEW, False)])
@@ -50,7 +50,7 @@ def test_among_few_models_evidence_is_by_as_many_as_the_weights_saw(references: 
     shadowed = shadowed._replace(dealt=planned_for(shadowed) if paired else None)
     assert shadowed.references == references
 
-    def without(number: int) -> Shadowed:
+    def without(number: int) -> ShadowScores:
         models, membership = (np.delete(each, number, axis=0) for each in (shadowed.models, shadowed.membership))
         return shadowed._replace(models=models, membership=membership)
 
@@ -69,11 +69,11 @@ def test_among_few_models_evidence_is_by_as_many_as_the_weights_saw(references: 
 def test_among_few_models_a_target_is_asked_about_as_one_of_them_is(references: int):
     """A model of the bank, handed over as a target of the others."""
     shadowed = first(references + 1)
-    others = Shadowed(shadowed.models[1:], shadowed.membership[1:], targets=shadowed.models[:1])
+    others = ShadowScores(shadowed.models[1:], shadowed.membership[1:], targets=shadowed.models[:1])
     np.testing.assert_allclose(Stacked().scores(others)[0], Stacked().scores(shadowed)[0], rtol=1e-9, atol=1e-9)
 
 
-def slow_weights(shadowed: Shadowed, fold: np.ndarray, rest: np.ndarray, evidence: np.ndarray) -> np.ndarray:
+def slow_weights(shadowed: ShadowScores, fold: np.ndarray, rest: np.ndarray, evidence: np.ndarray) -> np.ndarray:
     """Fitted to the evidence of the others, but for records of which one is a partner of a model of the fold."""
     seen, places = [], range(shadowed.membership.shape[1])
     for place, other in enumerate(rest):
@@ -84,12 +84,12 @@ def slow_weights(shadowed: Shadowed, fold: np.ndarray, rest: np.ndarray, evidenc
     return fit_weights(np.stack(kinds), np.array(truth))
 
 
-def further_of(shadowed: Shadowed) -> np.ndarray:
+def further_of(shadowed: ShadowScores) -> np.ndarray:
     """Of models with none on one side, too, of which the twins know nothing."""
     return slow_further(*(np.nan_to_num(attack.scores(shadowed)) for attack in (BASE(), BaVarIAt())))
 
 
-def slow_evidence_of_each(shadowed: Shadowed, further: np.ndarray | None = None) -> np.ndarray:
+def slow_evidence_of_each(shadowed: ShadowScores, further: np.ndarray | None = None) -> np.ndarray:
     """The evidence of every model from the others."""
     models, membership = shadowed.models.mean(axis=1), shadowed.membership
     found = []

@@ -12,7 +12,7 @@ from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, with_
 from support.ks_audits import audit_ks
 from support.simulated_shadows import bank_of, provider
 
-from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
@@ -167,7 +167,7 @@ def bank() -> Evidence:
     return bank_of(KEY, WORLD, POOL, [HELD])
 
 
-def heard(given: FileTarget) -> Said:
+def heard(given: FileTarget) -> TargetOutputs:
     return given.says(bank(), HOLDOUT, "", with_signals=False)
 
 

@@ -26,7 +26,7 @@ from support.memory import at_most
 from jaxaudit.audits.bank_odds import bank_accuracy, bank_log_odds, model_outputs, said
 from jaxaudit.audits.ks.available import Available, available_tests
 from jaxaudit.audits.ks.bank.open import kinds_of, pool_of, target_outputs
-from jaxaudit.audits.ks.bank.whose import first_models, whose
+from jaxaudit.audits.ks.bank.row_check import first_models, whose
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import Kind

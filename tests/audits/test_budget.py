@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.budget import parse_budget, take_records
-from jaxaudit.cli.ks.inputs import Given
+from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Speed
@@ -153,7 +153,7 @@ def test_a_budget_is_a_length_of_time():
             parse_budget(text)
 
 
-def sets(holdout: bool = True, reference: bool = False, members: bool = False) -> Given:
+def sets(holdout: bool = True, reference: bool = False, members: bool = False) -> AuditInputs:
     def examples(start: int, records: int, name: str) -> Examples:
         inputs = np.arange(start, start + records, dtype=np.float32)[:, None]
         return Examples(inputs, np.arange(records) % 2, ("a", "b"), name)
@@ -168,7 +168,8 @@ def sets(holdout: bool = True, reference: bool = False, members: bool = False) -
     known = examples(400, 75, "m") if members else None
     file = FileTarget(outputs(query), outputs(held) if holdout else None, on_reference=outputs(other or calibration))
     file = file._replace(on_members=known and outputs(known))
-    return Given(query, calibration, held if holdout else None, (file,), (target,), reference=other, members=known)
+    held = held if holdout else None
+    return AuditInputs(query, calibration, held, (file,), (target,), reference=other, members=known)
 
 
 @pytest.mark.parametrize("reference", [False, True])

@@ -11,7 +11,7 @@ from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, with_log_odds
 from support.ks_audits import audit_ks
 from support.simulated_shadows import bank_of, provider
 
-from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
@@ -42,7 +42,7 @@ def whole() -> Evidence:
 
 def target(
     name: str, used: bool, seed: int, *, bank: Evidence | None = None, moved: float = 0, on_others: float = 1
-) -> Said:
+) -> TargetOutputs:
     """A target whose log-odds are those of the bank's world, from its files.
 
     All log-odds are moved, and those on records other than the query set multiplied.
@@ -63,12 +63,12 @@ def target(
 
 
 @cache
-def used() -> Said:
+def used() -> TargetOutputs:
     return target("used.csv", True, 3)
 
 
 @cache
-def unused(place: int = 0) -> Said:
+def unused(place: int = 0) -> TargetOutputs:
     return target(f"unused {place}.csv", False, 4 + place)
 
 
@@ -193,7 +193,7 @@ def test_a_plan_that_changed_the_shadow_models_is_a_reason(own_recipe: bool, tes
 # Whether the shadow models have the target's recipe.
 
 
-def judgement(test: KSTest, bank: Evidence, said: Said) -> Judgement:
+def judgement(test: KSTest, bank: Evidence, said: TargetOutputs) -> Judgement:
     return judge_outputs(KEY, bank, (said,), (test,)).targets[0].judgements[0]
 
 
@@ -201,7 +201,7 @@ RHO = RhoTest(replicates=3)
 
 
 @cache
-def of_rho() -> tuple[Evidence, Said]:
+def of_rho() -> tuple[Evidence, TargetOutputs]:
     """And a target further from the models of the query set than those of the calibration set."""
     bank = evidence((RHO,))
     return bank, target("far.csv", False, 4, bank=bank, moved=-3)

@@ -5,8 +5,8 @@ import pytest
 from support.saved_runs.ks import UNSURE, UNUSED, USED, check, ema, judged, rho_between
 
 from jaxaudit.audits.finding import Checked
+from jaxaudit.audits.ks.multiple_targets import adjusted
 from jaxaudit.audits.ks.result import TargetResult
-from jaxaudit.audits.ks.several import adjusted
 from jaxaudit.audits.ks.tests import HoldoutTest, Judgement, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.memory import Lack
 from jaxaudit.metrics import checks as preflight

@@ -12,7 +12,7 @@ from scipy import stats
 from support.banks import QUERY, RECORDS, logits, planned, train
 from support.saved_runs.ks import check
 
-from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, RecordAttack, Shadowed, Stacked
+from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, RecordAttack, ShadowScores, Stacked
 from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.target import FileTarget
@@ -53,7 +53,7 @@ def noise(known: BankOutputs, place: int) -> tuple[BankOutputs, RecordTarget]:
     shape = known.shadowed.models.shape
     level, width = random.normal(2, 2, shape[2]), np.exp(random.normal(0, 0.4, shape[2]))
     models, target = (level + width * random.normal(size=(count, *shape[1:])) for count in (len(known.models), 1))
-    shadowed: Shadowed = known.shadowed._replace(models=models)
+    shadowed: ShadowScores = known.shadowed._replace(models=models)
     return known._replace(shadowed=shadowed), RecordTarget("target", target[0])
 
 

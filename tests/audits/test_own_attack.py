@@ -13,7 +13,7 @@ from support.saved_runs.attack import attack_run
 from support.terminals import said
 from support.tiny_learners import CLASSES, learner, records
 
-from jaxaudit.attacks import Asked, Attack, Distance, PairedShadows, PooledShadows
+from jaxaudit.attacks import Attack, AttackInputs, Distance, PairedShadows, PooledShadows
 from jaxaudit.audits.attack.audit import audit_attack
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.data import Examples
@@ -47,7 +47,11 @@ class Sure:
     needs_bins: ClassVar[bool] = False
 
     def scores(
-        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+        self,
+        key: Key[Array, ""],
+        asked: AttackInputs,
+        shadows: PairedShadows | PooledShadows,
+        progress: Progress | None,
     ) -> Float[np.ndarray, "models targets"]:
         assert isinstance(shadows, PairedShadows)
         own = np.take_along_axis(asked.outputs, asked.labels[None, :, None], axis=2)[..., 0]
@@ -66,7 +70,11 @@ class Blind:
     needs_bins: ClassVar[bool] = True
 
     def scores(
-        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+        self,
+        key: Key[Array, ""],
+        asked: AttackInputs,
+        shadows: PairedShadows | PooledShadows,
+        progress: Progress | None,
     ) -> Float[np.ndarray, "models targets"]:
         assert isinstance(shadows, PooledShadows)
         assert shadows.outputs.shape == (3, 60, CLASSES)

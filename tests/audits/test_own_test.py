@@ -17,7 +17,7 @@ from support.saved_runs.ks import ks_run
 from support.terminals import said
 
 from jaxaudit.audits.finding import Confidence, Finding
-from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, shadow_rows
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import SimulatedTarget
@@ -72,7 +72,7 @@ class LossTest:
         return {self.role: shadow_rows(key, pool, self.role, nothing, 0, self.models)}
 
     def judge(
-        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         n = evidence.queries
         own = float(said.log_odds[:n].mean())

@@ -15,7 +15,7 @@ from support.cli_runs import jaxaudit
 from support.other_tools import write_lira
 
 from jaxaudit import audit_records
-from jaxaudit.attacks.records import BASE, RECORD_ATTACKS, LiRA, LiRACode, Shadowed
+from jaxaudit.attacks.records import BASE, RECORD_ATTACKS, LiRA, LiRACode, ShadowScores
 from jaxaudit.audits.bank_odds import bank_log_odds
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.runs.saved import read_run
@@ -55,7 +55,7 @@ def test_without_a_target_every_model_is_one(folder: Path):
         assert scores.files == names
         found = {name: scores[name] for name in names}
     bank = load_bank("bank")
-    shadowed = Shadowed(bank_log_odds(bank)[:, None].astype(np.float64), np.array(bank.membership))
+    shadowed = ShadowScores(bank_log_odds(bank)[:, None].astype(np.float64), np.array(bank.membership))
     for attack in RECORD_ATTACKS:
         if attack.name in names:
             assert found[attack.name].shape == (MODELS, RECORDS)
@@ -163,7 +163,7 @@ def test_a_bank_of_the_authors_code_gives_their_numbers(tmp_path: Path, monkeypa
     with np.load("run/scores.npz") as found:
         for attack in RECORD_ATTACKS:
             if isinstance(attack, LiRACode):
-                slow = attack.scores(Shadowed(odds, np.array(bank.membership)))
+                slow = attack.scores(ShadowScores(odds, np.array(bank.membership)))
                 np.testing.assert_allclose(found[attack.name], slow, rtol=1e-12, atol=1e-12)
 
 

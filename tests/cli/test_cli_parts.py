@@ -12,11 +12,7 @@ import pytest
 
 from jaxaudit.cli import progress, tuning
 from jaxaudit.cli.ks.inputs import name_apart
-from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.tuning import recall_models_per_batch as recall
-from jaxaudit.cli.tuning import recall_speed, remember_speed
-from jaxaudit.cli.tuning import remember_models_per_batch as remember
-from jaxaudit.cli.words import (
+from jaxaudit.cli.parsers import (
     FACTORS,
     SHARES,
     parse_hidden,
@@ -24,6 +20,10 @@ from jaxaudit.cli.words import (
     parse_target_data,
     share_check,
 )
+from jaxaudit.cli.progress import progress_on_stderr, say
+from jaxaudit.cli.tuning import recall_models_per_batch as recall
+from jaxaudit.cli.tuning import recall_speed, remember_speed
+from jaxaudit.cli.tuning import remember_models_per_batch as remember
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.ensemble import Speed
 from jaxaudit.errors import InputError

@@ -18,7 +18,7 @@ from jaxaudit.cli import trial
 from jaxaudit.cli.attack.command import AttackOptions
 from jaxaudit.cli.groups import Machines, Recipe
 from jaxaudit.cli.options import identity_of
-from jaxaudit.cli.words import parse_cluster
+from jaxaudit.cli.parsers import parse_cluster
 from jaxaudit.cli.workers import crew
 from jaxaudit.ensemble import MixedDevicesWarning
 from jaxaudit.errors import InputError

@@ -16,7 +16,7 @@ from jaxaudit.attacks.records import (
     LiRA,
     LiRACode,
     RecordAttack,
-    Shadowed,
+    ShadowScores,
 )
 from jaxaudit.attacks.records.attack import Dealt
 from jaxaudit.attacks.records.bavaria import MOST_FREEDOM
@@ -42,24 +42,26 @@ Twin = Callable[[np.ndarray, Any, Any], np.ndarray]
 """Of a target's log-odds, and the models and their membership, as arrays or ragged."""
 
 
-def world(seed: int = 0, models: int = MODELS, views: int = 1, records: int = RECORDS, memory: float = 2.0) -> Shadowed:
+def world(
+    seed: int = 0, models: int = MODELS, views: int = 1, records: int = RECORDS, memory: float = 2.0
+) -> ShadowScores:
     """Records that differ in difficulty, spread and memory; half of the models have each."""
     random = np.random.default_rng(seed)
     membership = np.stack([random.permutation(models) < models // 2 for _ in range(records)], axis=1)
     centre, width = random.normal(2, 2, records), np.exp(random.normal(0, 0.4, records))
     gap = np.abs(random.normal(0, memory, records))
     log_odds = centre + width * random.normal(size=(models, views, records)) + gap * membership[:, None]
-    return Shadowed(log_odds, membership)
+    return ShadowScores(log_odds, membership)
 
 
-def planned_for(shadowed: Shadowed, more: int = 4) -> Dealt:
+def planned_for(shadowed: ShadowScores, more: int = 4) -> Dealt:
     """As if so many more models had been planned: numbers that are fixed, of which some models are finished."""
     rows, records = shadowed.membership.shape
     inside = np.full(records, (rows + more) // 2)
     return Dealt(inside * 1.0, (rows + more - inside) * 1.0, np.arange(records) * 0.37 % 1)
 
 
-def partner_of(shadowed: Shadowed, model: int, record: int) -> int | None:
+def partner_of(shadowed: ShadowScores, model: int, record: int) -> int | None:
     """The next model of the other kind, in a circle, if it is this record's turn."""
     own, dealt = shadowed.membership[:, record], shadowed.dealt
     circle = [*range(model + 1, len(own)), *range(model)]
@@ -71,7 +73,7 @@ def partner_of(shadowed: Shadowed, model: int, record: int) -> int | None:
     return others[0] if due else None
 
 
-def in_turn(shadowed: Shadowed, twin: Twin, paired: bool = True) -> np.ndarray:
+def in_turn(shadowed: ShadowScores, twin: Twin, paired: bool = True) -> np.ndarray:
     """The twin's scores of each model from all others; if paired, without its partner, too."""
     found = []
     for model in range(len(shadowed.models)):

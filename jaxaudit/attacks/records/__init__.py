@@ -1,6 +1,6 @@
 """Attacks on each record by a bank of shadow models: log-odds in, a score a record out, larger for a member."""
 
-from jaxaudit.attacks.records.attack import RecordAttack, Shadowed
+from jaxaudit.attacks.records.attack import RecordAttack, ShadowScores
 from jaxaudit.attacks.records.base import BASE
 from jaxaudit.attacks.records.bavaria import BaVarIAt
 from jaxaudit.attacks.records.lira import LiRA
@@ -32,6 +32,6 @@ __all__ = [
     "LiRA",
     "LiRACode",
     "RecordAttack",
-    "Shadowed",
+    "ShadowScores",
     "Stacked",
 ]

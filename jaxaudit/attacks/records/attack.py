@@ -31,7 +31,7 @@ class Dealt(NamedTuple):
     turn: Float[np.ndarray, " n"]
 
 
-class Shadowed(NamedTuple):
+class ShadowScores(NamedTuple):
     """Log-odds (nats) of each record's own class, in one or more views of it.
 
     Attributes:
@@ -61,7 +61,7 @@ class Shadowed(NamedTuple):
         fixed = self.dealt is not None and bool(np.isfinite(self.dealt.inside).any())
         return len(self.models) - (1 + fixed if self.targets is None else 0)
 
-    def blocks(self) -> Iterator[tuple[slice, "Shadowed"]]:
+    def blocks(self) -> Iterator[tuple[slice, "ShadowScores"]]:
         """The same of some records at a time, so that memory does not grow with their number."""
         models, views, records = self.models.shape
         size = max(1, BLOCK // (models * views))
@@ -70,7 +70,7 @@ class Shadowed(NamedTuple):
             targets = None if self.targets is None else self.targets[:, :, part]
             dealt = None if self.dealt is None else Dealt(*(each[part] for each in self.dealt))
             unused = None if self.unused is None else self.unused[part]
-            yield part, Shadowed(self.models[:, :, part], self.membership[:, part], targets, dealt, unused)
+            yield part, ShadowScores(self.models[:, :, part], self.membership[:, part], targets, dealt, unused)
 
 
 class Least(NamedTuple):
@@ -111,7 +111,7 @@ class RecordAttack(Protocol):
     @property
     def least(self) -> Least: ...
 
-    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target; NaN where there are too few models (`least`)."""
         ...
 
@@ -151,7 +151,7 @@ def unused_records(planned: Bool[np.ndarray, "models n"]) -> Bool[np.ndarray, " 
     return unused if count >= max(LEAST_UNUSED, 10 * by_chance) else None
 
 
-def left_out(shadowed: Shadowed) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
+def left_out(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
     """Which model with a record, and which without it, is not among those that attack a target; -1 for none.
 
     The target itself, and its partner: a model of the other kind. Were the two exchanged, all others would be as they
@@ -161,9 +161,9 @@ def left_out(shadowed: Shadowed) -> tuple[Int[np.ndarray, "targets n"], Int[np.n
 
     >>> member = np.array([[True, False], [False, True], [True, False], [False, True]])
     >>> dealt = deal_of(member)
-    >>> [each.T.tolist() for each in left_out(Shadowed(np.zeros((4, 1, 2)), member, dealt=dealt))]
+    >>> [each.T.tolist() for each in left_out(ShadowScores(np.zeros((4, 1, 2)), member, dealt=dealt))]
     [[[0, 2, 2, 0], [1, 1, 3, 3]], [[1, 1, 3, 3], [0, 2, 2, 0]]]
-    >>> [each.T.tolist() for each in left_out(Shadowed(np.zeros((2, 1, 2)), member[:2], dealt=dealt))]
+    >>> [each.T.tolist() for each in left_out(ShadowScores(np.zeros((2, 1, 2)), member[:2], dealt=dealt))]
     [[[0, -1], [-1, 1]], [[1, 1], [0, 0]]]
     """
     own = shadowed.membership
@@ -186,20 +186,20 @@ def left_out(shadowed: Shadowed) -> tuple[Int[np.ndarray, "targets n"], Int[np.n
     return np.where(own, alone, partner), np.where(own, partner, alone)
 
 
-def counts(shadowed: Shadowed) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
+def counts(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
     """How many of the shadow models that attack a target were trained with a record, and without it."""
     inside = shadowed.membership.sum(axis=0)
     of_in, of_out = (without >= 0 for without in left_out(shadowed))
     return inside - of_in, len(shadowed.models) - inside - of_out
 
 
-def enough(shadowed: Shadowed, least: Least) -> Bool[np.ndarray, "targets n"]:
+def enough(shadowed: ShadowScores, least: Least) -> Bool[np.ndarray, "targets n"]:
     """Where there are as many models as an attack needs."""
     inside, outside = counts(shadowed)
     return (inside >= least.inside) & (outside >= least.outside) & (shadowed.references >= least.together)
 
 
-def check(shadowed: Shadowed) -> None:
+def check(shadowed: ShadowScores) -> None:
     """Refuses arrays that do not fit one another.
 
     Raises:

@@ -6,11 +6,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from jaxaudit.attacks.records.attack import Least, Shadowed, counts, enough, left_out
-from jaxaudit.attacks.records.sides import sum_without
+from jaxaudit.attacks.records.attack import Least, ShadowScores, counts, enough, left_out
+from jaxaudit.attacks.records.in_out_statistics import sum_without
 
 
-def mean_probabilities(shadowed: Shadowed) -> tuple[Float[np.ndarray, "targets views n"], ...]:
+def mean_probabilities(shadowed: ShadowScores) -> tuple[Float[np.ndarray, "targets views n"], ...]:
     """The probability of a record's class, mean over shadow models: over all, and over those without the record.
 
     One row for all targets, if these are none of the models; NaN where there is no model. Distances from the smallest
@@ -53,7 +53,7 @@ class BASE:
     def least(self) -> Least:
         return Least() if self.online else Least(outside=1)
 
-    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target; NaN where there are too few models."""
         found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
         for part, block in shadowed.blocks():

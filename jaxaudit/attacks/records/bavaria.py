@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from jaxaudit.attacks.records.attack import Least, Shadowed, enough
-from jaxaudit.attacks.records.sides import Side, sides
+from jaxaudit.attacks.records.attack import Least, ShadowScores, enough
+from jaxaudit.attacks.records.in_out_statistics import Side, sides
 
 MOST_FREEDOM = 1e6
 """Degrees of freedom of records that all have one spread."""
@@ -48,7 +48,7 @@ class BaVarIAt:
     source = "Brännvall 2026"
     least = Least(1, 1)
 
-    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target; NaN where there are too few models."""
         # Priors are of all records: the sides of every block are needed before any score.
         blocks = [(part, block, *sides(block)) for part, block in shadowed.blocks()]

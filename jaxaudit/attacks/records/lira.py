@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from jaxaudit.attacks.records.attack import Least, Shadowed, enough
-from jaxaudit.attacks.records.sides import Side, sides
+from jaxaudit.attacks.records.attack import Least, ShadowScores, enough
+from jaxaudit.attacks.records.in_out_statistics import Side, sides
 
 TINY = 1e-30
 """Added to every width, as in the authors' code."""
@@ -53,7 +53,7 @@ class LiRA:
         own = 1 if self.fixed else 3
         return Least(own if self.online else 0, own)
 
-    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target; NaN where there are too few models."""
         found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
         widths = _pooled_widths(shadowed) if self.fixed else None
@@ -81,12 +81,12 @@ def log_normal(x: np.ndarray, centre: np.ndarray, width: np.ndarray | float) -> 
     return -(((x - centre) / width) ** 2) / 2 - np.log(width)
 
 
-def _blocks(shadowed: Shadowed) -> Iterator[tuple[slice, Shadowed, Side, Side]]:
+def _blocks(shadowed: ShadowScores) -> Iterator[tuple[slice, ShadowScores, Side, Side]]:
     for part, block in shadowed.blocks():
         yield part, block, *sides(block)
 
 
-def _pooled_widths(shadowed: Shadowed) -> tuple[np.ndarray, np.ndarray]:
+def _pooled_widths(shadowed: ShadowScores) -> tuple[np.ndarray, np.ndarray]:
     """For each target, or for all, the spread of log-odds within a record, over models with it and without it."""
     squares, freedom = [], []
     for _, _, *both in _blocks(shadowed):

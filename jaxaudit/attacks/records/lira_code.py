@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxaudit.attacks.records.attack import Least, Shadowed
+from jaxaudit.attacks.records.attack import Least, ShadowScores
 from jaxaudit.attacks.records.lira import log_normal
 
 
@@ -42,7 +42,7 @@ class LiRACode:
     def least(self) -> Least:
         return Least(int(self.online), 1)
 
-    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target; NaN everywhere if some record has too few models."""
         if shadowed.targets is not None:
             return np.stack([self._of(x, shadowed.models, shadowed.membership) for x in shadowed.targets])

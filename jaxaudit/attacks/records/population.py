@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.attacks.records.attack import Least, Shadowed
+from jaxaudit.attacks.records.attack import Least, ShadowScores
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,6 @@ class AttackP:
     source = "Ye et al. 2022"
     least = Least()
 
-    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target."""
         return shadowed.attacked.mean(axis=1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.attacks.records.attack import Least, Shadowed, counts, enough, left_out
+from jaxaudit.attacks.records.attack import Least, ShadowScores, counts, enough, left_out
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class AttackR:
     source = "Ye et al. 2022"
     least = Least(outside=1)
 
-    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target; NaN where there are too few models."""
         found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
         for part, block in shadowed.blocks():

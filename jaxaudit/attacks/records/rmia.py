@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from jaxaudit.attacks.records.attack import Least, Shadowed, enough
+from jaxaudit.attacks.records.attack import Least, ShadowScores, enough
 from jaxaudit.attacks.records.base import mean_probabilities
 from jaxaudit.errors import InputError
 
@@ -16,8 +16,8 @@ class RMIA:
     """The share of records z for which [p(x) / P(x)] / [p(z) / P(z)] is larger than gamma (equation 4).
 
     p is the target's probability of a record's class, P the mean over shadow models. The records z are those that no
-    model was trained on (`Shadowed.unused`), as in the paper. Without such, they are all records of the bank, and how
-    many of these a target used moves all of its scores. Ratios are ranked, so n records take n log n steps and no n
+    model was trained on (`ShadowScores.unused`), as in the paper. Without such, they are all records of the bank, and
+    how many of these a target used moves all of its scores. Ratios are ranked, so n records take n log n steps and no n
     times n of memory. Two records that exceed the same z have the same score: at very low false positive rates, ties
     decide. With several views, shares are averaged.
 
@@ -52,11 +52,11 @@ class RMIA:
     def least(self) -> Least:
         return Least() if self.online else Least(outside=1)
 
-    def relative(self, shadowed: Shadowed) -> bool:
+    def relative(self, shadowed: ShadowScores) -> bool:
         """Whether records are compared with others that the target may have used."""
         return shadowed.unused is None
 
-    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target; NaN where there are too few models."""
         targets, (views, records) = shadowed.attacked, shadowed.models.shape[1:]
         found = np.zeros((len(targets), records))

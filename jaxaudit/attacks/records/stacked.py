@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxaudit.attacks.records.attack import Least, Shadowed, left_out
+from jaxaudit.attacks.records.attack import Least, ShadowScores, left_out
 from jaxaudit.attacks.records.base import BASE
 from jaxaudit.attacks.records.bavaria import BaVarIAt
 from jaxaudit.errors import InputError
@@ -41,7 +41,7 @@ class Stacked:
     source = "jaxaudit; Carlini et al. 2022; Lassila et al. 2025; Brännvall 2026"
     least = Least(together=LEAST)
 
-    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target.
 
         Raises:
@@ -66,7 +66,7 @@ class Stacked:
         return found
 
 
-def _scores_by_few(shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+def _scores_by_few(shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
     """The scores where weights and targets get evidence by equally many models."""
     numbers = np.arange(len(shadowed.models))
     less = [_without(shadowed, one) for one in numbers[:, None]]
@@ -84,20 +84,20 @@ def _scores_by_few(shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
     return found / (len(less) - 1)
 
 
-def _without(shadowed: Shadowed, numbers: Int[np.ndarray, " some"]) -> Shadowed:
+def _without(shadowed: ShadowScores, numbers: Int[np.ndarray, " some"]) -> ShadowScores:
     """The same bank as if these shadow models were not finished."""
     models, membership = (np.delete(each, numbers, axis=0) for each in (shadowed.models, shadowed.membership))
     return shadowed._replace(models=models, membership=membership)
 
 
-def _no_partner(shadowed: Shadowed, fold: Int[np.ndarray, " some"]) -> Bool[np.ndarray, "others n"]:
+def _no_partner(shadowed: ShadowScores, fold: Int[np.ndarray, " some"]) -> Bool[np.ndarray, "others n"]:
     """Which record of which other model is no partner of a model of this fold: see `left_out`."""
     partners = [np.where(side[fold] == fold[:, None], -1, side[fold]) for side in left_out(shadowed)]
     rest = np.setdiff1d(np.arange(len(shadowed.models)), fold)
     return ~(rest[:, None, None] == np.concatenate(partners)).any(axis=1)
 
 
-def _weights(among: Shadowed, seen: Bool[np.ndarray, "models n"] | None = None) -> Float[np.ndarray, " all"]:
+def _weights(among: ShadowScores, seen: Bool[np.ndarray, "models n"] | None = None) -> Float[np.ndarray, " all"]:
     """The weights of the kinds of evidence, from models of known membership, each measured by the others."""
     some = evenly_spaced(among.models[:, 0])
     evidence, membership = np.stack(list(_evidence_among(among, some.tolist()))), among.membership[some]
@@ -106,7 +106,7 @@ def _weights(among: Shadowed, seen: Bool[np.ndarray, "models n"] | None = None) 
     return fit_weights(evidence[seen[some]], membership[seen[some]])
 
 
-def _further(shadowed: Shadowed) -> Float[np.ndarray, "targets n further"]:
+def _further(shadowed: ShadowScores) -> Float[np.ndarray, "targets n further"]:
     """BASE and BaVarIA-t, cut as all evidence is; 0 where they say nothing."""
     found = np.stack([np.nan_to_num(attack.scores(shadowed)) for attack in (BASE(), BaVarIAt())], axis=-1)
     return np.clip(found, -EVIDENCE_LIMIT, EVIDENCE_LIMIT)
@@ -118,7 +118,7 @@ def _joined(
     return np.concatenate([evidence, further], axis=1)
 
 
-def _evidence_of_targets(shadowed: Shadowed) -> Iterator[Float[np.ndarray, "n kinds"]]:
+def _evidence_of_targets(shadowed: ShadowScores) -> Iterator[Float[np.ndarray, "n kinds"]]:
     """The evidence of each target, from all models."""
     assert shadowed.targets is not None
     known = profile(cut(shadowed.models.mean(axis=1)), shadowed.membership)
@@ -126,7 +126,7 @@ def _evidence_of_targets(shadowed: Shadowed) -> Iterator[Float[np.ndarray, "n ki
     return (_joined(membership_evidence(own, known), more) for own, more in targets)
 
 
-def _evidence_among(among: Shadowed, places: Sequence[int]) -> Iterator[Float[np.ndarray, "n kinds"]]:
+def _evidence_among(among: ShadowScores, places: Sequence[int]) -> Iterator[Float[np.ndarray, "n kinds"]]:
     """The evidence of the models at these places, each from all but those that are left out for it."""
     models, without, further = cut(among.models.mean(axis=1)), left_out(among), _further(among)
     profiles = profiles_without(models, among.membership, (np.stack([side[p] for side in without]) for p in places))

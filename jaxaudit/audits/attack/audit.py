@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from jaxaudit.attacks import Asked, Attack, PooledShadows
+from jaxaudit.attacks import Attack, AttackInputs, PooledShadows
 from jaxaudit.audits.attack.plan import (
     ATTACKS,
     Drawn,
@@ -114,7 +114,7 @@ def audit_attack(
     attacked = fit_many(keys, drawn.membership, *pool, learner, execution=of_attacked, summarize=say)
     outputs, train_accuracy, test_accuracy = attacked
     inputs = _scaled(examples)
-    asked = Asked(outputs, inputs[drawn.targets], examples.labels[drawn.targets], bins)
+    asked = AttackInputs(outputs, inputs[drawn.targets], examples.labels[drawn.targets], bins)
     parts: dict[str, list[np.ndarray]] = {attack.name: [] for attack in attacks}
     if models.pooled:
         pooled = _pooled(stream(key, "untargeted"), examples, inputs, learner, pooled_shadows, of_pooled)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.ks.advice import TRAINED, Advice
-from jaxaudit.audits.resolution import Brought, as_logits, resolution_of, rounded
+from jaxaudit.audits.resolution import Coarsening, as_logits, resolution_of, rounded
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, match_logits, match_precision
 from jaxaudit.metrics.checks import Check
@@ -62,10 +62,10 @@ class Before(NamedTuple):
     """
 
     log_odds: Float[np.ndarray, " asked"]
-    at_resolution: Brought
+    at_resolution: Coarsening
 
 
-class Said(NamedTuple):
+class TargetOutputs(NamedTuple):
     """Outputs of one target on query and holdout records.
 
     Attributes:
@@ -85,7 +85,7 @@ class Said(NamedTuple):
     name: str
     truth: Truth | None
     log_odds: Float[np.ndarray, " asked"]
-    at_resolution: Brought
+    at_resolution: Coarsening
     printed: bool
     compared: Compared
     signals: Signals | None
@@ -202,7 +202,7 @@ def of_file(
     files: tuple[Outputs, ...],
     labels: tuple[Int[np.ndarray, " _"], ...],
     models: ShadowModels,
-) -> tuple[Float[np.ndarray, " asked"], Brought, Compared]:
+) -> tuple[Float[np.ndarray, " asked"], Coarsening, Compared]:
     """A target's log-odds from its files on the query set and the holdout, if any, and the numbers that rho compares.
 
     Logits give log-odds directly. Probabilities near 1 have little information on log-odds: if a file contains

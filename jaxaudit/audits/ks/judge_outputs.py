@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.ks.evidence import Evidence, Said, of_rho
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
+from jaxaudit.audits.ks.multiple_targets import adjusted
 from jaxaudit.audits.ks.result import KSAudit, Resembles, conclude
-from jaxaudit.audits.ks.several import adjusted
 from jaxaudit.audits.ks.tests import Judgement, KSTest
 from jaxaudit.audits.ks.tests.memory import of_holdout, reduced_words
 from jaxaudit.metrics import checks as preflight
@@ -24,7 +24,12 @@ SHARED = (preflight.SHADOW_ACCURACY, preflight.CALIBRATION_LIKE_QUERY)
 
 
 def judge_outputs(
-    key: Key[Array, ""], evidence: Evidence, heard: Sequence[Said], tests: Sequence[KSTest], *, level: float = 0.95
+    key: Key[Array, ""],
+    evidence: Evidence,
+    heard: Sequence[TargetOutputs],
+    tests: Sequence[KSTest],
+    *,
+    level: float = 0.95,
 ) -> KSAudit:
     """What the tests conclude of each target, from outputs of models that were trained before.
 
@@ -88,7 +93,7 @@ def judge_outputs(
     )
 
 
-def resembling(evidence: Evidence, said: Said) -> Resembles | None:
+def resembling(evidence: Evidence, said: TargetOutputs) -> Resembles | None:
     """The design of shadow models that a target is most like, on records that it did not use: holdout, or reference."""
     mixed, names = evidence.count(Kind.MIXED) > 0, evidence.models.design_names
     kinds = (Kind.MIXED,) if mixed else OF_QUERY

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 from scipy import special
 
-from jaxaudit.audits.ks.evidence import Compared, Evidence, Said, as_logits, resolution_of
+from jaxaudit.audits.ks.evidence import Compared, Evidence, TargetOutputs, as_logits, resolution_of
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.result import Rates
@@ -30,7 +30,7 @@ class _Case(NamedTuple):
     """A target of known truth, and what it is judged by."""
 
     evidence: Evidence
-    said: Said
+    said: TargetOutputs
     used: float
 
 
@@ -185,11 +185,13 @@ def _among(
     return _Case(judged, _said(evidence, models.log_odds[mixed[place], records], size), used)
 
 
-def _said(evidence: Evidence, log_odds: np.ndarray, queries: int) -> Said:
+def _said(evidence: Evidence, log_odds: np.ndarray, queries: int) -> TargetOutputs:
     """What a model says, at the resolution of the others."""
     bring = resolution_of(evidence.models.resolutions)
     own = bring(log_odds[None])[0]
     confidences = special.expit(own[None, :queries].astype(np.float64)).astype(np.float32)
     none = np.zeros((0, queries), np.float32)
     compared = Compared(none, none, none, confidences, confidences)
-    return Said("", None, own, bring, not as_logits(evidence.models.resolutions), compared, None, trained_here=True)
+    return TargetOutputs(
+        "", None, own, bring, not as_logits(evidence.models.resolutions), compared, None, trained_here=True
+    )

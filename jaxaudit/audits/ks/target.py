@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, as_logits, of_file, of_rho
+from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, TargetOutputs, Truth, as_logits, of_file, of_rho
 from jaxaudit.audits.ks.models import Rows, generators
 from jaxaudit.audits.pool import Part, target_row
 from jaxaudit.data.examples import Examples
@@ -42,14 +42,14 @@ class Target(Protocol):
         """Its training set, by the name of its own kind; empty for files."""
         ...
 
-    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> Said:
+    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> TargetOutputs:
         """What it says of query and holdout records, and with `with_signals` what EMA asks, too.
 
         Args:
             evidence: what all models say; its own, where it was trained here, of this `kind`.
             holdout: the holdout, if there is one.
             kind: as for `draw`; empty for files.
-            with_signals: whether `Said.signals` are wanted.
+            with_signals: whether `TargetOutputs.signals` are wanted.
         """
         ...
 
@@ -180,7 +180,7 @@ class FileTarget(NamedTuple):
             on_members=self.on_members if members is None else self.on_members and self.on_members.take(members),
         )
 
-    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> Said:
+    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> TargetOutputs:
         query, file = evidence.query, self.outputs
         pool, given = evidence.pool, [(file, query.labels)]
         if self.on_holdout is not None and holdout is not None:
@@ -206,7 +206,7 @@ class FileTarget(NamedTuple):
             earlier = (self.before, self.before_on_holdout)
             before = Before(*of_file(earlier, labels[:2], evidence.models)[:2])
         printed = not as_logits((*files, *evidence.models.resolutions))
-        return Said(self.name, None, log_odds, at_resolution, printed, compared, seen, checks, unseen, before)
+        return TargetOutputs(self.name, None, log_odds, at_resolution, printed, compared, seen, checks, unseen, before)
 
 
 class SimulatedTarget(NamedTuple):
@@ -232,7 +232,7 @@ class SimulatedTarget(NamedTuple):
     def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
         return {kind: target_row(next(generators(key, kind, 1)), pool, self.parts)}
 
-    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> Said:
+    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> TargetOutputs:
         models, n = evidence.models, evidence.queries
         own = models.take(models.of(kind))
         row = own.membership[0]
@@ -247,7 +247,9 @@ class SimulatedTarget(NamedTuple):
         asked = evidence.pool.asked
         unseen = ~row[asked] & _within(evidence.referred, len(asked))
         odds = own.log_odds[0, asked]
-        return Said(self.name, truth, odds, lambda odds: odds, False, compared, seen, unseen=unseen, trained_here=True)
+        return TargetOutputs(
+            self.name, truth, odds, lambda odds: odds, False, compared, seen, unseen=unseen, trained_here=True
+        )
 
 
 def kinds_of_targets(targets: Sequence[Target]) -> list[str]:

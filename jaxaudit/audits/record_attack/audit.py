@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, Shadowed
+from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import check, enough
 from jaxaudit.attacks.records.lira_code import LiRACode
 from jaxaudit.audits.record_attack.beside_pdtp import beside_pdtp
@@ -158,7 +158,7 @@ def attack_records(
 
 
 def _possible(
-    attacks: Sequence[RecordAttack], own: Shadowed, *, refuse: bool
+    attacks: Sequence[RecordAttack], own: ShadowScores, *, refuse: bool
 ) -> tuple[tuple[RecordAttack, ...], tuple[str, ...]]:
     """The attacks that the bank has enough models for, and the names of the others."""
     chosen, left_out = [], []

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from jaxaudit.attacks.records import RecordAttack, Shadowed
+from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import EpsilonBound, epsilon_bound, refuse_unless_coins
@@ -22,7 +22,7 @@ class RecipeBound(NamedTuple):
     sentence: str
 
 
-def bound_of_recipe(bank: Bank, own: Shadowed, attack: RecordAttack, delta: float, level: float) -> RecipeBound:
+def bound_of_recipe(bank: Bank, own: ShadowScores, attack: RecordAttack, delta: float, level: float) -> RecipeBound:
     """A lower bound on epsilon by one attack.
 
     Raises:
@@ -38,7 +38,7 @@ def bound_of_recipe(bank: Bank, own: Shadowed, attack: RecordAttack, delta: floa
     return RecipeBound(found, attack.name, _sentence(found))
 
 
-def bound_by_halves(own: Shadowed, attack: RecordAttack, *, delta: float, level: float = 0.95) -> EpsilonBound:
+def bound_by_halves(own: ShadowScores, attack: RecordAttack, *, delta: float, level: float = 0.95) -> EpsilonBound:
     """The bound where the first half of the models are references and the second half is audited.
 
     Who is which is fixed before any output is read, and the attack is given no row of an audited model; why that is
@@ -48,7 +48,7 @@ def bound_by_halves(own: Shadowed, attack: RecordAttack, *, delta: float, level:
         InputError: as `epsilon_bound`.
     """
     half = len(own.models) // 2
-    references = Shadowed(own.models[:half], own.membership[:half])
+    references = ShadowScores(own.models[:half], own.membership[:half])
     return epsilon_bound(
         attack.scores(references._replace(targets=own.models[half:])),
         own.membership[half:],

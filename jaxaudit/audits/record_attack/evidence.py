@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxaudit.attacks.records import Shadowed
+from jaxaudit.attacks.records import ShadowScores
 from jaxaudit.attacks.records.attack import Dealt, deal_of, unused_records
 from jaxaudit.audits.bank_odds import BLOCK, FINEST, log_odds_of
 from jaxaudit.audits.record_attack.detail import brought, coarser, detail_of
@@ -36,7 +36,7 @@ class BankOutputs(NamedTuple):
     models: Int[np.ndarray, " models"]
     columns: Int[np.ndarray, " n"]
     records: int
-    shadowed: Shadowed
+    shadowed: ShadowScores
     stored: tuple[Outputs, ...]
     limit: float
     content_hash: str
@@ -86,7 +86,7 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
         raise InputError("no record was in the training sets of some finished models and not of others.")
     if np.ptp(odds, axis=0).max() == 0:
         raise InputError("all finished models say the same of every record; were the same outputs saved for each?")
-    shadowed = Shadowed(
+    shadowed = ShadowScores(
         odds, membership, dealt=_dealt(bank, columns), unused=unused_records(bank.membership[:, columns])
     )
     # The largest log-odds that these files can say.

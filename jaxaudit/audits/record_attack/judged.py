@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxaudit.attacks.records import RecordAttack, Shadowed
+from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import check
 from jaxaudit.audits.record_attack.calls import by_chance, expected, rate_named_at
 from jaxaudit.audits.record_attack.detail import Detail, brought, coarser, detail_of
@@ -52,7 +52,7 @@ class Group(NamedTuple):
         places: of the targets among all.
     """
 
-    shadowed: Shadowed
+    shadowed: ShadowScores
     places: tuple[int, ...]
 
 
@@ -66,7 +66,7 @@ class Heard(NamedTuple):
         scores: of each record under each shadow model.
     """
 
-    own: Shadowed
+    own: ShadowScores
     target: Float[np.ndarray, "views n"]
     said: Float[np.ndarray, " n"]
     scores: Float[np.ndarray, "models n"]
@@ -130,7 +130,7 @@ def _refuse_many(others: int, shape: tuple[int, ...], attacks: int) -> None:
 
 
 def scores_of(
-    attack: RecordAttack, shadowed: Shadowed, alone: Bool[np.ndarray, " n"]
+    attack: RecordAttack, shadowed: ShadowScores, alone: Bool[np.ndarray, " n"]
 ) -> Float[np.ndarray, "attacked n"]:
     """The scores of an attack, NaN of these records."""
     scores = attack.scores(shadowed)
@@ -141,7 +141,7 @@ def scores_of(
 def heard_by(
     attack: RecordAttack,
     groups: Sequence[Group],
-    own: Shadowed,
+    own: ShadowScores,
     scores: Float[np.ndarray, "models n"],
     alone: Bool[np.ndarray, " n"],
 ) -> list[Heard]:

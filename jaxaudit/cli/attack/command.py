@@ -8,9 +8,9 @@ from jaxaudit.cli.classifiers import ClassifierOptions
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, ListOutput, Recipe, failing
 from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.options import REFUSALS, Source, bank_option, group, option, training_option
+from jaxaudit.cli.parsers import parse_names
 from jaxaudit.cli.sets import bank_of_shadows
 from jaxaudit.cli.tables import TableData
-from jaxaudit.cli.words import parse_names
 from jaxaudit.errors import InputError
 
 ON_RECORDS = (

@@ -6,7 +6,7 @@ from pathlib import Path
 from jaxaudit.cli.groups import DATA, DataFolder, dealt_groups
 from jaxaudit.cli.harness import Command, Summary
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.words import share_check
+from jaxaudit.cli.parsers import share_check
 from jaxaudit.errors import InputError
 
 SEED_BITS = 63

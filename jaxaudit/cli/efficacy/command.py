@@ -8,7 +8,7 @@ from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOu
 from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
-from jaxaudit.cli.words import check_weights, parse_hidden, parse_reference
+from jaxaudit.cli.parsers import check_weights, parse_hidden, parse_reference
 
 LIKELIHOODS = ("categorical", "bernoulli", "gaussian")
 

@@ -14,10 +14,10 @@ from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.cli.efficacy.command import EfficacyData, EfficacyOptions
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.own_model import pretrained_config
+from jaxaudit.cli.parsers import parse_hidden, parse_reference
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import label_outputs, outputs_for, read_inputs
 from jaxaudit.cli.recipe import make_factory
-from jaxaudit.cli.words import parse_hidden, parse_reference
 from jaxaudit.data import Examples
 from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.records import Records, must_be_opened, open_records

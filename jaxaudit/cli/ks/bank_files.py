@@ -6,7 +6,7 @@ from importlib.metadata import version
 import numpy as np
 
 from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.cli.ks.inputs import Given
+from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import command_line
 from jaxaudit.cli.read_sets import group_columns
@@ -23,7 +23,7 @@ OF_BANK = (Kind.MIXED, *OF_QUERY)
 """The models that a bank can have."""
 
 
-def files_of_bank(options: KSOptions, sets: Given, audit: KSAudit) -> Mapping[str, Writer]:
+def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapping[str, Writer]:
     """What writes each file of the bank; nothing where there is no model that a bank can have.
 
     Records that the audit dropped, or did not draw, have columns there, too, so that the rows of the next target's

@@ -11,10 +11,11 @@ from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, least, me
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.harness import Summary
-from jaxaudit.cli.ks.inputs import Given
+from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.networks import mean_cost
 from jaxaudit.cli.options import fields_of, plain
+from jaxaudit.cli.parsers import parse_time
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.tuning import (
     recall_models_per_batch,
@@ -22,7 +23,6 @@ from jaxaudit.cli.tuning import (
     remember_models_per_batch,
     remember_speed,
 )
-from jaxaudit.cli.words import parse_time
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Speed, measure_speed
 from jaxaudit.ensemble.concurrency import concurrent_chunks
@@ -58,7 +58,7 @@ def plan_within(
     budget: float | None,
     given: KSOptions,
     options: KSOptions,
-    sets: Given,
+    sets: AuditInputs,
     tests: tuple[KSTest, ...],
     learner_of: Callable[[str, str], SteppedLearner],
 ) -> tuple[KSOptions, Summary]:
@@ -164,7 +164,7 @@ def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: St
     return known
 
 
-def take_records(sets: Given, records: int | None, key: Any) -> Given:
+def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInputs:
     """At most `records` records of each set, drawn at random, and the outputs on them.
 
     A larger sample contains a smaller one. The sample does not depend on outputs or labels, so query set and holdout
@@ -202,7 +202,7 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
     )
 
 
-def _work(options: KSOptions, sets: Given, tests: tuple[KSTest, ...]) -> Work:
+def _work(options: KSOptions, sets: AuditInputs, tests: tuple[KSTest, ...]) -> Work:
     query = len(sets.query)
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
     return Work(
@@ -230,7 +230,7 @@ def _told(
     plan: Plan,
     designs: list[tuple[str, str]],
     full_seconds: float,
-    sets: Given,
+    sets: AuditInputs,
     budget: float | None,
 ) -> Summary:
     work = plan.work

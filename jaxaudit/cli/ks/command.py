@@ -5,8 +5,8 @@ from typing import Any
 from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.ks.options import OF_RHO, TEST_NAMES, KSOptions, reference_flag, tests_named
 from jaxaudit.cli.options import Source
+from jaxaudit.cli.parsers import check_pair
 from jaxaudit.cli.sets import check_groups
-from jaxaudit.cli.words import check_pair
 from jaxaudit.errors import InputError
 
 

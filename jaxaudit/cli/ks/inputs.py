@@ -11,9 +11,9 @@ import numpy as np
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.options import KSData, KSOptions
+from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import drop_from, group_columns, read_sets, reader
-from jaxaudit.cli.words import parse_target_data
 from jaxaudit.data import (
     Examples,
     align_target_data,
@@ -43,7 +43,7 @@ def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
     return "logits" if kind == "logits" else "probabilities" if kind == "probabilities" else "auto"
 
 
-class Read(NamedTuple):
+class SourceSet(NamedTuple):
     """A set as it was read, before any record of it was dropped.
 
     Attributes:
@@ -62,7 +62,7 @@ class Read(NamedTuple):
         return np.array(places, int)
 
 
-class Given(NamedTuple):
+class AuditInputs(NamedTuple):
     """The data of an audit, matched record by record.
 
     Attributes:
@@ -86,7 +86,7 @@ class Given(NamedTuple):
     simulated: tuple[SimulatedTarget, ...] = ()
     groups: Groups | None = None
     reference: Examples | None = None
-    read: Mapping[str, Read] = MappingProxyType({})
+    read: Mapping[str, SourceSet] = MappingProxyType({})
     read_groups: Groups | None = None
     members: Examples | None = None
 
@@ -109,7 +109,7 @@ class Given(NamedTuple):
         return sum(map(len, self.named.values())) + sum(len(part.examples) for part in parts)
 
 
-def read_given(options: KSOptions) -> Given:
+def read_given(options: KSOptions) -> AuditInputs:
     """The sets and outputs that these options name; with `--drop-overlap`, without shared records.
 
     Files of outputs have one row per record of the sets as read; rows of dropped records are dropped, too.
@@ -163,7 +163,7 @@ def read_given(options: KSOptions) -> Given:
     groups = _read_groups(data, query, holdout, members)
     sets = {"query": query, "holdout": held, "calibration": whole}
     as_read = {role: _read(each) for role, each in sets.items() if each is not None}
-    given = Given(
+    given = AuditInputs(
         *(query, calibration, holdout, files),
         groups=groups,
         reference=reference,
@@ -206,7 +206,7 @@ def _read_groups(data: KSData, query: Examples, holdout: Examples | None, member
     )
 
 
-def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
+def _simulated(options: KSOptions, given: AuditInputs, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
     asked = [parse_target_data(text) for text in options.target.target_data]
     if not asked:
         rest = (given.calibration, given.reference)
@@ -222,7 +222,7 @@ def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]
     return (simulate(parts),)
 
 
-def _apart(given: Given, holdout: Examples) -> Given:
+def _apart(given: AuditInputs, holdout: Examples) -> AuditInputs:
     """The same without records that query set, calibration set, holdout and members share."""
     calibration = given.calibration
     compared = {"query set": given.query, "holdout": holdout}
@@ -251,8 +251,8 @@ def _apart(given: Given, holdout: Examples) -> Given:
     )
 
 
-def _read(examples: Examples) -> Read:
-    return Read(examples.content_hash, examples.record_hashes)
+def _read(examples: Examples) -> SourceSet:
+    return SourceSet(examples.content_hash, examples.record_hashes)
 
 
 def default_targets(

@@ -6,6 +6,7 @@ from typing import Literal
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, dealt_groups, failing
 from jaxaudit.cli.options import Source, bank_option, group, option, training_option
+from jaxaudit.cli.parsers import parse_names, parse_target_data, parse_time, share_check
 from jaxaudit.cli.sets import (
     ALL,
     MEANING,
@@ -17,7 +18,6 @@ from jaxaudit.cli.sets import (
     designs_of_shadows,
     shadow_count,
 )
-from jaxaudit.cli.words import parse_names, parse_target_data, parse_time, share_check
 
 TARGET = "Target"
 SHADOW_MODELS, HOLDOUT_MODELS = 39, 40

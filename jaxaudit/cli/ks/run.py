@@ -16,7 +16,7 @@ from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
-from jaxaudit.cli.ks.inputs import Given, read_given
+from jaxaudit.cli.ks.inputs import AuditInputs, read_given
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
 from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
 from jaxaudit.cli.own_model import parse_model
@@ -52,7 +52,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     options = replace(options, model=replace(options.model, model=design))
     key = jax.random.key(options.audit.seed)
 
-    def learner_of(sets: Given, model: str, hidden: str) -> SteppedLearner:
+    def learner_of(sets: AuditInputs, model: str, hidden: str) -> SteppedLearner:
         network = replace(options.model, model=model, hidden=hidden)
         return make_shadow_learner(network, options.recipe, sets.query, sets.records)
 
@@ -239,7 +239,7 @@ def arrays_of(audit: KSAudit) -> dict:
     return {**(models if len(audit.query_confidences) else {}), "labels": audit.labels, **targets}
 
 
-def hashes_of(sets: Given) -> dict[str, str]:
+def hashes_of(sets: AuditInputs) -> dict[str, str]:
     """Hashes of contents that affect a number; for a simulated target also the fractions."""
     found = {name: examples.content_hash for name, examples in sets.named.items()}
     for index, target in enumerate(sets.simulated):
@@ -258,7 +258,7 @@ def hashes_of(sets: Given) -> dict[str, str]:
     return found if sets.groups is None else {**found, "groups": sets.groups.content_hash}
 
 
-def described_sets(sets: Given) -> dict:
+def described_sets(sets: AuditInputs) -> dict:
     others = {part.examples.content_hash: part.examples for target in sets.simulated for part in target.parts}
     own = tuple(sets.named.values())
     groups = {} if sets.groups is None else {"groups": _counted(sets.groups)}

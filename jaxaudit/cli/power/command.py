@@ -7,6 +7,7 @@ from typing import Any
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Seeded, dealt_groups, failing
 from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.options import Source, group, option, training_option
+from jaxaudit.cli.parsers import check_pair, parse_time, share_check
 from jaxaudit.cli.sets import (
     MEANING,
     Sets,
@@ -16,7 +17,6 @@ from jaxaudit.cli.sets import (
     designs_of_shadows,
     shadow_count,
 )
-from jaxaudit.cli.words import check_pair, parse_time, share_check
 from jaxaudit.errors import InputError
 
 SHADOW_MODELS = 40

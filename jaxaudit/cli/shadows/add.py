@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxaudit.audits.bank_odds import said
-from jaxaudit.audits.ks.bank.whose import COMPARED, Whose, first_models, whose
+from jaxaudit.audits.ks.bank.row_check import COMPARED, Whose, first_models, whose
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.progress import say
 from jaxaudit.data.bank.bank import Bank, load_bank

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
 from jaxaudit.cli.options import Source, group, option
 from jaxaudit.cli.own_model import parse_learner
+from jaxaudit.cli.parsers import parse_image_size
 from jaxaudit.cli.sets import MEANING, Held, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows
-from jaxaudit.cli.words import parse_image_size
 from jaxaudit.errors import InputError
 
 BANK = "Bank"

@@ -20,7 +20,7 @@ from jaxaudit.cli.groups import (
 from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
-from jaxaudit.cli.words import parse_hidden, parse_names, rate_check, share_check
+from jaxaudit.cli.parsers import parse_hidden, parse_names, rate_check, share_check
 
 USUAL = ("retraining", "amnesiac", "fisher")
 METHODS = (*USUAL, "fine-tuning", "gradient-ascent", "negative-gradient", "scrub", "ssd")

@@ -13,10 +13,10 @@ from jaxaudit.audits.unlearn.audit import audit_unlearn
 from jaxaudit.audits.unlearn.result import AMNESIAC, RETRAINING, UNTRAINED, UnlearnAudit
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.own_model import UNSEEDED
+from jaxaudit.cli.parsers import parse_hidden, parse_names
 from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.unlearn.command import METHODS, UnlearnOptions
 from jaxaudit.cli.unlearn.inputs import FISHER, SSD, TRAINED_ON, Parts, make_methods, read_parts
-from jaxaudit.cli.words import parse_hidden, parse_names
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, measure_models_per_batch
 from jaxaudit.errors import InputError

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding
-from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.test import Judgement, p_text
 from jaxaudit.data.examples import Examples
@@ -56,7 +56,7 @@ class EMATest:
         return {}
 
     def judge(
-        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         return self.decide(_emas(said, evidence))
 
@@ -104,7 +104,7 @@ def refuse_without_records(rows: Membership, pool: Pool) -> None:
         )
 
 
-def _emas(said: Said, evidence: Evidence) -> tuple[EMA, ...]:
+def _emas(said: TargetOutputs, evidence: Evidence) -> tuple[EMA, ...]:
     """EMA with each replicate's calibration model."""
     models = evidence.models.take(evidence.models.of(Kind.CALIBRATION))
     refuse_without_records(models.membership, evidence.pool)

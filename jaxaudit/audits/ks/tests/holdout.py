@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
-from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, limited, of_holdout, with_reasons
 from jaxaudit.audits.ks.tests.test import Judgement, change_text, of_use
@@ -101,7 +101,7 @@ class HoldoutTest:
         return {Kind.MIXED: rows}
 
     def judge(
-        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         usage = measured(key, said, evidence, level, self.stated)
         fit, advice = _fit(evidence), evidence.advice
@@ -155,13 +155,13 @@ class HoldoutTest:
         )
 
 
-def measured(key: Key[Array, ""], said: Said, evidence: Evidence, level: float, stated: float) -> Usage:
+def measured(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float, stated: float) -> Usage:
     """The numbers of the holdout test beside the shadow models; made once a target.
 
     The recipe's advice changes no number, and is left to who judges.
     """
 
-    def made() -> tuple[Said, Usage]:
+    def made() -> tuple[TargetOutputs, Usage]:
         n, dealt = evidence.queries, evidence.dealt
         usage = holdout_test(
             stream(key, "holdout test"),
@@ -185,7 +185,7 @@ def measured(key: Key[Array, ""], said: Said, evidence: Evidence, level: float, 
 
 def predictors_of(
     key: Key[Array, ""],
-    said: Said,
+    said: TargetOutputs,
     evidence: Evidence,
     places: slice | Int[np.ndarray, " some"],
     groups: Int[np.ndarray, " some"] | None,
@@ -211,7 +211,7 @@ def with_change(judgement: Judgement, change: Change) -> Judgement:
     return judgement._replace(finding=finding, change=change)
 
 
-def _change(key: Key[Array, ""], said: Said, evidence: Evidence, level: float) -> Change | None:
+def _change(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float) -> Change | None:
     """The used fraction before a deletion minus that after, all outputs at the coarser resolution of the two."""
     before, dealt = said.before, evidence.dealt
     if before is None:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.holdout import EXACT, OF_P, exchangeable, measured, predictors_of, unseen_odds
 from jaxaudit.audits.ks.tests.test import USED, Judgement, Words, of_use
@@ -109,7 +109,7 @@ class MembersTest:
         return {}
 
     def judge(
-        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         answer = self._measured(key, said, evidence, level)
         found = exchangeable(key, evidence)
@@ -141,7 +141,7 @@ class MembersTest:
             p_rests_on=OF_P,
         )
 
-    def _measured(self, key: Key[Array, ""], said: Said, evidence: Evidence, level: float) -> MembersAnswer:
+    def _measured(self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float) -> MembersAnswer:
         pool, places = evidence.pool, np.r_[evidence.dealt, evidence.known]
         groups = None
         if pool.groups is not None and pool.member_groups is not None:

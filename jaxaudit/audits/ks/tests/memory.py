@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.metrics.resemblance import behaves_like
 from jaxaudit.metrics.usage import Usage, without_fraction
 
@@ -62,7 +62,7 @@ class Limited(NamedTuple):
     lacks: tuple[Lack, ...] = ()
 
 
-def recipe_unknown(said: Said, evidence: Evidence) -> tuple[str, Confidence]:
+def recipe_unknown(said: TargetOutputs, evidence: Evidence) -> tuple[str, Confidence]:
     """Why nobody knows that the models have the target's recipe, empty where it is said; and confidence that they do.
 
     The target's outputs may still contradict the word: `limited` asks them.
@@ -78,7 +78,11 @@ def recipe_unknown(said: Said, evidence: Evidence) -> tuple[str, Confidence]:
 
 
 def limited(
-    usage: Usage, said: Said, evidence: Evidence, kinds: Sequence[str], unseen: Bool[np.ndarray, " asked"] | None
+    usage: Usage,
+    said: TargetOutputs,
+    evidence: Evidence,
+    kinds: Sequence[str],
+    unseen: Bool[np.ndarray, " asked"] | None,
 ) -> Limited:
     """The numbers without the fraction, where nobody knows how much the target remembers.
 
@@ -132,7 +136,7 @@ def helped(lacks: Sequence[Lack], more: str) -> str:
     return " ".join([*(f"{lack.helps}." for lack in lacks), *([more] if more else [])])
 
 
-def known_unused(said: Said, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
+def known_unused(said: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
     """Which records the target did not use: those of the reference, else of the holdout; None without either.
 
     Not both: shadow models know the calibration set and no holdout, and a mixture would be compared with another one.

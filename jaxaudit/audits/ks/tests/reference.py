@@ -12,7 +12,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
-from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, limited, none_because
 from jaxaudit.audits.ks.tests.shadow import ShadowTest, by_rank, draw_shadows, few_models, shadows_fit
@@ -61,7 +61,7 @@ class ReferenceTest(ShadowTest):
         return draw_shadows(self, key, pool, with_reference=True)
 
     def judge(
-        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         n, kinds = evidence.queries, self.kinds(evidence.pool)
         places = [*range(n), *range(evidence.referred.start, evidence.referred.stop)]

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding
-from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, generators
 from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, lacks_of, recipe_unknown
 from jaxaudit.audits.ks.tests.test import TONES, Judgement
@@ -94,7 +94,7 @@ class RhoTest:
         }
 
     def judge(
-        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         if not (evidence.count(Kind.QUERY) and evidence.count(Kind.CALIBRATION)):
             raise InputError(

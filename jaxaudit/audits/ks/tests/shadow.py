@@ -9,7 +9,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
-from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, known_unused, limited, with_reasons
 from jaxaudit.audits.ks.tests.test import Judgement, of_use
@@ -100,7 +100,7 @@ class ShadowTest:
         return draw_shadows(self, key, pool)
 
     def judge(
-        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         n, plain = evidence.queries, evidence.log_odds(*OF_QUERY)
         fit = shadows_fit(SHADOW_MODELS, evidence, OF_QUERY)

@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding, Tone
-from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.before_after import Change
@@ -119,7 +119,7 @@ class KSTest(Protocol):
         ...
 
     def judge(
-        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         """What it says of one target: `forgotten`, `not forgotten` or `inconclusive`.
 

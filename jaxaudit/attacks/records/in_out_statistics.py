@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxaudit.attacks.records.attack import Shadowed, left_out
+from jaxaudit.attacks.records.attack import ShadowScores, left_out
 
 
 class Side(NamedTuple):
@@ -30,7 +30,7 @@ class Side(NamedTuple):
     variance: Float[np.ndarray, "targets views n"]
 
 
-def sides(shadowed: Shadowed) -> tuple[Side, Side]:
+def sides(shadowed: ShadowScores) -> tuple[Side, Side]:
     """The models with each record, and those without it."""
     own, (inside, outside) = shadowed.membership, left_out(shadowed)
     return _side(shadowed.models, own, inside), _side(shadowed.models, ~own, outside)

@@ -30,7 +30,7 @@ from .audits.ks.tests import ShadowTest as ShadowTest
 from .audits.ks.train import train_shadows as train_shadows
 from .audits.pdtp.audit import audit_pdtp as audit_pdtp
 from .audits.pdtp.audit import reduce_pdtp as reduce_pdtp
-from .audits.pdtp.result import PDTPAudit as PDTPAudit
+from .audits.pdtp.measured import PDTPAudit as PDTPAudit
 from .audits.pool import Part as Part
 from .audits.power.audit import audit_power as audit_power
 from .audits.record_attack.audit import RecordTarget as RecordTarget

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal
 
-import msgspec
-
+from jaxaudit.json_types import StrictStruct
 from jaxaudit.metrics.checks import Check
 
 Tone = Literal["good", "bad", "open"]
@@ -12,14 +11,14 @@ State = Literal["passed", "warning", "failed"]
 ORDER: tuple[State, ...] = ("failed", "warning", "passed")
 
 
-class Confidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Confidence(StrictStruct, frozen=True):
     """How far to trust a verdict, in a word, and why."""
 
     word: Literal["none", "weak", "fair", "strong"]
     why: str
 
 
-class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Checked(StrictStruct, frozen=True):
     """One assumption that was tested.
 
     Attributes:
@@ -35,7 +34,7 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     affects: str = ""
 
 
-class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Finding(StrictStruct, frozen=True):
     """The answer of an audit about one target, classifier or method.
 
     Terminal, page, Markdown and JSON show it as it stands. None of them compares a number with a threshold.
@@ -69,6 +68,10 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         lines += [f"{each.state}: {each.name}: {each.message}" for each in self.checks if each.state != "passed"]
         lines += [f"limitation: {each}" for each in self.caveats]
         return "\n".join([*lines, *(f"to do: {each}" for each in self.would_change)])
+
+
+UNDECIDED = Finding("inconclusive", "open", "", (), Confidence("none", ""))
+"""Of a result whose numbers are there, until it is decided what they mean."""
 
 
 def checked(check: Check, *, rests: bool = True, affects: str = "") -> Checked:

@@ -19,10 +19,11 @@ from jaxaudit.cli.options import as_parameters, command_line, identity_of, plain
 from jaxaudit.cli.workers import before_jax, crew
 
 if TYPE_CHECKING:
+    import msgspec
     import numpy as np
 
     from jaxaudit.ensemble import Execution
-    from jaxaudit.report.record import Provenance, Record
+    from jaxaudit.report.record import Provenance
     from jaxaudit.runs.directory import Writer
 
 Audit = TypeVar("Audit")
@@ -39,7 +40,7 @@ class Outcome(NamedTuple):
         note: printed when `--out` is written.
     """
 
-    record: "Record"
+    record: "msgspec.Struct"
     arrays: "Mapping[str, np.ndarray]"
     files: "Mapping[str, Writer]"
     aside: str = ""

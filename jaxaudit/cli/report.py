@@ -142,7 +142,7 @@ def cite(
     read = [read_run(at_home(path)) for path in runs]
     papers = []
     for run in read:
-        of_run = run.result.papers
+        of_run = run.papers
         if of_run is None:
             said = f"{visible(run.name)} was written by a version that did not note papers"
             say(f"{said}; these are of the terms that its page explains.")
@@ -150,4 +150,4 @@ def cite(
         papers += of_run
     for source in dict.fromkeys(paper.source for paper in papers if entry_of(paper) is None):
         say(f"no entry is known for: {visible(source)}")
-    show_text(as_bibtex(papers, read[-1].result.provenance.jaxaudit))
+    show_text(as_bibtex(papers, read[-1].provenance.jaxaudit))

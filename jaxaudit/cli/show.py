@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TextIO
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
+    import msgspec
     from rich.console import RenderableType
 
     from jaxaudit.cli.harness import Summary
-    from jaxaudit.report.record import Record
 
 WIDTH = 80
 """Columns of a plain terminal, the width of tables."""
@@ -24,7 +24,7 @@ PLAIN = {"█": "#", "─": "-", "…": "..."}
 ERRORS = "jaxaudit.plain"
 
 
-def show(table: "RenderableType", result: "Record | None" = None) -> None:
+def show(table: "RenderableType", result: "msgspec.Struct | None" = None) -> None:
     """Prints the table, or the result as JSON if it is given.
 
     Raises:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -37,13 +37,18 @@ class Risk(NamedTuple):
     floor_max: float
 
 
-class Bar(NamedTuple):
+@runtime_checkable
+class Bar(Protocol):
     """How many records have a PDTP within some limits, and how many a seed floor; do those break the DTP-1 rule?"""
 
-    name: str
-    records: int
-    by_seed_floor: int
-    breaks_dtp_1: bool
+    @property
+    def name(self) -> str: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def by_seed_floor(self) -> int: ...
+    @property
+    def breaks_dtp_1(self) -> bool: ...
 
 
 def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:

@@ -3,18 +3,18 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from jaxaudit.errors import InputError
 from jaxaudit.report.glossary import papers, sorted_terms
 from jaxaudit.report.kinds import NAMES, kind_of
 from jaxaudit.report.page import Cells, Page, Part
-from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
 
 MOST_RUNS = 24
 
 
-def build(runs: Sequence[Run[Record]]) -> Page:
+def build(runs: Sequence[Run[Any]]) -> Page:
     """The page of these runs, in this order.
 
     Raises:
@@ -38,12 +38,12 @@ def build(runs: Sequence[Run[Record]]) -> Page:
     )
 
 
-def part_of(run: Run[Record], top: int = 10) -> Part:
+def part_of(run: Run[Any], top: int = 10) -> Part:
     """The content of one run; `top` is the number of records that a terminal lists."""
     return kind_of(run.kind).view(run, top)
 
 
-def _apart(runs: Sequence[Run[Record]]) -> list[Run[Record]]:
+def _apart(runs: Sequence[Run[Any]]) -> list[Run[Any]]:
     """The runs with distinct names."""
     counts = Counter(run.name for run in runs)
     seen: Counter[str] = Counter()

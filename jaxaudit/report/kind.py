@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
+from jaxaudit.json_types import demand as demand
 from jaxaudit.report.page import Part, Picture
-from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
 
 Arrays = Mapping[str, np.ndarray]
@@ -39,18 +40,8 @@ class Kind(NamedTuple):
     """
 
     name: str
-    record: type[Record]
+    record: type[msgspec.Struct]
     view: Callable[[Run[Any], int], Part]
     check: Callable[[Any, Arrays], None]
     stored: Callable[[Any], Stored | None] = lambda _: None
     compared: Callable[[Sequence[Run[Any]]], tuple[Picture, ...]] = lambda _: ()
-
-
-def demand(holds: bool, wrong: str) -> None:
-    """Checks a condition.
-
-    Raises:
-        ValueError: `wrong`, if it does not hold.
-    """
-    if not holds:
-        raise ValueError(wrong)

@@ -1,15 +1,21 @@
 """The kinds of runs there are, by name; each is imported when first asked for, with what its audit alone needs."""
 
+from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from jaxaudit.json_types import StrictStruct, schema
 from jaxaudit.report.kind import Kind
-from jaxaudit.report.record import Record
+from jaxaudit.report.papers import cited
+from jaxaudit.report.record import Provenance
 
+Result = TypeVar("Result", bound=StrictStruct)
 NAMES = ("ks", "power", "pdtp", "attack", "record-attack", "efficacy", "unlearn")
-"""Of `report/NAME/kind.py`, where the kind stands in capitals; in the order of a page."""
+"""Of `report/NAME/view.py`, where the kind stands in capitals; in the order of a page."""
+IN_KIND = ("ks", "attack", "record_attack", "power", "efficacy", "unlearn")
+"""Whose kind stands in `kind.py`."""
 
 
 def kind_of(name: str) -> Kind:
@@ -21,10 +27,25 @@ def kind_of(name: str) -> Kind:
     if name not in NAMES:
         raise KeyError(name)
     place = name.replace("-", "_")
-    return getattr(import_module(f"jaxaudit.report.{place}.kind"), place.upper())
+    module = "kind" if place in IN_KIND else "view"
+    return getattr(import_module(f"jaxaudit.report.{place}.{module}"), place.upper())
 
 
-def name_of(record: Record) -> str:
+def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:
+    """The result of an audit as a run keeps it.
+
+    Args:
+        name: of the kind of runs.
+        result: what was found.
+        sources: the papers that it rests on, as tests, methods and metrics name them.
+        provenance: what repeats the run.
+    """
+    fields = {field: getattr(result, field) for field in result.__struct_fields__}
+    found: Any = kind_of(name).record(**fields, papers=cited(sources), provenance=provenance)
+    return found
+
+
+def name_of(record: msgspec.Struct) -> str:
     """The name of the kind of a record: what its schema says between `jaxaudit.` and the version."""
     return str(getattr(record, "schema", "")).removeprefix("jaxaudit.").partition("/")[0]
 
@@ -35,6 +56,5 @@ def schema_of(name: str) -> dict[str, Any]:
     >>> schema_of("attack")["title"]
     'jaxaudit attack'
     """
-    kind = kind_of(name)
-    schema = msgspec.json.schema(kind.record)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"jaxaudit {name}", **schema}
+    version = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"jaxaudit {name}"}
+    return {**version, **schema(kind_of(name).record)}

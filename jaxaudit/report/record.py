@@ -5,6 +5,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from jaxaudit.json_types import StrictStruct, from_builtins, to_builtins
+
 VERSION = 2
 """Of all schemas: runs of other versions are refused."""
 
@@ -12,7 +14,7 @@ Number = float | None
 """A number; null where there is none."""
 Extended = float | Literal["infinity"]
 """A number that may be infinite, which JSON cannot hold."""
-Kind = TypeVar("Kind", bound="Record")
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class Part(msgspec.Struct, forbid_unknown_fields=True):
@@ -110,9 +112,22 @@ def as_float(value: Extended | None) -> float:
     return math.nan if value is None else math.inf if value == "infinity" else float(value)
 
 
-def to_json(record: Record) -> dict[str, Any]:
-    """The record as JSON can hold it; what is not said in it is left out."""
-    fields = msgspec.to_builtins(record)
+def record_type(name: str, result: type[StrictStruct]) -> type[msgspec.Struct]:
+    """A result as it stands in JSON: with its schema, the papers that it rests on, and what repeats it.
+
+    Args:
+        name: of the kind of runs.
+        result: the type of what their audit finds.
+    """
+    schema: Any = f"jaxaudit.{name}/{VERSION}"
+    fields = [("schema", Literal[schema], schema), ("papers", list[Paper] | None, None), ("provenance", Provenance)]
+    title = f"{result.__name__.removesuffix('Result')}Record"
+    return msgspec.defstruct(title, fields, bases=(result,), kw_only=True)
+
+
+def to_json(record: msgspec.Struct) -> dict[str, Any]:
+    """The record as JSON can hold it."""
+    fields = to_builtins(record)
     last = {name: fields.pop(name) for name in ("papers", "provenance")}
     return {"schema": fields.pop("schema"), **fields, **last}
 
@@ -123,4 +138,4 @@ def from_json(kind: type[Kind], value: Any) -> Kind:
     Raises:
         msgspec.ValidationError: what is wrong, and where.
     """
-    return msgspec.convert(value, kind)
+    return from_builtins(kind, value)

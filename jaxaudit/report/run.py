@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from jaxaudit.errors import visible
-from jaxaudit.report.record import Record
+from jaxaudit.report.record import Paper, Provenance
 
-Result = TypeVar("Result", bound=Record, covariant=True)
+Result = TypeVar("Result", covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,17 @@ class Run(Generic[Result]):
     result: Result
     arrays: Mapping[str, np.ndarray]
 
+    @property
+    def provenance(self) -> Provenance:
+        """What repeats it."""
+        return cast(Any, self.result).provenance
 
-def named(run: Run[Record]) -> str:
+    @property
+    def papers(self) -> list[Paper] | None:
+        """What its numbers rest on; None if it does not say."""
+        return cast(Any, self.result).papers
+
+
+def named(run: Run[Any]) -> str:
     """Its name, safe to show."""
     return visible(run.name)

@@ -6,11 +6,11 @@ A page is made to be shared, so the umask decides who may read it; a run directo
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.report.html.first_lines import FIRST_LINES
-from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
 from jaxaudit.runs.directory import is_of_a_run
 
@@ -49,7 +49,7 @@ def claim_report(path: Path, out: Path | None = None) -> None:
         raise _cannot(path, error) from error
 
 
-def write_report(path: Path, runs: Sequence[Run[Record]]) -> None:
+def write_report(path: Path, runs: Sequence[Run[Any]]) -> None:
     """Writes the report of these runs, at once.
 
     Raises:

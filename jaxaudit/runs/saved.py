@@ -12,7 +12,7 @@ from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError, visible
 from jaxaudit.report.kind import Arrays, Kind
 from jaxaudit.report.kinds import NAMES, kind_of
-from jaxaudit.report.record import VERSION, Record, from_json
+from jaxaudit.report.record import VERSION, from_json
 from jaxaudit.report.run import Run
 from jaxaudit.runs.directory import RESULT, TABLE
 from jaxaudit.runs.files import read_archive, read_columns, read_result, read_table
@@ -20,7 +20,7 @@ from jaxaudit.runs.unfinished import NAME as UNFINISHED
 from jaxaudit.version import __version__
 
 
-def read_run(path: Path) -> Run[Record]:
+def read_run(path: Path) -> Run[msgspec.Struct]:
     """The run in a directory written by `--out`, or in a file with the output of `--json`.
 
     Raises:
@@ -120,7 +120,7 @@ def _kind_of(result: Mapping[str, Any], path: str) -> Kind:
     return kind_of(name)
 
 
-def _converted(kind: Kind, result: Mapping[str, Any], path: str) -> Record:
+def _converted(kind: Kind, result: Mapping[str, Any], path: str) -> msgspec.Struct:
     try:
         return from_json(kind.record, result)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character is text to JSON alone
@@ -138,7 +138,7 @@ def _writer(result: Mapping[str, Any]) -> str:
     return f"jaxaudit {_short(version)}" if isinstance(version, str) else "a version that it does not name"
 
 
-def _arrays(directory: Path, kind: Kind, record: Record) -> Arrays:
+def _arrays(directory: Path, kind: Kind, record: msgspec.Struct) -> Arrays:
     """What lies beside the result, as far as charts need it."""
     stored = kind.stored(record)
     if stored is None:

@@ -11,7 +11,7 @@ from support.interrupts import stop_after
 from support.tiny_learners import learner, records, small_mlp
 
 from jaxaudit.audits.pdtp.audit import audit_pdtp, reduce_pdtp
-from jaxaudit.audits.pdtp.result import PDTPAudit
+from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
@@ -56,13 +56,13 @@ def test_it_is_the_definition():
     # A model that knows of a record of a class gives that class more.
     assert (answer.classes == LABELS).all()
     assert (answer.directions == 1).all()
-    assert answer.max_pdtp == answer.values.max()
+    assert answer.result.max_pdtp == answer.values.max()
     binned = audit_pdtp(KEY, EXAMPLES, Shares(3), bins=10)
     np.testing.assert_array_equal(binned.exact, answer.values)
     assert (binned.values != answer.values).any()
     assert not answer.seeded
     assert (answer.floor.mean == 0).all()
-    assert answer.above_floor == 23
+    assert answer.result.seed_floor.above == 23
 
 
 def test_a_network_is_compared_with_the_one_that_lacks_the_record_alone():
@@ -176,8 +176,8 @@ def test_what_no_record_can_exceed_is_asked_of_the_learner():
     units = Examples(np.clip(INPUTS, 0, 1), LABELS, ("a", "b", "c"), "units")
     neighbours = audit_pdtp(KEY, units, nearest_neighbours(3, neighbours=3, smoothing=2.0), bins=0)
     assert neighbours.largest_possible == np.log1p(0.5)
-    assert neighbours.max_pdtp <= np.log1p(0.5)
-    assert neighbours.largest_dtp_bound == neighbours.largest_possible
+    assert neighbours.result.max_pdtp <= np.log1p(0.5)
+    assert neighbours.result.dtp_bound == neighbours.result.bound
     for learned in (audit_pdtp(KEY, EXAMPLES, Shares(3)), audit_pdtp(KEY, EXAMPLES, naive_bayes((0,) * 4, 3))):
         assert learned.largest_possible is None
         assert learned.dtp_bound is None
@@ -185,10 +185,10 @@ def test_what_no_record_can_exceed_is_asked_of_the_learner():
 
 def test_publish_is_the_rule_and_open_where_not_all_were_measured():
     few = audit_pdtp(KEY, EXAMPLES, Shares(3), records=np.arange(3))
-    assert few.max_pdtp <= 1
-    assert few.publish is None
-    assert audit_pdtp(KEY, EXAMPLES, Shares(3)).publish is True
+    assert few.result.max_pdtp <= 1
+    assert few.result.publish is None
+    assert audit_pdtp(KEY, EXAMPLES, Shares(3)).result.publish is True
     risky = np.array([1.5, 0.0, 0.0])
-    assert replace(few, values=risky, exact=risky).publish is False
+    assert replace(few, values=risky, exact=risky).result.publish is False
     # Above 1 by the edge of a bin alone.
-    assert replace(few, values=risky).publish is None
+    assert replace(few, values=risky).result.publish is None

@@ -1,6 +1,8 @@
 """What the `pdtp` audit concludes: by the values, from every record, one rule for every output."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 from support.saved_runs.pdtp import audit_of
 
 from jaxaudit.audits.finding import Checked
-from jaxaudit.audits.pdtp.result import EDGES, PDTPAudit, distribution
+from jaxaudit.audits.pdtp.measured import PDTPAudit
+from jaxaudit.audits.pdtp.result import EDGES, distribution
 from jaxaudit.metrics.pdtp import SeedFloor
 
 NATS = st.sampled_from([0.0, 0.5, 1.0, math.nextafter(1.0, 2.0), 1.4, math.inf])
@@ -24,13 +27,14 @@ def check(audit: PDTPAudit, name: str) -> Checked:
 
 
 @st.composite
-def audits(draw: st.DrawFn) -> PDTPAudit:
+def audits(draw: st.DrawFn) -> Callable[[], PDTPAudit]:
     count = draw(st.integers(1, 8))
 
     def column(of: Any) -> list[Any]:
         return draw(st.lists(of, min_size=count, max_size=count))
 
-    return audit_of(
+    return partial(
+        audit_of,
         column(NATS),
         exact=np.array(column(NATS)),
         dtp_bound=draw(st.none() | st.just(np.array(column(NATS)))),
@@ -47,7 +51,8 @@ def audits(draw: st.DrawFn) -> PDTPAudit:
 
 @given(audits())
 @settings(max_examples=150)
-def test_nothing_but_values_and_how_many_were_measured_decides(audit: PDTPAudit):
+def test_nothing_but_values_and_how_many_were_measured_decides(make: Callable[[], PDTPAudit]):
+    audit = make()
     above = [(value, exact) for value, exact in zip(audit.values, audit.exact, strict=True) if value > 1]
     expected = "do not publish" if above else "publish"
     if all(exact <= 1 for _, exact in above) and (above or len(audit.records) < audit.examples):
@@ -65,7 +70,8 @@ def test_nothing_but_values_and_how_many_were_measured_decides(audit: PDTPAudit)
 
 @given(audits())
 @settings(max_examples=50)
-def test_counts_are_those_of_a_loop_over_the_records(audit: PDTPAudit):
+def test_counts_are_those_of_a_loop_over_the_records(make: Callable[[], PDTPAudit]):
+    audit = make()
     above = floor = without = within = made = copies = alone = 0
     for place in range(len(audit.records)):
         value, exact, largest = audit.values[place], audit.exact[place], audit.floor.largest[place]
@@ -76,9 +82,12 @@ def test_counts_are_those_of_a_loop_over_the_records(audit: PDTPAudit):
         made += value > 1 >= exact
         copies += audit.duplicates[place] > 1
         alone += bool(audit.only_member[place])
-    counted = (audit.above_1, audit.above_floor, audit.above_1_without_bins, audit.above_1_within_floor)
+    found = audit.result
+    counted = (found.above_1, found.seed_floor.above, found.above_1_without_bins, found.above_1_within_floor)
     assert counted == (above, floor, without, within)
-    assert (audit.binning_artefacts, audit.copies, audit.lone_members) == (made, copies, alone)
+    assert (found.copies, found.lone_members) == (copies, alone)
+    artefacts = [f"{made} of {above} records above 1"] if made and audit.bins else ["because of", "without bins"]
+    assert any(words in check(audit, "bins").message for words in artefacts)
 
 
 @given(st.lists(st.floats(0, 8) | st.sampled_from([*EDGES, 1.0000001]), min_size=1, max_size=50))

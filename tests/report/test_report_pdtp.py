@@ -11,13 +11,11 @@ from support.saved_runs import as_json
 from support.saved_runs.pdtp import audit_of, pdtp_audit, pdtp_run, run_of
 from support.terminals import said, shown
 
-from jaxaudit.audits.pdtp.result import PDTPAudit
+from jaxaudit.audits.pdtp import measured
+from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.report.build import build
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import kind_of
-from jaxaudit.report.pdtp import record as pdtp
-from jaxaudit.report.pdtp.record import pdtp_columns
-from jaxaudit.report.pdtp.view import by_risk, riskiest
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
@@ -44,7 +42,7 @@ def test_numbers_in_json_are_those_of_the_audit():
         "infinity" if math.isinf(value) else value for value in audit.values
     ]
     assert {each["class"] for each in written["records"]} == {"people.csv", "no"}
-    columns = pdtp_columns(audit, ("people.csv", "no"))
+    columns = audit.columns
     assert columns["index"].tolist() == [each["index"] for each in written["records"]]
     assert np.isnan(columns["dtp_bound"]).all()
 
@@ -53,8 +51,9 @@ def test_a_terminal_lists_as_many_records_as_asked():
     run = pdtp_run()
     assert "The 3 riskiest records" in shown(run, top=3)
     assert "riskiest records" not in shown(run, top=0)
-    assert by_risk(run.result)[0].index == riskiest(pdtp_audit(), 1)[0] == 7
-    assert [each.index for each in by_risk(run.result)] == riskiest(pdtp_audit(), 40).tolist()
+    assert run.result.by_risk()[0].index == 7
+    order = np.argsort(-pdtp_audit().values, kind="stable")
+    assert [each.index for each in run.result.by_risk()] == order.tolist()
 
 
 def many(count: int) -> PDTPAudit:
@@ -65,11 +64,10 @@ def many(count: int) -> PDTPAudit:
 
 
 def test_what_is_left_out_of_the_list_is_counted(monkeypatch: pytest.MonkeyPatch):
-    assert pdtp.MOST_RECORDS == 100_000
-    audit = many(50)
-    whole = run_of(audit)
-    monkeypatch.setattr(pdtp, "MOST_RECORDS", 20)
-    cut = run_of(audit)
+    assert measured.LISTED == 100_000
+    whole = run_of(many(50))
+    monkeypatch.setattr(measured, "LISTED", 20)
+    cut = run_of(many(50))
     assert len(cut.result.records) == 20
     assert cut.result == msgspec.structs.replace(whole.result, records=whole.result.records[:20])
     assert (cut.result.copies, cut.result.lone_members, cut.result.above_1) == (5, 5, 25)
@@ -78,13 +76,13 @@ def test_what_is_left_out_of_the_list_is_counted(monkeypatch: pytest.MonkeyPatch
     assert "5 records have exact copies" in said(cut)
     assert said(cut) == said(whole)
     # The list keeps the order of the table.
-    monkeypatch.setattr(pdtp, "MOST_RECORDS", 2)
+    monkeypatch.setattr(measured, "LISTED", 2)
     audit = replace(audit_of([0.1, 0.4, 0.2, 0.4]), records=np.array([9, 5, 7, 1]))
     assert [each.index for each in run_of(audit).result.records] == [5, 1]
 
 
 def test_several_runs_are_compared_by_all_of_their_records(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pdtp, "MOST_RECORDS", 20)
+    monkeypatch.setattr(measured, "LISTED", 20)
     audit = many(50)
     runs = [replace(run_of(audit), arrays={"pdtp": audit.values}), pdtp_run()]  # of the second, half are known
     (picture,) = build(runs).pictures

@@ -5,7 +5,8 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from jaxaudit.audits.left_out import leave_out, outputs_of_seeds, uses_key
-from jaxaudit.audits.pdtp.result import PDTPAudit, Reduction
+from jaxaudit.audits.pdtp.measured import PDTPAudit
+from jaxaudit.audits.pdtp.result import Reduction
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.tables.table import duplicates
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
@@ -95,6 +96,7 @@ def audit_pdtp(
         duplicates=duplicates(examples)[chosen],
         only_member=members[examples.labels[chosen]] == 1,
         measurements=each,
+        class_names=examples.class_names,
         train_accuracy=accuracy,
         examples=len(examples),
         bins=bins,
@@ -141,7 +143,7 @@ def reduce_pdtp(
         if step < steps:
             removed.append(int(remaining[riskiest]))
             remaining = np.delete(remaining, riskiest)
-    return Reduction(np.array(removed), np.array(largest))
+    return Reduction(tuple(removed), tuple(largest))
 
 
 def check_steps(steps: int, records: int) -> None:

@@ -1,26 +1,26 @@
-"""The results of the `pdtp` audit."""
+"""The result of the `pdtp` audit, which is its JSON."""
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
+from msgspec import Meta, field
 
 from jaxaudit.audits.finding import Finding
-from jaxaudit.audits.pdtp.finding import find
-from jaxaudit.metrics.pdtp import SeedFloor, publishable
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from jaxaudit.json_types import Count, Nats, StrictStruct, demand
+from jaxaudit.metrics.pdtp import publishable
 
 EDGES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
 """Edges in nats for counting records: exactly 0, then above one edge and not above the next."""
+MOST_RECORDS = 10_000_000
+"""Of which a page draws each."""
+VERDICTS = {True: "publish", False: "do not publish", None: "inconclusive"}
 
 
-class Bar(NamedTuple):
+class Bar(StrictStruct, frozen=True):
     """The number of records with a PDTP above one edge and not above the next; the first bar counts exact zeros.
 
     Attributes:
@@ -32,140 +32,115 @@ class Bar(NamedTuple):
     """
 
     name: str
-    above: float
-    up_to: float
+    above: Nats
+    up_to: Nats
     breaks_dtp_1: bool
-    records: int
-    by_seed_floor: int
+    records: Count
+    by_seed_floor: Count
 
 
-@dataclass(frozen=True, eq=False)
-class PDTPAudit:
-    """The measurements of each record; larger PDTP means more exposed.
+class Floor(StrictStruct, frozen=True):
+    """What another seed alone moves, over the measured records.
 
     Attributes:
-        records: indices of the measured records.
-        values: PDTP of each in nats, the mean over measurements, with bins.
-        exact: the same without bins.
-        dtp_bound: an upper bound in nats of the change of any output on any input, without bins, as proven for the
-            learner (`BoundsDTP`); the mean over measurements. None if there is no proof.
-        classes: the class with the largest change, in the measurement with the record's largest value.
-        directions: +1 if the model with the record gives that class more, -1 if less, 0 if the value is 0.
-        floor: the seed floor: PDTP if nothing is removed and only the seed differs; 0 for a learner without a seed.
-        duplicates: the number of records with the same input and label, itself included.
-        only_member: whether it is the only record of its class, which the model without it has never seen.
-        measurements: PDTP of each record in each measurement; each measurement has its own key.
-        train_accuracy: the share of measured records that A(T) classifies as labelled.
-        examples: the number of training records.
-        bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
-        seeded: whether the learner's result depends on its key.
-        largest_possible: an upper bound in nats of the change of any output of this learner by any record of any
-            training set, without bins; None if there is none.
+        seeded: whether the learner's result depends on its seed at all.
+        mean: over records, of the mean over seeds.
+        max: the most that another seed moved any record.
+        above: records whose PDTP is above the largest of their own floor.
     """
 
-    records: Int[np.ndarray, " records"]
-    values: Float[np.ndarray, " records"]
-    exact: Float[np.ndarray, " records"]
-    dtp_bound: Float[np.ndarray, " records"] | None
-    classes: Int[np.ndarray, " records"]
-    directions: Int[np.ndarray, " records"]
-    floor: SeedFloor
-    duplicates: Int[np.ndarray, " records"]
-    only_member: Bool[np.ndarray, " records"]
-    measurements: Float[np.ndarray, "measurements records"]
-    train_accuracy: float
-    examples: int
-    bins: int
     seeded: bool
-    largest_possible: float | None
-
-    @cached_property
-    def finding(self) -> Finding:
-        """What the audit concludes."""
-        return find(self)
-
-    @property
-    def max_pdtp(self) -> float:
-        """The largest PDTP of any record, in nats."""
-        return float(self.values.max())
-
-    @property
-    def publish(self) -> bool | None:
-        """The DTP-1 rule: False if a value is above 1 nat, True if none of all records is.
-
-        None if not all records were measured, or if the values above 1 are so because of bins alone.
-        """
-        if not publishable(self.max_pdtp):
-            return None if self.binning_artefacts == self.above_1 else False
-        return True if len(self.records) == self.examples else None
-
-    @property
-    def above_floor(self) -> int:
-        """The number of records that move the outputs more than any other seed tried."""
-        return int((self.values > self.floor.largest).sum())
-
-    @property
-    def risky(self) -> Bool[np.ndarray, " records"]:
-        """Which records have a PDTP above 1 nat."""
-        return self.values > 1
-
-    @property
-    def above_1(self) -> int:
-        """The number of records with a PDTP above 1 nat."""
-        return int(self.risky.sum())
-
-    @property
-    def above_1_without_bins(self) -> int:
-        """The number of records with a PDTP above 1 nat without bins."""
-        return int((self.exact > 1).sum())
-
-    @property
-    def above_1_within_floor(self) -> int:
-        """The number of records above 1 nat that are not above the maximum of their seed floor."""
-        return int((self.risky & (self.values <= self.floor.largest)).sum())
-
-    @property
-    def binning_artefacts(self) -> int:
-        """The number of records above 1 nat that are not above it without bins."""
-        return int((self.risky & (self.exact <= 1)).sum())
-
-    @property
-    def copies(self) -> int:
-        """The number of measured records with the same input and label as another training record."""
-        return int((self.duplicates > 1).sum())
-
-    @property
-    def lone_members(self) -> int:
-        """The number of measured records that are the only one of their class."""
-        return int(self.only_member.sum())
-
-    @property
-    def largest_dtp_bound(self) -> float | None:
-        """A bound in nats of the change by any measured record on any input, without bins; None if not proven."""
-        return None if self.dtp_bound is None else float(self.dtp_bound.max())
-
-    @property
-    def distribution(self) -> tuple[Bar, ...]:
-        """The number of records by PDTP and by seed floor."""
-        return distribution(self.values, self.floor.mean)
-
-    def plot(self) -> "Figure":
-        """The distribution of PDTP, and the riskiest records with their seed floor, as a Matplotlib figure."""
-        from jaxaudit.audits.pdtp.figure import plot_pdtp
-
-        return plot_pdtp(self)
+    mean: Nats
+    max: Nats
+    above: Count
 
 
-class Reduction(NamedTuple):
+class Risk(StrictStruct, frozen=True):
+    """One measured record.
+
+    Attributes:
+        index: its index in the given table, from 0.
+        pdtp: nats; `exact_pdtp` without bins.
+        dtp_bound: an upper bound of its DTP, without bins; None if none is proven for the learner.
+        seed_floor: the mean over seeds of what another seed alone moves.
+        seed_floor_max: the maximum over seeds.
+        class_: the class whose probability moves most; `class` in JSON.
+        direction: 1 if the model with the record gives that class more, -1 if less, 0 if nothing moves.
+        duplicates: records with the same input and label, itself included.
+        only_member_of_its_class: whether the model without it has never seen its class.
+    """
+
+    index: Count
+    pdtp: Nats
+    exact_pdtp: Nats
+    dtp_bound: Nats | None
+    seed_floor: Nats
+    seed_floor_max: Nats
+    class_: str = field(name="class")
+    direction: Literal[-1, 0, 1]
+    duplicates: Annotated[int, Meta(ge=1)]
+    only_member_of_its_class: bool
+
+
+class Reduction(StrictStruct, frozen=True):
     """The largest PDTP as the riskiest record is removed repeatedly.
 
     Attributes:
-        removed: the record removed at each step, as an index into the examples at the start.
+        removed: the record removed at each step, by its index at the start.
         max_pdtp: the largest PDTP of the remaining records, in nats: before the first step and after each.
     """
 
-    removed: Int[np.ndarray, " steps"]
-    max_pdtp: Float[np.ndarray, " steps_and_start"]
+    removed: tuple[Count, ...]
+    max_pdtp: tuple[Nats, ...]
+
+
+class PDTPResult(StrictStruct, frozen=True, kw_only=True):
+    """What was found.
+
+    Attributes:
+        finding: what is concluded; `verdict` is its verdict and `because` its sentence.
+        max_pdtp, median_pdtp: of any measured record, in nats.
+        publish: the DTP-1 rule: False if a value is above 1 nat, True if none of all records is. None if not all
+            records were measured, or if the values above 1 are so because of bins alone.
+        bound: an upper bound in nats of the change by any record, without bins and for any data; None if there is none.
+        dtp_bound: an upper bound in nats of the change by any measured record, on any input and without bins; None if
+            none is proven for the learner.
+        quantiles: of PDTP over the measured records.
+        distribution: the number of records by PDTP.
+        above_1: records with a PDTP above 1 nat; `above_1_without_bins` the same without bins.
+        above_1_within_floor: records above 1 that are not above the largest of their own seed floor.
+        copies: measured records with the same input and label as another.
+        lone_members: measured records that are the only one of their class.
+        train_accuracy: the share of measured records that A(T) classifies as labelled.
+        records: in the order of the table; if more than 100,000 were measured, only the riskiest.
+        reduction: what became of the largest PDTP as records were removed; None where none were.
+    """
+
+    finding: Finding
+    max_pdtp: Nats
+    median_pdtp: Nats
+    publish: bool | None
+    verdict: Literal["publish", "do not publish", "inconclusive"]
+    because: str
+    bound: Nats | None
+    dtp_bound: Nats | None
+    seed_floor: Floor
+    quantiles: dict[Literal["0.5", "0.9", "0.99"], Nats]
+    distribution: Annotated[tuple[Bar, ...], Meta(min_length=1)]
+    above_1: Count
+    above_1_without_bins: Count
+    above_1_within_floor: Count
+    copies: Count
+    lone_members: Count
+    training_records: Annotated[int, Meta(ge=1)]
+    records_measured: Annotated[int, Meta(ge=1)]
+    train_accuracy: Annotated[float, Meta(ge=0, le=1)]
+    records: Annotated[tuple[Risk, ...], Meta(min_length=1)]
+    reduction: Reduction | None
+
+    def by_risk(self) -> list[Risk]:
+        """The listed records, the largest PDTP first, ties in their order."""
+        return sorted(self.records, key=lambda record: -record.pdtp)
 
 
 def distribution(values: Float[np.ndarray, " records"], floors: Float[np.ndarray, " records"]) -> tuple[Bar, ...]:
@@ -186,3 +161,26 @@ def distribution(values: Float[np.ndarray, " records"], floors: Float[np.ndarray
 
 def _counts(values: Float[np.ndarray, " records"]) -> list[int]:
     return np.bincount(np.searchsorted(EDGES, values, side="left"), minlength=len(EDGES)).tolist()
+
+
+def check(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> None:
+    """Holds a result that was read against itself, and against the arrays beside it.
+
+    Raises:
+        ValueError: what does not fit.
+    """
+    measured = result.records_measured
+    demand(len(result.records) <= measured <= result.training_records, "it measured more records than there are")
+    demand(measured <= MOST_RECORDS, f"it measured more than {MOST_RECORDS:,} records")
+    bars, none = [(bar.name, bar.above, bar.up_to, bar.breaks_dtp_1) for bar in result.distribution], np.zeros(0)
+    known = [(bar.name, bar.above, bar.up_to, bar.breaks_dtp_1) for bar in distribution(none, none)]
+    demand(bars == known, "its distribution has other edges")
+    demand(sum(bar.records for bar in result.distribution) == measured, "its distribution is not of its records")
+    demand(result.verdict == result.finding.verdict == VERDICTS[result.publish], "it has two verdicts")
+    for name, values in arrays.items():
+        fits = values.dtype == np.float64 and len(values) == measured
+        demand(fits and bool((values >= 0).all()), f"the {name} of its records are misshapen")
+    reduction = result.reduction
+    if reduction is not None:
+        steps = len(reduction.removed)
+        demand(len(reduction.max_pdtp) == steps + 1, "steps and values of its reduction differ in number")

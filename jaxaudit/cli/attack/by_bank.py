@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, RecordAttack
+from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.audits.record_attack.audit import USUAL, attack_records
 from jaxaudit.audits.record_attack.evidence import bank_outputs
 from jaxaudit.audits.record_attack.judged import RecordTarget
@@ -23,8 +24,7 @@ from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import auditing
-from jaxaudit.report.pdtp.record import PDTPRecord
-from jaxaudit.report.record import Provenance, as_float
+from jaxaudit.report.record import Provenance
 from jaxaudit.report.record_attack.exposure import Names
 from jaxaudit.report.record_attack.record import record_attack_record
 from jaxaudit.runs.directory import Writer, arrays
@@ -117,8 +117,9 @@ def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " 
         InputError: it is no run of `pdtp`, of other records than each of the bank's sets, or one that lists only the
             riskiest.
     """
-    result = read_run(path).result
-    if not isinstance(result, PDTPRecord):
+    run = read_run(path)
+    result = run.result
+    if not isinstance(result, PDTPResult):
         raise InputError(f"--pdtp {path}: is not a run of `jaxaudit pdtp`; give a directory that its --out wrote.")
     if len(result.records) < result.records_measured:
         raise InputError(
@@ -127,12 +128,12 @@ def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " 
         )
     said, start = bank.description, 0
     found = np.full(said.records, np.nan)
-    theirs = result.provenance.data.get("records_content_hash")
+    theirs = run.provenance.data.get("records_content_hash")
     for role, count in said.sizes._asdict().items():
         if theirs is not None and getattr(said.hashes, role) == theirs:
             places = np.array([risk.index for risk in result.records])
             if places.max() < count:
-                found[start + places] = [as_float(risk.pdtp) for risk in result.records]
+                found[start + places] = [risk.pdtp for risk in result.records]
                 if start >= records:
                     raise InputError(
                         f"--pdtp {path}: measured the {role} set, which is not attacked here; measure the query set, "

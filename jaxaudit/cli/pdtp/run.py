@@ -1,14 +1,15 @@
 """Runs `jaxaudit pdtp`: from its options to its result."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import jax
+import msgspec
 import numpy as np
 
 from jaxaudit.audits.left_out import measured_models_per_batch, models_in_pieces, models_trained
 from jaxaudit.audits.pdtp.audit import audit_pdtp, check_steps, reduce_pdtp
-from jaxaudit.audits.pdtp.result import PDTPAudit, Reduction
+from jaxaudit.audits.pdtp.measured import PDTPAudit
+from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.cli.classifiers import make_classifier
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.pdtp.command import PDTPOptions
@@ -17,21 +18,13 @@ from jaxaudit.data import Table, describe_record
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import visible
 from jaxaudit.learners import LeavesOneOut
-from jaxaudit.report.pdtp.record import pdtp_columns, pdtp_record
-from jaxaudit.report.pdtp.view import riskiest
+from jaxaudit.metrics.pdtp import SOURCE
+from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.row_files import record_files
 
 
-class Measured(NamedTuple):
-    """The audit, and the result of `--reduce`, if any."""
-
-    audit: PDTPAudit
-    reduction: Reduction | None
-    models_per_batch: int | None = None
-
-
-def prepare(options: PDTPOptions) -> Job[Measured]:
+def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     """The work that these options mean."""
     asked = options.audit
     whole = read_table(options.data)
@@ -56,7 +49,7 @@ def prepare(options: PDTPOptions) -> Job[Measured]:
             return sum(each for each in counts if models_in_pieces(learner, each))
         return sum(models_trained(each, models_per_batch) for each in counts) + asked.floor_seeds
 
-    def audit(execution: Execution) -> Measured:
+    def audit(execution: Execution) -> PDTPAudit:
         measuring, reducing = execution.split(asked.measurements, asked.reduce and asked.reduce + 1)
         found = audit_pdtp(
             key,
@@ -71,15 +64,14 @@ def prepare(options: PDTPOptions) -> Job[Measured]:
         reduction = None
         if asked.reduce:
             reduction = reduce_pdtp(key, examples, learner, asked.reduce, bins=asked.bins, execution=reducing)
-            reduction = reduction._replace(removed=places[reduction.removed])
-        return Measured(replace(found, records=places[found.records]), reduction)
+            removed = tuple(int(places[each]) for each in reduction.removed)
+            reduction = msgspec.structs.replace(reduction, removed=removed)
+        return replace(found, records=places[found.records], reduction=reduction)
 
-    def outcome(found: Measured, provenance: Provenance) -> Outcome:
-        names = table.class_names
-        columns = pdtp_columns(found.audit, names)
-        record = pdtp_record(found.audit, found.reduction, names, provenance)
-        aside = _values(whole, found.audit, options.output.top) if options.output.show_values else ""
-        return Outcome(record, {"pdtp": found.audit.values}, record_files(columns), aside)
+    def outcome(found: PDTPAudit, provenance: Provenance) -> Outcome:
+        record = recorded("pdtp", found.result, [SOURCE], provenance)
+        aside = _values(whole, found.result, options.output.top) if options.output.show_values else ""
+        return Outcome(record, {"pdtp": found.values}, record_files(found.columns), aside)
 
     return Job(
         options=options,
@@ -97,10 +89,10 @@ def prepare(options: PDTPOptions) -> Job[Measured]:
     )
 
 
-def _values(table: Table, audit: PDTPAudit, top: int) -> str:
+def _values(table: Table, result: PDTPResult, top: int) -> str:
     """The values of the riskiest records, one line each."""
     everyone = table.in_file(np.arange(len(table))).tolist()
-    records = audit.records[riskiest(audit, top)].tolist()
     return "".join(
-        visible(f"  {record}: {describe_record(table, everyone.index(record))}") + "\n" for record in records
+        visible(f"  {record.index}: {describe_record(table, everyone.index(record.index))}") + "\n"
+        for record in result.by_risk()[:top]
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from markupsafe import Markup
 
@@ -13,7 +13,6 @@ from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
 from jaxaudit.report.build import build
 from jaxaudit.report.html.first_lines import FIRST_LINES
 from jaxaudit.report.page import Cells, Page, Picture
-from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
 from jaxaudit.version import __version__
 
@@ -21,7 +20,7 @@ SHORT_TABLE, LONG_TABLE = 8, 30
 """Rows up to which a folded table stays on one printed page, and beyond which it is not printed."""
 
 
-def report_html(runs: Sequence[Run[Record]]) -> str:
+def report_html(runs: Sequence[Run[Any]]) -> str:
     """One HTML file with the results of these runs; the same runs give the same text.
 
     Raises:
@@ -61,7 +60,7 @@ def _named(page: Page, charts: Sequence[Sequence[Picture]]) -> Iterator[tuple[st
             yield (f"run{place}-{picture.name}" if len(charts) > 1 else picture.name), picture
 
 
-def write_pictures(runs: Sequence[Run[Record]], directory: Path, form: Literal["svg", "png"]) -> list[Path]:
+def write_pictures(runs: Sequence[Run[Any]], directory: Path, form: Literal["svg", "png"]) -> list[Path]:
     """Every chart of the report as a file of its own, each whole or not there.
 
     Raises:

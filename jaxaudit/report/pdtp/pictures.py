@@ -5,21 +5,17 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxaudit.audits.pdtp.result import EDGES
-from jaxaudit.errors import visible
+from jaxaudit.audits.pdtp.result import EDGES, PDTPResult, Reduction
 from jaxaudit.plots import pdtp as plot
 from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.report.numbers import number
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.pdtp.record import PDTPRecord, Reduced
-from jaxaudit.report.pdtp.view import by_risk
-from jaxaudit.report.record import as_float
 from jaxaudit.report.run import Run, named
 
 DRAWN = 12
 
 
-def pdtp_pictures(run: Run[PDTPRecord]) -> tuple[Picture, ...]:
+def pdtp_pictures(run: Run[PDTPResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
     reduction = run.result.reduction
     return (
@@ -29,34 +25,33 @@ def pdtp_pictures(run: Run[PDTPRecord]) -> tuple[Picture, ...]:
     )
 
 
-def _distribution(result: PDTPRecord) -> Picture:
+def _distribution(result: PDTPResult) -> Picture:
     bars, seeded = result.distribution, result.seed_floor.seeded
-    drawn = [plot.Bar(visible(bar.name), bar.records, bar.by_seed_floor, bar.breaks_dtp_1) for bar in bars]
 
     def draw() -> Figure:
         figure, axes = canvas()
-        plot.draw_distribution(axes, drawn, seeded=seeded)
+        plot.draw_distribution(axes, bars, seeded=seeded)
         return figure
 
     numbers = ("records by PDTP", *(("by seed floor",) if seeded else ()))
     return Picture(
         "distribution",
         "Number of records by PDTP",
-        "; ".join(f"{bar.name} nats: {bar.records:,}" for bar in drawn if bar.records),
+        "; ".join(f"{bar.name} nats: {bar.records:,}" for bar in bars if bar.records),
         "Bars count records on a logarithmic axis. Records right of the line break the DTP-1 rule."
         + (" Horizontal lines count the same records by seed floor." if seeded else ""),
         draw,
         Cells(
             "Records by PDTP",
             ("nats", *numbers),
-            tuple((bar.name, f"{bar.records:,}", *((f"{bar.by_seed_floor:,}",) if seeded else ())) for bar in drawn),
+            tuple((bar.name, f"{bar.records:,}", *((f"{bar.by_seed_floor:,}",) if seeded else ())) for bar in bars),
             numbers,
             folded=True,
         ),
     )
 
 
-def compared_picture(runs: Sequence[Run[PDTPRecord]]) -> Picture:
+def compared_picture(runs: Sequence[Run[PDTPResult]]) -> Picture:
     """Of several runs, the share of records with a PDTP above each value."""
     drawn = [(named(run), _values(run)) for run in runs]
     places = [edge for edge in EDGES if 0 < edge < np.inf]
@@ -86,18 +81,18 @@ def compared_picture(runs: Sequence[Run[PDTPRecord]]) -> Picture:
     )
 
 
-def _values(run: Run[PDTPRecord]) -> np.ndarray:
+def _values(run: Run[PDTPResult]) -> np.ndarray:
     """PDTP of every measured record; 0 where only the riskiest are known."""
     if "pdtp" in run.arrays:
         return run.arrays["pdtp"]
-    listed = [as_float(record.pdtp) for record in run.result.records]
+    listed = [record.pdtp for record in run.result.records]
     return np.array([*listed, *[0.0] * (run.result.records_measured - len(listed))])
 
 
-def _riskiest(result: PDTPRecord) -> Picture:
+def _riskiest(result: PDTPResult) -> Picture:
     risks = [
-        plot.Risk(f"record {each.index}", *map(as_float, (each.pdtp, each.seed_floor, each.seed_floor_max)))
-        for each in by_risk(result)[:DRAWN]
+        plot.Risk(f"record {each.index}", each.pdtp, each.seed_floor, each.seed_floor_max)
+        for each in result.by_risk()[:DRAWN]
     ]
     seeded = result.seed_floor.seeded
     floors = " The grey bar ends at the largest seed floor of the record; its tick marks the mean."
@@ -123,8 +118,8 @@ def _riskiest(result: PDTPRecord) -> Picture:
     )
 
 
-def _reduction(reduction: Reduced) -> Picture:
-    largest = np.array([as_float(value) for value in reduction.max_pdtp])
+def _reduction(reduction: Reduction) -> Picture:
+    largest = np.array(reduction.max_pdtp)
 
     def draw() -> Figure:
         figure, axes = canvas()

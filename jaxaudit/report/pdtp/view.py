@@ -1,17 +1,15 @@
-"""The content of a `pdtp` run for the terminal and the page."""
+"""The content of a `pdtp` run for the terminal and the page, and what else is asked of such runs."""
 
 import math
+from collections.abc import Sequence
 
-import numpy as np
-from jaxtyping import Int
-
-from jaxaudit.audits.pdtp.result import PDTPAudit
+from jaxaudit.audits.pdtp.result import Bar, PDTPResult, Reduction, Risk, check
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
+from jaxaudit.report.kind import Kind, Stored
 from jaxaudit.report.numbers import number, precise, text
 from jaxaudit.report.page import Answer, Cells, Part, Picture
-from jaxaudit.report.pdtp.record import Bar, Nats, PDTPRecord, Reduced, Risk
-from jaxaudit.report.record import as_float
+from jaxaudit.report.record import record_type
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
@@ -20,11 +18,11 @@ BAR = 40
 MOVES = {1: "more with it", 0: "not moved", -1: "less with it"}
 
 
-def pdtp_part(run: Run[PDTPRecord], top: int = 10) -> Part:
+def pdtp_part(run: Run[PDTPResult], top: int = 10) -> Part:
     """The content of a run of `pdtp`; `top` is the number of records that a terminal lists."""
     result = run.result
-    learner = text(result.provenance.options.get("model"))
-    data = text(result.provenance.data.get("name"))
+    learner = text(run.provenance.options.get("model"))
+    data = text(run.provenance.data.get("name"))
 
     def pictures() -> tuple[Picture, ...]:
         from jaxaudit.report.pdtp.pictures import pdtp_pictures
@@ -48,7 +46,7 @@ def pdtp_part(run: Run[PDTPRecord], top: int = 10) -> Part:
         ),
         pictures,
         _legend(result),
-        repeat(result.provenance),
+        repeat(run.provenance),
         terms("PDTP", "DTP-1", "nat", "seed floor", "bins"),
         (
             "PDTP is measured, not tested: the rule has no error rate. Another random seed alone moves a record by up "
@@ -57,17 +55,7 @@ def pdtp_part(run: Run[PDTPRecord], top: int = 10) -> Part:
     )
 
 
-def riskiest(audit: PDTPAudit, top: int) -> Int[np.ndarray, " top"]:
-    """The indices of the riskiest measured records, the largest PDTP first, ties in order."""
-    return np.argsort(-audit.values, kind="stable")[:top]
-
-
-def by_risk(result: PDTPRecord) -> list[Risk]:
-    """The listed records in the same order."""
-    return sorted(result.records, key=lambda record: -as_float(record.pdtp))
-
-
-def _answer(result: PDTPRecord) -> Answer:
+def _answer(result: PDTPResult) -> Answer:
     measured = f"{result.records_measured:,}"
     return Answer(
         "",
@@ -84,21 +72,21 @@ def _answer(result: PDTPRecord) -> Answer:
     )
 
 
-def _legend(result: PDTPRecord) -> tuple[str, ...]:
+def _legend(result: PDTPResult) -> tuple[str, ...]:
     floor = "Seed floor: PDTP from another seed alone, with no record left out; mean and max over seeds."
     seeded = result.seed_floor.seeded
     return (*result.finding.reasons, *((floor,) if seeded else ()), f"Target accuracy: {_accuracy(result)}.")
 
 
-def _accuracy(result: PDTPRecord) -> str:
+def _accuracy(result: PDTPResult) -> str:
     return f"{result.train_accuracy:.1%} train"
 
 
-def _bound(value: Nats | None, none: str) -> str:
+def _bound(value: float | None, none: str) -> str:
     return none if value is None else f"{number(value)} nats"
 
 
-def _distribution(bars: list[Bar]) -> Cells:
+def _distribution(bars: Sequence[Bar]) -> Cells:
     most = max(*(bar.records for bar in bars), 1)
     return Cells(
         "Records by PDTP",
@@ -114,8 +102,8 @@ def _bar(share: float) -> str:
     return "█" * math.ceil(BAR * share)
 
 
-def _riskiest(result: PDTPRecord, top: int) -> Cells:
-    records = by_risk(result)[:top]
+def _riskiest(result: PDTPResult, top: int) -> Cells:
+    records = result.by_risk()[:top]
     seeded = result.seed_floor.seeded
     numbers = ("record", "PDTP", *(("seed floor", "floor max") if seeded else ()), "copies")
 
@@ -132,8 +120,8 @@ def _moves(record: Risk) -> str:
     return f"{visible(record.class_)}, {MOVES[record.direction]}{alone}"
 
 
-def _reduction(reduction: Reduced) -> Cells:
-    values = [as_float(value) for value in reduction.max_pdtp]
+def _reduction(reduction: Reduction) -> Cells:
+    values = reduction.max_pdtp
     scale = max(value for value in (*values, 1.0) if math.isfinite(value))
     removed = ("none", *map(str, reduction.removed))
     numbers = ("removed", "record", "largest PDTP")
@@ -149,8 +137,8 @@ def _reduction(reduction: Reduced) -> Cells:
     )
 
 
-def _numbers(result: PDTPRecord) -> Cells:
-    rows: list[tuple[str, Nats]] = [("Largest PDTP", result.max_pdtp), ("Largest seed floor", result.seed_floor.max)]
+def _numbers(result: PDTPResult) -> Cells:
+    rows: list[tuple[str, float]] = [("Largest PDTP", result.max_pdtp), ("Largest seed floor", result.seed_floor.max)]
     for share, value in result.quantiles.items():
         rows.append((f"PDTP that {float(share):.0%} of records do not exceed", value))
     shown = [(name, _bound(value, "none")) for name, value in rows]
@@ -167,8 +155,8 @@ def _numbers(result: PDTPRecord) -> Cells:
     return Cells("Numbers", ("what", "value"), tuple(shown), ("value",))
 
 
-def _records(result: PDTPRecord) -> Cells:
-    records = by_risk(result)[:LISTED]
+def _records(result: PDTPResult) -> Cells:
+    records = result.by_risk()[:LISTED]
     numbers = ("record", "PDTP", "without bins", "seed floor", "floor max", "copies")
     return Cells(
         f"The {len(records)} riskiest records (all of them are in records.csv)",
@@ -185,3 +173,19 @@ def _records(result: PDTPRecord) -> Cells:
         numbers,
         folded=True,
     )
+
+
+def _stored(result: PDTPResult) -> Stored | None:
+    """PDTP of every record, where the result lists the riskiest only."""
+    if len(result.records) == result.records_measured:
+        return None
+    return Stored("records.parquet", ("pdtp",), result.records_measured)
+
+
+def _compared(runs: Sequence[Run[PDTPResult]]) -> tuple[Picture, ...]:
+    from jaxaudit.report.pdtp.pictures import compared_picture
+
+    return (compared_picture(runs),) if len(runs) > 1 else ()
+
+
+PDTP = Kind("pdtp", record_type("pdtp", PDTPResult), pdtp_part, check, _stored, _compared)

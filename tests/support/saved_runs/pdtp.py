@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.pdtp.result import PDTPAudit, Reduction
-from jaxaudit.metrics.pdtp import SeedFloor
-from jaxaudit.report.pdtp.record import PDTPRecord, pdtp_record
+from jaxaudit.audits.pdtp.measured import PDTPAudit
+from jaxaudit.audits.pdtp.result import PDTPResult, Reduction
+from jaxaudit.metrics.pdtp import SOURCE, SeedFloor
+from jaxaudit.report.kinds import recorded
 from jaxaudit.report.run import Run
 from support.saved_runs.provenance import provenance
 
@@ -26,6 +27,7 @@ def audit_of(values: Any, **known: Any) -> PDTPAudit:
         "duplicates": np.ones(count, int),
         "only_member": np.zeros(count, bool),
         "measurements": values[None],
+        "class_names": ("yes", "no"),
         "train_accuracy": 0.9,
         "examples": count,
         "bins": 100,
@@ -35,21 +37,22 @@ def audit_of(values: Any, **known: Any) -> PDTPAudit:
     return PDTPAudit(**(facts | known))
 
 
-def pdtp_audit() -> PDTPAudit:
-    """Forty records, two of them above 1, one of those infinitely."""
+def pdtp_audit(name: str = "people.csv") -> PDTPAudit:
+    """Forty records, two of them above 1, one of those infinitely; two were removed."""
     rng = np.random.default_rng(1)
     values = np.round(rng.gamma(0.3, 0.2, 40), 4)
     values[[3, 7]] = 1.4, np.inf
     floor = SeedFloor(rng.uniform(0, 0.1, 40), rng.uniform(0.1, 0.3, 40))
-    return audit_of(values, floor=floor, largest_possible=5.29)
+    reduction = Reduction((7, 3), (np.inf, 1.4, 0.6))
+    return audit_of(values, floor=floor, largest_possible=5.29, class_names=(name, "no"), reduction=reduction)
 
 
-def run_of(audit: PDTPAudit, reduction: Reduction | None = None, name: str = "people.csv") -> Run[PDTPRecord]:
+def run_of(audit: PDTPAudit, name: str = "people.csv") -> Run[PDTPResult]:
     """A run that found this."""
     data = {"name": name, "records": 40, "columns": [name], "classes": [name, "no"], "content_hash": "blake2b:aa"}
-    return Run("b run", "pdtp", pdtp_record(audit, reduction, (name, "no"), provenance("pdtp", name, data)), {})
+    return Run("b run", "pdtp", recorded("pdtp", audit.result, [SOURCE], provenance("pdtp", name, data)), {})
 
 
-def pdtp_run(name: str = "people.csv") -> Run[PDTPRecord]:
+def pdtp_run(name: str = "people.csv") -> Run[PDTPResult]:
     """A run of `pdtp --reduce 2`."""
-    return run_of(pdtp_audit(), Reduction(np.array([7, 3]), np.array([np.inf, 1.4, 0.6])), name)
+    return run_of(pdtp_audit(name), name)

@@ -1,0 +1,151 @@
+"""What the `pdtp` audit measured of each record, and the result that follows from it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from msgspec.structs import replace
+
+from jaxaudit.audits.finding import UNDECIDED, Finding
+from jaxaudit.audits.pdtp.finding import find
+from jaxaudit.audits.pdtp.result import Floor, PDTPResult, Reduction, Risk, distribution
+from jaxaudit.metrics.pdtp import SeedFloor, publishable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+QUANTILES = (0.5, 0.9, 0.99)
+LISTED = 100_000
+"""The most records that a result lists."""
+DRAWN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class PDTPAudit:
+    """The measurements of each record; larger PDTP means more exposed.
+
+    Attributes:
+        records: indices of the measured records.
+        values: PDTP of each in nats, the mean over measurements, with bins.
+        exact: the same without bins.
+        dtp_bound: an upper bound in nats of the change of any output on any input, without bins, as proven for the
+            learner (`BoundsDTP`); the mean over measurements. None if there is no proof.
+        classes: the class with the largest change, in the measurement with the record's largest value.
+        directions: +1 if the model with the record gives that class more, -1 if less, 0 if the value is 0.
+        floor: the seed floor: PDTP if nothing is removed and only the seed differs; 0 for a learner without a seed.
+        duplicates: the number of records with the same input and label, itself included.
+        only_member: whether it is the only record of its class, which the model without it has never seen.
+        measurements: PDTP of each record in each measurement; each measurement has its own key.
+        class_names: in label order.
+        train_accuracy: the share of measured records that A(T) classifies as labelled.
+        examples: the number of training records.
+        bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
+        seeded: whether the learner's result depends on its key.
+        largest_possible: an upper bound in nats of the change of any output of this learner by any record of any
+            training set, without bins; None if there is none.
+        reduction: what `reduce_pdtp` found, if it was asked.
+    """
+
+    records: Int[np.ndarray, " records"]
+    values: Float[np.ndarray, " records"]
+    exact: Float[np.ndarray, " records"]
+    dtp_bound: Float[np.ndarray, " records"] | None
+    classes: Int[np.ndarray, " records"]
+    directions: Int[np.ndarray, " records"]
+    floor: SeedFloor
+    duplicates: Int[np.ndarray, " records"]
+    only_member: Bool[np.ndarray, " records"]
+    measurements: Float[np.ndarray, "measurements records"]
+    class_names: tuple[str, ...]
+    train_accuracy: float
+    examples: int
+    bins: int
+    seeded: bool
+    largest_possible: float | None
+    reduction: Reduction | None = None
+
+    @property
+    def finding(self) -> Finding:
+        """What the audit concludes."""
+        return self.result.finding
+
+    @cached_property
+    def result(self) -> PDTPResult:
+        """What follows from the measurements."""
+        values, exact, floor, bound = self.values, self.exact, self.floor, self.dtp_bound
+        risky, largest = values > 1, float(values.max())
+        with_and_without_bins = int((risky & (exact > 1)).sum())
+        passes = True if len(values) == self.examples else None
+        breaks = False if with_and_without_bins else None
+        quantiles = {f"{share:g}": float(np.quantile(values, share, method="inverted_cdf")) for share in QUANTILES}
+        undecided = PDTPResult(
+            finding=UNDECIDED,
+            max_pdtp=largest,
+            median_pdtp=float(np.median(values)),
+            publish=passes if publishable(largest) else breaks,
+            verdict="inconclusive",
+            because="",
+            bound=self.largest_possible,
+            dtp_bound=None if bound is None else float(bound.max()),
+            seed_floor=Floor(
+                self.seeded,
+                float(np.mean(floor.mean)),
+                float(np.max(floor.largest)),
+                int((values > floor.largest).sum()),
+            ),
+            quantiles=quantiles,  # pyright: ignore[reportArgumentType]
+            distribution=distribution(values, floor.mean),
+            above_1=int(risky.sum()),
+            above_1_without_bins=int((exact > 1).sum()),
+            above_1_within_floor=int((risky & (values <= floor.largest)).sum()),
+            copies=int((self.duplicates > 1).sum()),
+            lone_members=int(self.only_member.sum()),
+            training_records=self.examples,
+            records_measured=len(values),
+            train_accuracy=self.train_accuracy,
+            records=self._risks(),
+            reduction=self.reduction,
+        )
+        finding = find(undecided, self.bins, with_and_without_bins)
+        verdict = finding.verdict
+        return replace(undecided, finding=finding, verdict=verdict, because=finding.sentence)
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row for every measured record; NaN where there is no number."""
+        return {
+            "index": self.records.astype(np.int64),
+            "pdtp": self.values,
+            "exact_pdtp": self.exact,
+            "dtp_bound": np.full(len(self.records), np.nan) if self.dtp_bound is None else self.dtp_bound,
+            "seed_floor": self.floor.mean,
+            "seed_floor_max": self.floor.largest,
+            "class": np.array(self.class_names)[self.classes],
+            "direction": self.directions.astype(np.int8),
+            "duplicates": self.duplicates.astype(np.int64),
+            "only_member_of_its_class": self.only_member,
+        }
+
+    def _risks(self) -> tuple[Risk, ...]:
+        listed = np.sort(np.argsort(-self.values, kind="stable")[:LISTED])
+        columns = {name: column[listed].tolist() for name, column in self.columns.items()}
+        columns["class"] = [self.class_names[each] for each in self.classes[listed]]
+        if self.dtp_bound is None:
+            columns["dtp_bound"] = [None] * len(listed)
+        return tuple(Risk(*row) for row in zip(*columns.values(), strict=True))
+
+    def plot(self) -> "Figure":
+        """The distribution of PDTP, and the riskiest records with their seed floor, as a Matplotlib figure."""
+        from jaxaudit.plots import pdtp as plot
+        from jaxaudit.plots.style import panels
+
+        figure, (bars, risks) = panels(2)
+        plot.draw_distribution(bars, self.result.distribution, seeded=self.seeded)
+        riskiest = [
+            plot.Risk(f"record {each.index}", each.pdtp, each.seed_floor, each.seed_floor_max)
+            for each in self.result.by_risk()[:DRAWN]
+        ]
+        plot.draw_risks(risks, riskiest, seeded=self.seeded)
+        return figure

@@ -1,0 +1,95 @@
+"""What a result is made of: frozen structs, which are their own JSON, and numbers that JSON has no word for.
+
+The type of a struct is its encoder, its strict decoder and its JSON Schema. JSON has no infinite number and no NaN:
+infinite numbers are written as `infinity`, and what is no number as null, here and nowhere else.
+"""
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+
+Kind = TypeVar("Kind")
+Number = float | None
+"""A number; null where there is none."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+if TYPE_CHECKING:
+    Extended = Nats = float
+else:
+    # A type of its own is what msgspec calls `_read` and `_described` for.
+    class Extended(float):
+        """A number that may be infinite."""
+
+    class Nats(Extended):
+        """The same of at least 0."""
+
+
+class StrictStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A piece of a result: an object in JSON, read back with no other keys and of no other types."""
+
+
+def to_builtins(value: Any) -> Any:
+    """A struct as JSON can hold it.
+
+    >>> class Two(StrictStruct, frozen=True):
+    ...     most: Extended
+    ...     share: Number
+    >>> to_builtins(Two(math.inf, math.nan))
+    {'most': 'infinity', 'share': None}
+    """
+    return _written(msgspec.to_builtins(value, enc_hook=_plain))
+
+
+def from_builtins(kind: type[Kind], value: Any) -> Kind:
+    """The struct that JSON holds, strictly: no other keys, no other types.
+
+    Raises:
+        msgspec.ValidationError: what is wrong, and where.
+    """
+    return msgspec.convert(value, kind, dec_hook=_read)
+
+
+def schema(kind: type) -> dict[str, Any]:
+    """The JSON Schema of a struct."""
+    return msgspec.json.schema(kind, schema_hook=_described)
+
+
+def demand(holds: bool, wrong: str) -> None:
+    """Checks a condition that a result must meet.
+
+    Raises:
+        ValueError: `wrong`, if it does not hold.
+    """
+    if not holds:
+        raise ValueError(wrong)
+
+
+def _plain(value: Any) -> float:
+    """A number whose type is not `float` itself."""
+    if not isinstance(value, float):
+        raise NotImplementedError(f"{type(value).__name__} is no part of a result")
+    return float(value)
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "infinity" if value > 0 else None
+    if isinstance(value, dict):
+        return {name: _written(each) for name, each in value.items()}
+    return [_written(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _read(kind: type, value: Any) -> Any:
+    if value == "infinity":
+        return kind(math.inf)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"Expected a number or `infinity`, got `{type(value).__name__}`")
+    if issubclass(kind, Nats) and not value >= 0:
+        raise ValueError("Expected a number of at least 0")
+    return kind(value)
+
+
+def _described(kind: type) -> dict[str, Any]:
+    least = {"minimum": 0} if issubclass(kind, Nats) else {}
+    return {"anyOf": [{"type": "number", **least}, {"enum": ["infinity"]}]}

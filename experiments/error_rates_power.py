@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import jax
+import msgspec
 import numpy as np
 
 from experiments.error_rates_targets import FAMILY, FRACTIONS, MODELS_PER_BATCH, SIZES, SPLITS, designs, worlds
@@ -42,9 +43,9 @@ def promised(kind: str, size: int, seed: int) -> dict[str, object]:
         designs=others,
         groups=None if world.group == 1 else np.arange(size) // world.group,
         execution=Execution(models_per_batch=MODELS_PER_BATCH),
-    )
+    ).result
     chances = [round(detection_probability(found.separation, size, size, each), 6) for each in FRACTIONS]
-    return {"separation": found.separation._asdict(), "chances": chances}
+    return {"separation": msgspec.structs.asdict(found.separation), "chances": chances}
 
 
 def main() -> None:

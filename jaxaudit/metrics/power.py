@@ -5,13 +5,12 @@ other data are its own, as a real target's are. Other sizes can be evaluated, as
 set of another size. Arrays in, numbers out.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from scipy import special
 
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import StrictStruct
 from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
 from jaxaudit.metrics.holdout import differences, mean_variance, without_difficulty
 from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
@@ -21,7 +20,7 @@ from jaxaudit.metrics.shadow import SHARE
 MOST_RECORDS = 10_000_000
 
 
-class Separation(NamedTuple):
+class Separation(StrictStruct, frozen=True):
     """How far membership scores separate records in training from others.
 
     Attributes:

@@ -8,12 +8,12 @@ holdout. Nobody knows how much a target remembers; `remembering` gives the same 
 A normal approximation, as in `jaxaudit.metrics.power`. Arrays in, numbers out.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+from msgspec.structs import replace
 from scipy import special
 
+from jaxaudit.json_types import StrictStruct
 from jaxaudit.metrics.difficulty import difficulty, residual_scores
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.power import Separation, as_of_own_data, pooled_variance, separation_of
@@ -24,7 +24,7 @@ STEPS, FARTHEST = 4_000, 8.0
 """Of the integral over the difference of query set and holdout, in its standard errors."""
 
 
-class Memory(NamedTuple):
+class Memory(StrictStruct, frozen=True):
     """How far the score of the members test separates records in training from others.
 
     Attributes:
@@ -100,7 +100,8 @@ def remembering(measured: Separation, factor: float) -> Separation:
     >>> remembering(Separation(0.5, 0.02, 0.04, 0.01, 31), 0.5)
     Separation(difference=0.25, inside=0.03, outside=0.04, between=0.0025, models=31, stretch=1.0)
     """
-    return measured._replace(
+    return replace(
+        measured,
         difference=factor * measured.difference,
         inside=measured.outside + factor * (measured.inside - measured.outside),
         between=factor**2 * measured.between,

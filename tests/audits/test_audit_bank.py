@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from msgspec.structs import astuple
 from scipy import stats
 from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.simulated_shadows import evidence_of
@@ -213,13 +214,13 @@ def test_power_is_that_of_the_log_odds_in_the_files(remembering: Bank):
     asked = np.r_[remembering.query, remembering.holdout]
     odds = np.array([model["odds"][asked] for model in models])
     wanted = separation(odds, np.array([model["row"][asked] for model in models]))
-    found = power_by_bank(remembering, holdout_size=200, fraction=0.2)
-    np.testing.assert_allclose(found.separation, wanted, rtol=1e-4, atol=1e-6)
-    (given,) = [found.sizes[found.given]]
+    found = power_by_bank(remembering, holdout_size=200, fraction=0.2).result
+    np.testing.assert_allclose(astuple(found.separation), astuple(wanted), rtol=1e-4, atol=1e-6)
+    given = found.given
     assert (given.query, given.holdout, found.fraction) == (QUERY, 200, 0.2)
     chances = [detection_probability(wanted, QUERY, 200, share) for share in FRACTIONS]
-    np.testing.assert_allclose(given.probabilities, chances, atol=1e-4)
-    assert power_by_bank(remembering).sizes[found.given].holdout == HOLDOUT
+    np.testing.assert_allclose([each.probability for each in given.chances], chances, atol=1e-4)
+    assert power_by_bank(remembering).result.given.holdout == HOLDOUT
 
 
 def test_power_needs_records_a_fraction_and_models_of_the_holdout_test(

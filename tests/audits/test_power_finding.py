@@ -1,17 +1,18 @@
 """What the `power` audit concludes: both verdicts, what it takes, every check both ways; with members and without."""
 
 import pytest
+from msgspec.structs import replace
 from support.findings import state
 from support.saved_runs.power import KNOWN, power_audit
 
 from jaxaudit.audits.power.conclusions import conclusions
-from jaxaudit.audits.power.result import Power
+from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.metrics.power import MOST_RECORDS, Separation
 from jaxaudit.metrics.power_members import Memory
 
 NOTHING = Separation(0.0, 0.04, 0.04, 0.0, 31)
 VARIED = Separation(0.3, 0.05, 0.04, 0.3**2, 31)
-MEMORY = Memory(KNOWN._replace(outside=0.3), KNOWN._replace(outside=0.2), 0.5)
+MEMORY = Memory(replace(KNOWN, outside=0.3), replace(KNOWN, outside=0.2), 0.5)
 
 
 @pytest.mark.parametrize(
@@ -21,10 +22,10 @@ MEMORY = Memory(KNOWN._replace(outside=0.3), KNOWN._replace(outside=0.2), 0.5)
         (power_audit(0.05), "insufficient", "bad", "fair"),
         (power_audit(1.0, 20, 20), "sufficient", "good", "fair"),
         (power_audit(1.0, measured=NOTHING), "insufficient", "bad", "fair"),
-        (power_audit(0.1, measured=KNOWN._replace(models=6)), "sufficient", "good", "weak"),
+        (power_audit(0.1, measured=replace(KNOWN, models=6)), "sufficient", "good", "weak"),
     ],
 )
-def test_verdicts(audit: Power, verdict: str, tone: str, confidence: str):
+def test_verdicts(audit: PowerAudit, verdict: str, tone: str, confidence: str):
     finding = audit.finding
     assert (finding.verdict, finding.tone, finding.confidence.word) == (verdict, tone, confidence)
     assert (verdict == "insufficient") == bool(finding.would_change)
@@ -39,7 +40,7 @@ def test_verdicts(audit: Power, verdict: str, tone: str, confidence: str):
         (power_audit(1e-5), f"{MOST_RECORDS:,} query records are not enough"),
     ],
 )
-def test_what_it_takes(audit: Power, words: str):
+def test_what_it_takes(audit: PowerAudit, words: str):
     (advice,) = audit.finding.would_change
     assert words in advice
     assert "1,234 query and 567 holdout" in power_audit(0.1, 1234, 567).finding.sentence
@@ -65,7 +66,7 @@ def test_what_it_takes_is_enough():
 
 def test_checks():
     for name, sound, warned in (
-        ("enough shadow models", KNOWN._replace(models=19), KNOWN._replace(models=18)),
+        ("enough shadow models", replace(KNOWN, models=19), replace(KNOWN, models=18)),
         ("membership signal", KNOWN, NOTHING),
     ):
         states = [state(power_audit(measured=measured).finding, name) for measured in (sound, warned)]

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from msgspec.structs import astuple
 from scipy import stats
 
 from jaxaudit.metrics.difficulty import difficulty, residual_scores
@@ -132,7 +133,7 @@ def test_a_slow_memory(grouped: bool):
             noise.append(insides[-1] / row.sum() + outsides[-1] / (~row).sum())
         between = max(np.var(gaps, ddof=1) - np.mean(noise), 0)
         expected = (np.mean(gaps), np.mean(insides), np.mean(outsides), between)
-        assert measured[:4] == pytest.approx(expected, rel=1e-6, abs=1e-9)
+        assert astuple(measured)[:4] == pytest.approx(expected, rel=1e-6, abs=1e-9)
     assert found.units == (0.2 if grouped else 1.0)
     # What shadow models say of a record's difficulty makes the memory stand out.
     assert memory_in_errors(found.helped, 300, 300) > memory_in_errors(found.alone, 300, 300) > 3

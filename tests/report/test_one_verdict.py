@@ -164,7 +164,8 @@ def of_efficacy(draw: st.DrawFn) -> Make:
 
 @st.composite
 def of_power(draw: st.DrawFn) -> Make:
-    measured = KNOWN._replace(difference=draw(st.floats(-0.5, 2)), models=draw(st.sampled_from([4, 19, 31])))
+    other: dict[str, Any] = {"difference": draw(st.floats(-0.5, 2)), "models": draw(st.sampled_from([4, 19, 31]))}
+    measured = msgspec.structs.replace(KNOWN, **other)
     fraction, records = draw(st.floats(0.01, 1)), draw(st.integers(8, 900))
     return lambda: power_run(audit=power_audit(fraction, records, 500, measured))
 

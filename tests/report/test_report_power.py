@@ -1,7 +1,9 @@
 """The `power` answer as JSON, on a terminal and on a page."""
 
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from support.html_pages import Parsed
@@ -13,8 +15,7 @@ from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction
 from jaxaudit.plots.export import as_svg, settled
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.power.kind import POWER
-from jaxaudit.report.power.record import PowerRecord
+from jaxaudit.report.power.view import POWER
 from jaxaudit.report.record import from_json
 
 HOPELESS = power_audit(0.01, 1_234_567, 1_000_000, Separation(0.3, 0.05, 0.04, 0.09, 6))
@@ -26,7 +27,7 @@ def test_the_numbers_of_json():
     run = power_run()
     assert POWER.stored(run.result) is None
     result = as_json(run)
-    assert result["separation"] == KNOWN._asdict()
+    assert result["separation"] == msgspec.structs.asdict(KNOWN)
     small, given, large = result["sizes"]
     assert (small["given"], given["given"], large["given"]) == (False, True, False)
     assert (given["query"], given["holdout"]) == (500, 500)
@@ -45,7 +46,7 @@ def test_the_numbers_of_json():
 def test_a_run_that_did_not_plan_with_members_is_read_and_shown():
     value = as_json(power_run())
     del value["memory"], value["conclusions"]
-    result = from_json(PowerRecord, value)
+    result: Any = from_json(POWER.record, value)
     POWER.check(result, {})
     run = replace(power_run(), result=result)
     for text in (said(run), Parsed(report_html([run])).text):
@@ -56,7 +57,7 @@ def test_its_figure_has_a_line_for_each_size_and_the_same_bytes():
     audit = power_audit()
     (axes,) = audit.plot().axes
     drawn = [np.asarray(line.get_ydata()).tolist() for line in axes.lines[:3]]
-    assert drawn == [list(size.probabilities) for size in audit.sizes]
+    assert drawn == [[each.probability for each in size.chances] for size in audit.result.sizes]
     assert np.asarray(axes.lines[3].get_ydata()).tolist() == [0.95, 0.95]
     assert np.asarray(axes.lines[4].get_xdata()).tolist() == [0.1, 0.1]
     assert as_svg(settled(audit.plot)) == as_svg(settled(audit.plot))

@@ -1,16 +1,20 @@
 """The `power` audit: the minimum detectable fraction of the holdout test, before there is a target."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Array, Int, Key, Shaped
+from msgspec.structs import replace
 
+from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, train_rows
+from jaxaudit.audits.ks.tests.holdout import HoldoutTest
+from jaxaudit.audits.ks.tests.members import MembersTest
 from jaxaudit.audits.pool import calibration_row, make_pool
 from jaxaudit.audits.power.conclusions import conclusions
-from jaxaudit.audits.power.result import FRACTIONS, Power, Size
+from jaxaudit.audits.power.finding import find
+from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import checked_groups, numbered
@@ -38,6 +42,7 @@ SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 HOLDOUTS = (1, 2, 3, 4)
 """Sizes of the holdout, in times of the query set's."""
 LEAST_GROUPS = 4
+SOURCES = (HoldoutTest.source, MembersTest.source)
 
 
 def audit_power(
@@ -55,7 +60,7 @@ def audit_power(
     models: int = 40,
     reduced: Sequence[str] = (),
     execution: Execution = DEFAULT_EXECUTION,
-) -> Power:
+) -> PowerAudit:
     """How small a used fraction of a query set would the holdout test detect, and what could be concluded?
 
     Trains `models` models, each on a random half of the query set and a share of the calibration set, two and two on
@@ -106,12 +111,13 @@ def audit_power(
         stretch=measured.stretch,
     )
     sizes = size, holdout, size if members_size is None else members_size
-    return replace(_power(measured, memory, sizes, fraction, trained.models_per_batch), reduced=tuple(reduced))
+    result = _result(measured, memory, sizes, fraction)
+    return PowerAudit(replace(result, finding=find(result, False, reduced)), trained.models_per_batch)
 
 
 def power_by_bank(
     bank: Bank, *, holdout_size: int | None = None, members_size: int | None = None, fraction: float = 0.1
-) -> Power:
+) -> PowerAudit:
     """The same, measured on the models of a bank that were dealt query and holdout records at random; none is trained.
 
     How much further a target with data of its own lies is not measured: a bank's models each have their own draw of the
@@ -133,7 +139,7 @@ def power_by_bank(
 
 def power_of_models(
     shadows: ShadowModels, *, holdout_size: int | None, members_size: int | None, fraction: float
-) -> Power:
+) -> PowerAudit:
     """The same of the models of a bank that was read before; see `power_by_bank`."""
     pool, mixed = shadows.pool, shadows.take(shadows.of(Kind.MIXED))
     query, asked = pool.query.stop, pool.holdout.stop
@@ -153,31 +159,30 @@ def power_of_models(
     measured = separation(odds, membership, designs=designs, groups=pool.groups)
     labels = pool.examples.labels[:asked]
     memory = memory_of_models(None, odds, membership, labels, None, designs, pool.groups, helped=False)
-    return _power(measured, memory, (query, wanted, query if members_size is None else members_size), fraction, None)
+    result = _result(measured, memory, (query, wanted, query if members_size is None else members_size), fraction)
+    return PowerAudit(replace(result, finding=find(result, True)))
 
 
-def _power(
-    measured: Separation, memory: Memory, given: tuple[int, int, int], fraction: float, models_per_batch: int | None
-) -> Power:
+def _result(measured: Separation, memory: Memory, given: tuple[int, int, int], fraction: float) -> PowerResult:
     """What follows from how far scores separate records in training from others, for given sizes of the three sets."""
     query, holdout, members = given
     scaled = [(_scaled(scale, query), _scaled(scale, holdout), _scaled(scale, members)) for scale in SCALES]
 
-    def size_of(n: int, m: int) -> Size:
-        chances = tuple(detection_probability(measured, n, m, each) for each in FRACTIONS)
-        return Size(n, m, chances, min_detectable_fraction(measured, n, m, measured.models))
+    def size_of(n: int, m: int, given: bool) -> Size:
+        chances = tuple(Chance(each, detection_probability(measured, n, m, each)) for each in FRACTIONS)
+        return Size(n, m, given, chances, min_detectable_fraction(measured, n, m, measured.models))
 
-    return Power(
-        measured,
-        tuple(size_of(n, m) for n, m, _ in scaled),
-        SCALES.index(1.0),
-        tuple(size_of(query, times * query) for times in HOLDOUTS),
-        tuple((count, min_detectable_fraction(measured, query, holdout, count)) for count in MODELS),
-        fraction,
-        records_needed(measured, fraction),
-        models_per_batch,
-        memory,
-        conclusions(measured, memory, scaled),
+    least = ((count, min_detectable_fraction(measured, query, holdout, count)) for count in MODELS)
+    return PowerResult(
+        finding=UNDECIDED,
+        separation=measured,
+        sizes=tuple(size_of(n, m, scale == 1) for scale, (n, m, _) in zip(SCALES, scaled, strict=True)),
+        holdouts=tuple(size_of(query, times * query, times * query == holdout) for times in HOLDOUTS),
+        by_models=tuple(ByModels(*each) for each in least),
+        fraction=fraction,
+        records_needed=records_needed(measured, fraction),
+        memory=memory,
+        conclusions=conclusions(measured, memory, scaled),
     )
 
 

@@ -1,9 +1,9 @@
 """What could be concluded of a target before there is one: with known members, and with a holdout alone."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+from jaxaudit.json_types import Extended, Number, StrictStruct
 from jaxaudit.metrics.members import LEAST_MEMBERS
 from jaxaudit.metrics.power import Separation, detection_probability
 from jaxaudit.metrics.power_members import Memory, forgotten_probability, memory_in_errors, remembering
@@ -16,8 +16,7 @@ REMEMBERS = (1.0, 0.5, 0.25)
 ALL, PART = 1.0, 0.25
 
 
-@dataclass(frozen=True)
-class Conclusion:
+class Conclusion(StrictStruct, frozen=True):
     """What would be concluded of a target, at these sizes.
 
     Attributes:
@@ -37,8 +36,8 @@ class Conclusion:
     holdout: int
     members: int
     remembers: float
-    memory: float | None
-    forgotten: float | None
+    memory: Extended | None
+    forgotten: Number
     all_used: float
     part_used: float
 

@@ -1,18 +1,16 @@
 """What the `power` audit concludes: do the records given suffice for the fraction asked about?"""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import special
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
 from jaxaudit.audits.power.conclusions import Conclusion
+from jaxaudit.audits.power.result import PowerResult
 from jaxaudit.metrics.effect import ALPHA, POWER
 from jaxaudit.metrics.members import LEAST_MEMBERS
 from jaxaudit.metrics.power import MOST_RECORDS, Separation, records_needed
-
-if TYPE_CHECKING:
-    from jaxaudit.audits.power.result import Power
 
 ENOUGH_MODELS = 19
 """Shadow models from which on the variance between models is known well enough: their t quantile is within 6% of the
@@ -34,10 +32,16 @@ NEEDED = f"known members ({LEAST_MEMBERS} or more), or shadow models of the targ
 """What `forgotten` takes."""
 
 
-def find(power: "Power") -> Finding:
-    """`sufficient` if the minimum detectable fraction at the sizes given is at most the fraction asked about."""
-    size, measured, models = power.sizes[power.given], power.separation, power.separation.models
-    least, asked, banked = size.min_detectable, percent(power.fraction), power.models_per_batch is None
+def find(power: PowerResult, banked: bool, reduced: Sequence[str] = ()) -> Finding:
+    """`sufficient` if the minimum detectable fraction at the sizes given is at most the fraction asked about.
+
+    Args:
+        power: the numbers, which are not yet decided on.
+        banked: whether they are of the models of a bank.
+        reduced: what was measured with less than was asked for, in words.
+    """
+    size, measured, models = power.given, power.separation, power.separation.models
+    least, asked = size.min_detectable, percent(power.fraction)
     sufficient = least is not None and least <= power.fraction
     sentence = f"With {size.query:,} query and {size.holdout:,} holdout records, "
     if least is None:
@@ -56,8 +60,8 @@ def find(power: "Power") -> Finding:
     few = models < ENOUGH_MODELS
     caveats = (BANKED, *CAVEATS) if banked else CAVEATS
     caveats += (MEMORY,) if power.concluded else ()
-    if power.reduced:
-        caveats = (_less(power.reduced), *caveats)
+    if reduced:
+        caveats = (_less(reduced), *caveats)
     why = f"A normal approximation, measured on {models} shadow models{' only' if few else ''}."
     return Finding(
         "sufficient" if sufficient else "insufficient",
@@ -94,7 +98,7 @@ def percent(fraction: float, digits: int = 3) -> str:
     return f"{100 * fraction:.{digits}g}%"
 
 
-def _less(reduced: tuple[str, ...]) -> str:
+def _less(reduced: Sequence[str]) -> str:
     return (
         f"Measured with less than there is: {'; '.join(reduced)}. Models of fewer records remember each of them more "
         "or, trained for fewer steps, less: --budget none, without --sample, measures it in full."
@@ -128,9 +132,9 @@ def _other_than(asked: str, fraction: float) -> str:
     return next((text for digits in range(3, 17) if (text := percent(fraction, digits)) != asked), asked)
 
 
-def _what_it_takes(power: "Power", asked: str) -> str:
+def _what_it_takes(power: PowerResult, asked: str) -> str:
     """The records with which the verdict would be another, or why there are none."""
-    measured, size = power.separation, power.sizes[power.given]
+    measured, size = power.separation, power.given
     detects = f"would detect {asked} use with {POWER:.0%} probability"
     if power.records_needed is None:
         return f"No sample size detects {asked} use with {POWER:.0%} probability: {_why_none(measured)}."

@@ -1,12 +1,15 @@
-"""The results of the `power` audit."""
+"""The result of the `power` audit, which is its JSON."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+from msgspec import field
 
 from jaxaudit.audits.finding import Finding
-from jaxaudit.audits.power.conclusions import Conclusion
-from jaxaudit.audits.power.finding import find
+from jaxaudit.audits.power.conclusions import REMEMBERS, By, Conclusion
+from jaxaudit.json_types import Number, StrictStruct, demand
 from jaxaudit.metrics.power import Separation
 from jaxaudit.metrics.power_members import Memory
 
@@ -17,67 +20,137 @@ FRACTIONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Used fractions of the query set for which the detection probability is given."""
 
 
-@dataclass(frozen=True)
-class Size:
+class Chance(StrictStruct, frozen=True):
+    """The probability that use of this fraction is detected at the 5% level; `chance_noticed` in JSON."""
+
+    fraction: float
+    probability: float = field(name="chance_noticed")
+
+
+class Size(StrictStruct, frozen=True):
     """What an audit of this size would detect.
 
     Attributes:
         query, holdout: numbers of records.
-        probabilities: for each of `FRACTIONS`, the probability that its use is detected at the 5% level.
+        given: whether these were asked about.
+        chances: for each of `FRACTIONS`.
         min_detectable: the smallest used fraction detected with 95% probability; None if not even 1 is.
+            `least_noticed` in JSON.
     """
 
     query: int
     holdout: int
-    probabilities: tuple[float, ...]
-    min_detectable: float | None
+    given: bool
+    chances: tuple[Chance, ...]
+    min_detectable: Number = field(name="least_noticed")
 
 
-@dataclass(frozen=True)
-class Power:
+class ByModels(StrictStruct, frozen=True):
+    """The minimum detectable fraction of the sizes given with so many shadow models; None for none."""
+
+    models: int
+    min_detectable: Number = field(name="least_noticed")
+
+
+class PowerResult(StrictStruct, frozen=True, kw_only=True):
     """What the holdout test would detect, the records it needs, and what could be concluded of a target.
 
     Attributes:
+        finding: whether the sizes given suffice for the fraction.
         separation: how far membership scores separate query records in training from others.
-        sizes: for the sizes given (`given`, its index) and for smaller and larger ones in proportion.
-        given: index of the sizes given among `sizes`.
+        sizes: for the sizes given and for smaller and larger ones in proportion.
         holdouts: for the query set given and holdouts of 1, 2, 3 and 4 times its size.
-        by_models: numbers of shadow models, and for each the minimum detectable fraction at the sizes given.
+        by_models: for numbers of shadow models; `shadow_models` in JSON.
         fraction: the fraction to detect.
         records_needed: the number of query records, with as many holdout records, that detect it with 95%
             probability; None if no number does.
-        models_per_batch: how many models were trained at the same time; None if none was trained here, but those of a
-            bank were measured: then `separation.stretch` is not known.
         memory: how far the score of the members test separates query records in training from others.
         conclusions: what would be concluded with known members and without, at each of `sizes`.
-        reduced: what was measured with less than was asked for, in words.
     """
 
+    finding: Finding
     separation: Separation
     sizes: tuple[Size, ...]
-    given: int
     holdouts: tuple[Size, ...]
-    by_models: tuple[tuple[int, float | None], ...]
+    by_models: tuple[ByModels, ...] = field(name="shadow_models")
     fraction: float
     records_needed: int | None
-    models_per_batch: int | None = None
     memory: Memory | None = None
     conclusions: tuple[Conclusion, ...] = ()
-    reduced: tuple[str, ...] = ()
 
-    @cached_property
-    def finding(self) -> Finding:
-        """Whether the sizes given suffice for the fraction."""
-        return find(self)
+    @property
+    def given(self) -> Size:
+        """What was found for the sizes given."""
+        return next(size for size in self.sizes if size.given)
 
     @property
     def concluded(self) -> tuple[Conclusion, ...]:
         """What would be concluded at the sizes given."""
-        size = self.sizes[self.given]
+        size = self.given
         return tuple(each for each in self.conclusions if (each.query, each.holdout) == (size.query, size.holdout))
 
     def plot(self) -> "Figure":
         """Detection probability by used fraction, a line for each size, as a Matplotlib figure."""
-        from jaxaudit.audits.power.figure import plot_power
+        from jaxaudit.plots import power as plot
+        from jaxaudit.plots.style import canvas
 
-        return plot_power(self)
+        figure, axes = canvas()
+        lines = [
+            plot.Line(
+                size.query,
+                size.holdout,
+                np.array([each.fraction for each in size.chances]),
+                np.array([each.probability for each in size.chances]),
+                size.given,
+            )
+            for size in self.sizes
+        ]
+        plot.draw_probabilities(axes, lines, self.fraction)
+        return figure
+
+
+@dataclass(frozen=True)
+class PowerAudit:
+    """What was found, and how.
+
+    Attributes:
+        result: what was found.
+        models_per_batch: how many models were trained at the same time; None if none was trained here, but those of a
+            bank were measured: then `separation.stretch` is not known.
+    """
+
+    result: PowerResult
+    models_per_batch: int | None = None
+
+    @property
+    def finding(self) -> Finding:
+        """Whether the sizes given suffice for the fraction."""
+        return self.result.finding
+
+    def plot(self) -> "Figure":
+        """Its chart; see `PowerResult.plot`."""
+        return self.result.plot()
+
+
+def check(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
+    """Holds a result that was read against itself; there are no arrays beside it.
+
+    Raises:
+        ValueError: what does not fit.
+    """
+    demand(sum(size.given for size in result.sizes) == 1, "not one of its sizes is the one given")
+    fractions = {tuple(each.fraction for each in size.chances) for size in (*result.sizes, *result.holdouts)}
+    demand(len(fractions) == 1 and fractions != {()}, "its sizes have different fractions, or none")
+    every = [result.fraction, *fractions.pop()]
+    demand(all(0 < fraction <= 1 for fraction in every), "a fraction is not above 0 and at most 1")
+    for size in (*result.sizes, *result.holdouts):
+        fits = all(0 <= each.probability <= 1 for each in size.chances)
+        demand(fits, "a probability is not between 0 and 1")
+    for each in result.conclusions:
+        chances = each.all_used, each.part_used, 0.0 if each.forgotten is None else each.forgotten
+        demand(all(0 <= chance <= 1 for chance in chances), "a probability is not between 0 and 1")
+    planned = {(each.query, each.holdout, each.by, each.remembers) for each in result.conclusions}
+    of_sizes = {
+        (size.query, size.holdout, by, factor) for size in result.sizes for by in get_args(By) for factor in REMEMBERS
+    }
+    demand(not planned or planned == of_sizes, "its conclusions are not those of its sizes")

@@ -10,9 +10,9 @@ from jaxtyping import Array, Key, Shaped
 
 from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.models import Design
-from jaxaudit.audits.power.audit import audit_power, power_of_models
+from jaxaudit.audits.power.audit import SOURCES, audit_power, power_of_models
 from jaxaudit.audits.power.plan import reduced
-from jaxaudit.audits.power.result import Power
+from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.budget import parse_budget
 from jaxaudit.cli.networks import make_designs, make_shadow_learner, with_defaults
@@ -27,7 +27,7 @@ from jaxaudit.ensemble import Execution
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.randomness import generator_of, stream
-from jaxaudit.report.power.record import power_record
+from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.provenance import describe_bank, describe_examples
 
@@ -45,7 +45,7 @@ class Given(NamedTuple):
         return len(self.query) + len(self.calibration)
 
 
-def train(options: PowerOptions) -> Job[Power] | Summary:
+def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
     """The work of these options where models are trained; for a dry run without workers, the plan alone."""
     given, seconds = options, parse_budget(options.audit.budget)
     options, whole = _read(options)
@@ -66,7 +66,7 @@ def train(options: PowerOptions) -> Job[Power] | Summary:
     options = replace(options, audit=replace(options.audit, budget="none"))
     work = work_of(options, sets.query, sets.calibration)
 
-    def audit(execution: Execution) -> Power:
+    def audit(execution: Execution) -> PowerAudit:
         return audit_power(
             key,
             sets.query,
@@ -102,7 +102,7 @@ def train(options: PowerOptions) -> Job[Power] | Summary:
     )
 
 
-def measure_bank(options: PowerOptions) -> Job[Power]:
+def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
     """The work of these options where a bank has the models.
 
     Raises:
@@ -112,7 +112,7 @@ def measure_bank(options: PowerOptions) -> Job[Power]:
     bank = load_bank(path)
     models = open_bank(bank)
 
-    def audit(execution: Execution) -> Power:
+    def audit(execution: Execution) -> PowerAudit:
         return power_of_models(
             models,
             holdout_size=options.sizes.holdout_size,
@@ -129,8 +129,8 @@ def measure_bank(options: PowerOptions) -> Job[Power]:
     )
 
 
-def _outcome(found: Power, provenance: Provenance) -> Outcome:
-    return Outcome(power_record(found, provenance), {}, {})
+def _outcome(found: PowerAudit, provenance: Provenance) -> Outcome:
+    return Outcome(recorded("power", found.result, SOURCES, provenance), {}, {})
 
 
 def take_records(sets: Given, records: int | None, key: Key[Array, ""]) -> Given:

@@ -1,45 +1,72 @@
-"""The content of a `power` run for the terminal and the page."""
+"""The content of a `power` run for the terminal and the page; a run directory holds its result alone."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests.members import MembersTest
-from jaxaudit.audits.power.finding import percent
+from jaxaudit.audits.power.conclusions import REMEMBERS, By, Conclusion
+from jaxaudit.audits.power.finding import NEEDED, percent
+from jaxaudit.audits.power.result import PowerResult, Size, check
 from jaxaudit.errors import visible
+from jaxaudit.metrics.effect import POWER as WANTED
+from jaxaudit.metrics.power import Separation
+from jaxaudit.metrics.usage import STATED_FRACTION
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.numbers import NONE, precise
+from jaxaudit.report.kind import Kind
+from jaxaudit.report.numbers import NONE, number, precise
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
-from jaxaudit.report.power.conclusions import ABOUT, HOW_TO_READ, concluded_table, scaled_table
-from jaxaudit.report.power.record import PowerRecord, Separation, Size
+from jaxaudit.report.record import record_type
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
+HEAD = "What could be concluded of a target, at the sizes given"
+SCALED = (
+    "Called `forgotten`, if never used: with known members and shadow models, and with members alone, by how much the "
+    "target remembers"
+)
+WITH: dict[By, str] = {
+    "members and shadow models": "members and models",
+    "members": "members alone",
+    "holdout": "holdout only",
+}
+MUCH = dict(zip(REMEMBERS, ("as much", "a half", "a quarter"), strict=True))
+"""Of what the shadow models remember."""
+CANNOT = "cannot be"
+ABOUT = (
+    "It also shows what could be concluded of a target that remembers as much of what it used as the shadow models do, "
+    "a half of that, or a quarter: nobody knows beforehand how much it is. "
+    f"With a holdout only, `forgotten` {CANNOT} concluded: it needs {NEEDED}."
+)
+HOW_TO_READ = (
+    f"With a holdout only, `forgotten` {CANNOT} concluded: it needs {NEEDED}. With models: shadow models are trained, "
+    "too. Members alone: nothing is trained.",
+    "Remembers: how much a target remembers of what it used, in what the shadow models do; nobody knows it "
+    "beforehand. Memory: the difference between known members and holdout, in standard errors. Unused: the target "
+    "never used the query set. `forgotten`: the upper limit of the used fraction (one-sided, 95%) is at most "
+    f"{100 * STATED_FRACTION:g}%.",
+)
 LARGER = "The same query set with larger holdouts"
 
 
-def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
+def power_part(run: Run[PowerResult], top: int = 0) -> Part:
     """The content of a run of `power`, which lists no records: `top` has no effect."""
     result = run.result
-    given = given_of(result)
+    given = result.given
     # Where they do not suffice, the finding says how many would, with those that the minimum detectable fraction takes.
     enough = result.finding.verdict == "sufficient"
-
-    def pictures() -> tuple[Picture, ...]:
-        from jaxaudit.report.power.pictures import power_pictures
-
-        return power_pictures(run)
 
     return Part(
         named(run),
         run.kind,
         f"Are there enough records to detect use of {percent(result.fraction)} of the query set?",
-        f"{_about(result)} {ABOUT}" if result.conclusions else _about(result),
+        f"{_about(run)} {ABOUT}" if result.conclusions else _about(run),
         (
             Answer(
                 "",
                 result.finding,
                 "minimum detectable fraction",
-                _fraction(given.least_noticed),
+                _fraction(given.min_detectable),
                 "",
                 (
                     ("Records given", f"{given.query:,} query, {given.holdout:,} holdout"),
@@ -51,14 +78,14 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
         (
             *_concluded(result, "terminal"),
             *_concluded(result, "page"),
-            sizes_table(result, "terminal"),
-            sizes_table(result, "page"),
+            _sizes(result, "terminal"),
+            _sizes(result, "page"),
             _detection(LARGER, result.holdouts, "terminal"),
             _detection(LARGER, result.holdouts, "page"),
             _by_models(result),
             _separation(result),
         ),
-        pictures,
+        lambda: (_picture(result),),
         (
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
             "probability.",
@@ -69,7 +96,7 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
             ),
             *(HOW_TO_READ if result.conclusions else ()),
         ),
-        repeat(result.provenance),
+        repeat(run.provenance),
         terms(
             "query set", "calibration set", "holdout", "shadow model", "minimum detectable fraction", "known members"
         ),
@@ -80,23 +107,30 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
     )
 
 
-def given_of(result: PowerRecord) -> Size:
-    """What was found for the sizes given."""
-    return next(size for size in result.sizes if size.given)
+def _picture(result: PowerResult) -> Picture:
+    """Detection probability by used fraction, a line for each size."""
+    seen = (f"{percent(each.fraction)}: {100 * each.probability:.0f}%" for each in result.given.chances)
+    return Picture(
+        "detection",
+        "Probability of detection by used fraction",
+        f"At the sizes given, by used fraction: {'; '.join(seen)}.",
+        f"A line for each size: query + holdout records. Upright: the fraction asked about. Level: {WANTED:.0%}.",
+        result.plot,
+        replace(_sizes(result, "page"), folded=True),
+    )
 
 
-def sizes_table(result: PowerRecord, on: Where) -> Cells:
+def _sizes(result: PowerResult, on: Where) -> Cells:
     """The probability of detection by size and used fraction, and the minimum detectable fraction."""
     return _detection("Probability of detecting use of part of the query set", result.sizes, on)
 
 
-def _concluded(result: PowerRecord, on: Where) -> tuple[Cells, ...]:
+def _concluded(result: PowerResult, on: Where) -> tuple[Cells, ...]:
     """What could be concluded, at the sizes given and at others; nothing in results that did not ask."""
-    size = given_of(result)
-    here = [each for each in result.conclusions if (each.query, each.holdout) == (size.query, size.holdout)]
-    if not here:
+    if not result.concluded:
         return ()
-    return concluded_table(here, on), scaled_table(result.conclusions, (size.query, size.holdout), on)
+    size = result.given.query, result.given.holdout
+    return _concluded_table(result.concluded, on), _scaled_table(result.conclusions, size, on)
 
 
 def _detection(title: str, sizes: Sequence[Size], on: Where) -> Cells:
@@ -110,21 +144,21 @@ def _detection(title: str, sizes: Sequence[Size], on: Where) -> Cells:
         (
             f"{'*' if size.given else ''}{size.query:,}",
             f"{size.holdout:,}",
-            *(f"{100 * each.chance_noticed:.0f}%" for each in size.chances),
-            _fraction(size.least_noticed),
+            *(f"{100 * each.probability:.0f}%" for each in size.chances),
+            _fraction(size.min_detectable),
         )
         for size in sizes
     )
     return Cells(title, columns, tuple(rows), columns, on=on)
 
 
-def _by_models(result: PowerRecord) -> Cells:
-    rows = ((str(each.models), _fraction(each.least_noticed)) for each in result.shadow_models)
+def _by_models(result: PowerResult) -> Cells:
+    rows = ((str(each.models), _fraction(each.min_detectable)) for each in result.by_models)
     columns = ("shadow models", "min. detectable")
     return Cells("By number of shadow models, at the sizes given", columns, tuple(rows), columns, on="both")
 
 
-def _separation(result: PowerRecord) -> Cells:
+def _separation(result: PowerResult) -> Cells:
     measured, columns = [result.separation], ("holdout test",)
     if result.memory is not None:
         measured += [result.memory.helped, result.memory.alone]
@@ -144,14 +178,14 @@ def _separation(result: PowerRecord) -> Cells:
     return Cells("Scores of the shadow models", ("what", *columns), rows, columns, folded=True)
 
 
-def _needed(result: PowerRecord) -> str:
+def _needed(result: PowerResult) -> str:
     needed = result.records_needed
     return "no number is enough" if needed is None else f"{needed:,} query, {needed:,} holdout"
 
 
-def _about(result: PowerRecord) -> str:
+def _about(run: Run[PowerResult]) -> str:
     """What was measured."""
-    count, data = result.separation.models, result.provenance.data
+    count, data = run.result.separation.models, run.provenance.data
     detects = "of the query set the holdout test would detect, for a target of such a design"
     if "shadows" in data:
         return (
@@ -168,3 +202,62 @@ def _about(result: PowerRecord) -> str:
 
 def _fraction(value: float | None) -> str:
     return NONE if value is None else percent(value)
+
+
+def _concluded_table(concluded: Sequence[Conclusion], on: Where) -> Cells:
+    """Probabilities of each verdict by what is there and how much a target remembers, at one size."""
+    columns = tuple(
+        _laid(each, on)
+        for each in (
+            *("with", "remembers", "memory"),
+            *("unused:\nforgotten", "all used:\nnot forgotten", "25% used:\nnot forgotten"),
+        )
+    )
+    rows = (
+        (
+            WITH[each.by],
+            MUCH.get(each.remembers, f"{each.remembers:g}"),
+            number(each.memory, 1),
+            CANNOT if each.forgotten is None else _percent(each.forgotten),
+            _percent(each.all_used),
+            _percent(each.part_used),
+        )
+        for each in concluded
+    )
+    return Cells(HEAD, columns, tuple(rows), columns[2:], on=on)
+
+
+def _scaled_table(every: Sequence[Conclusion], given: tuple[int, int], on: Where) -> Cells:
+    """The probability of `forgotten` by numbers of records, what is there, and how much a target remembers."""
+    kinds: tuple[By, ...] = ("members and shadow models", "members")
+    columns = (
+        *(f"{name}\nrecords" for name in ("query", "holdout", "member")),
+        *(f"{short}\n{much}" for short in ("models:", "alone:") for much in MUCH.values()),
+    )
+    columns = tuple(_laid(each, on) for each in columns)
+    found = {(each.query, each.holdout, each.by, each.remembers): each for each in every}
+    sizes = dict.fromkeys((each.query, each.holdout) for each in every)
+    rows = []
+    for query, holdout in sizes:
+        cells = [found[query, holdout, by, factor] for by in kinds for factor in REMEMBERS]
+        rows.append(
+            (
+                f"{'*' if (query, holdout) == given else ''}{query:,}",
+                f"{holdout:,}",
+                f"{cells[0].members:,}",
+                *(CANNOT if each.forgotten is None else _percent(each.forgotten) for each in cells),
+            )
+        )
+    return Cells(SCALED, columns, tuple(rows), columns, on=on)
+
+
+def _laid(text: str, on: Where) -> str:
+    """On a page, lines break as they need."""
+    return text if on == "terminal" else text.replace("\n", " ")
+
+
+def _percent(chance: float) -> str:
+    return f"{100 * chance:.0f}%"
+
+
+POWER = Kind("power", record_type("power", PowerResult), power_part, check)

@@ -29,6 +29,15 @@ class StrictStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A piece of a result: an object in JSON, read back with no other keys and of no other types."""
 
 
+def number(value: Any) -> Number:
+    """A number; None where it is not finite.
+
+    >>> number(0.5), number(math.nan)
+    (0.5, None)
+    """
+    return float(value) if math.isfinite(value) else None
+
+
 def to_builtins(value: Any) -> Any:
     """A struct as JSON can hold it.
 

@@ -5,13 +5,13 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from jaxaudit.json_types import Number as Number
 from jaxaudit.json_types import StrictStruct, from_builtins, to_builtins
+from jaxaudit.json_types import number as number
 
 VERSION = 2
 """Of all schemas: runs of other versions are refused."""
 
-Number = float | None
-"""A number; null where there is none."""
 Extended = float | Literal["infinity"]
 """A number that may be infinite, which JSON cannot hold."""
 Kind = TypeVar("Kind", bound=msgspec.Struct)
@@ -87,15 +87,6 @@ class Record(Part, kw_only=True):
 
     provenance: Provenance
     papers: list[Paper] | None = None
-
-
-def number(value: Any) -> float | None:
-    """A number as JSON holds it; None where it is not finite.
-
-    >>> number(0.5), number(float("nan"))
-    (0.5, None)
-    """
-    return float(value) if math.isfinite(value) else None
 
 
 def extended(value: Any) -> Extended:

@@ -45,7 +45,7 @@ def test_a_network_of_jax_is_compared_with_nothing_and_probabilities_are_no_logi
     with pytest.raises(InputError, match="probabilities"):
         audited(pure_module(Probabilities, (4,), 3))
     found = audited(pure_module(MLP, (4,), 3))
-    assert (found.framework, found.judged.conversion_error) == ("flax.nnx", None)
+    assert (found.result.framework, found.result.conversion_error) == ("flax.nnx", None)
 
 
 def test_the_farthest_record_of_all_chunks_counts():
@@ -62,7 +62,7 @@ def test_the_farthest_record_of_all_chunks_counts():
     whole = np.concatenate(seen).astype(np.float64)
     assert [len(each) for each in seen] == [CHUNK, 5]
     wanted = 1e-5 / np.sqrt((whole**2).sum(axis=1).mean())
-    assert found.judged.conversion_error == pytest.approx(wanted, rel=0.02)
+    assert found.result.conversion_error == pytest.approx(wanted, rel=0.02)
 
 
 @pytest.mark.parametrize("shift", [1e-3, np.nan])

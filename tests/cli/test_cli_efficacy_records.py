@@ -170,7 +170,7 @@ net = pure_module(partial(MLP, hidden=(4,)), records.inputs.shape[1:], 3)
 found = audit_efficacy(net, NamedWeights("judged", *net.init(jax.random.key(1))), records)
 records.content_hash
 (peak,) = (line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(found.judged.measured.whole.information, peak.split()[1])
+print(found.result.models[0].information, peak.split()[1])
 """
 
 

@@ -78,9 +78,9 @@ def test_a_saved_model_is_measured(keras: Any, tmp_path: Path, file: str):
     restored = load_weights(net, net.origin.read(tmp_path / file), file, "net")
     examples = Examples(inputs, labels, ("a", "b", "c"), "records")
     found = audit_efficacy(net, NamedWeights("judged", restored.params, restored.state), examples)
-    np.testing.assert_allclose(found.judged.measured.per_example, slow_norms(model, inputs, labels), rtol=1e-5)
-    assert (found.framework, set(found.judged.measured.paths.values())) == ("keras", {"contracted"})
-    assert found.judged.conversion_error == pytest.approx(0, abs=1e-6)
+    np.testing.assert_allclose(found.measured[0].per_example, slow_norms(model, inputs, labels), rtol=1e-5)
+    assert (found.result.framework, set(found.result.paths.values())) == ("keras", {"contracted"})
+    assert found.result.conversion_error == pytest.approx(0, abs=1e-6)
 
 
 def test_reading_and_asking_leave_the_model_as_it_was(keras: Any, tmp_path: Path):

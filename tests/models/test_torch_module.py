@@ -274,9 +274,9 @@ def test_what_a_state_dict_repeats_or_lacks_is_the_modules_own():
     torch.manual_seed(3)
     module, inputs, labels = Unsaved(), images(7, 4), np.arange(7) % 3
     found = measured(Unsaved, module, inputs, labels)
-    np.testing.assert_allclose(found.judged.measured.per_example, squared_norms(module, inputs, labels), rtol=1e-5)
-    assert found.framework == "torch"
-    assert 0 <= found.judged.conversion_error < 1e-6
+    np.testing.assert_allclose(found.measured[0].per_example, squared_norms(module, inputs, labels), rtol=1e-5)
+    assert found.result.framework == "torch"
+    assert 0 <= found.result.conversion_error < 1e-6
 
 
 class Gray(nn.Module):
@@ -305,7 +305,7 @@ def test_gray_images_are_not_turned_and_get_the_channel_that_convolutions_want(k
     module, inputs, labels = kind(), images(6, *shape), np.arange(6) % 3
     found = measured(kind, module, inputs, labels)
     wanted = squared_norms(module, inputs.reshape(6, 5, 5) if kind is Gray else inputs.reshape(6, 1, 5, 5), labels)
-    np.testing.assert_allclose(found.judged.measured.per_example, wanted, rtol=1e-5)
+    np.testing.assert_allclose(found.measured[0].per_example, wanted, rtol=1e-5)
 
 
 def test_records_that_convolutions_cannot_take_are_refused_with_the_shape_they_want():
@@ -344,8 +344,8 @@ def test_tokens_are_whole_numbers_and_their_padding_has_no_gradient():
     tokens = np.random.default_rng(1).integers(0, 9, (6, 5))
     tokens[:, -1] = 0
     found = measured(Tokens, module, tokens, labels)
-    np.testing.assert_allclose(found.judged.measured.per_example, squared_norms(module, tokens, labels), rtol=1e-5)
-    assert set(found.judged.measured.paths.values()) == {"contracted"}
+    np.testing.assert_allclose(found.measured[0].per_example, squared_norms(module, tokens, labels), rtol=1e-5)
+    assert set(found.result.paths.values()) == {"contracted"}
 
 
 def test_a_function_that_is_not_the_networks_is_refused():
@@ -449,18 +449,18 @@ def test_norms_of_several_arrays_by_name_are_those_of_single_backward_passes():
     records = Records(arrays, LABELS, "texts")
     net = pure_module(Texts, records.inputs.shape[1:], CLASSES, records.fields)
     params, state = net.init(KEY)
-    found = audit_efficacy(net, NamedWeights("judged", params, state), records).judged
+    found = audit_efficacy(net, NamedWeights("judged", params, state), records)
     module = Texts(CLASSES).eval()
     with torch.no_grad():
         for name, each in module.named_parameters():
             each.copy_(torch.from_numpy(np.array(params[name])))
     given = {name: each.astype(np.float32) if each.dtype == float else each for name, each in arrays.items()}
     shown = [{name: each[i] for name, each in given.items()} for i in range(COUNT)]
-    np.testing.assert_allclose(found.measured.per_example, squared_norms(module, shown, LABELS), rtol=1e-5)
-    assert set(found.measured.paths.values()) == {"contracted"}
-    assert set(found.measured.paths) == {name for name, _ in module.named_parameters()}
-    assert found.conversion_error is not None
-    assert found.conversion_error < 1e-5
+    np.testing.assert_allclose(found.measured[0].per_example, squared_norms(module, shown, LABELS), rtol=1e-5)
+    assert set(found.result.paths.values()) == {"contracted"}
+    assert set(found.result.paths) == {name for name, _ in module.named_parameters()}
+    assert found.result.conversion_error is not None
+    assert found.result.conversion_error < 1e-5
 
 
 KINDS = {

@@ -1,6 +1,7 @@
 """The `efficacy` answer as JSON, on a terminal and on a page."""
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,11 +11,11 @@ from support.saved_runs import as_json
 from support.saved_runs.efficacy import efficacy_audit, efficacy_run, weights
 from support.terminals import shown
 
+from jaxaudit.audits.efficacy import result as module
+from jaxaudit.audits.efficacy.result import Layer, weights_of
 from jaxaudit.kernels.likelihoods import Gaussian
 from jaxaudit.report.efficacy import pictures
-from jaxaudit.report.efficacy import record as module
-from jaxaudit.report.efficacy.kind import EFFICACY
-from jaxaudit.report.efficacy.record import EfficacyRecord, Layer, efficacy_columns
+from jaxaudit.report.efficacy.view import EFFICACY
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.record import from_json
 from jaxaudit.report.run import Run
@@ -36,8 +37,8 @@ def test_its_figure_has_a_row_for_each_weights_and_infinite_ones_too():
 
 
 def test_the_numbers_of_json():
-    audit = efficacy_audit(weights("perfect", [0.0, 0.0, 0.0]), weights("other", [1.0, 2.0, 3.0]))
-    result = as_json(efficacy_run(audit=audit, notes=(NOTE,)))
+    audit = efficacy_audit(weights("perfect", [0.0, 0.0, 0.0]), weights("other", [1.0, 2.0, 3.0]), notes=(NOTE,))
+    result = as_json(efficacy_run(audit=audit))
     perfect, other = result["models"]
     assert perfect["efficacy"] == perfect["bound"] == perfect["layers"][0]["efficacy"] == "infinity"
     assert (perfect["role"], other["role"]) == ("judged", "reference")
@@ -49,8 +50,9 @@ def test_the_numbers_of_json():
         "similarity": {},
     }
     assert result["finding"]["verdict"] == "no verdict"
-    assert result["caveats"] == result["finding"]["caveats"] == [*audit.finding.caveats, NOTE]
-    columns = efficacy_columns(audit, ("a", "b", "c"))
+    assert result["caveats"] == result["finding"]["caveats"] == list(audit.finding.caveats)
+    assert audit.finding.caveats[-1] == NOTE
+    columns = audit.columns
     assert columns["information of other"].tolist() == [1.0, 2.0, 3.0]
     assert columns["class"].tolist() == ["a", "b", "c"]
 
@@ -58,15 +60,15 @@ def test_the_numbers_of_json():
 def test_what_else_was_measured_is_on_the_page():
     """The true information, the likelihood and the similarity; a record that has none of them is read, too."""
     judged, other = weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [1.0, 2.0, 3.0])
-    measured = judged.measured._replace(mean_gradient_norm=0.25, similarity=np.array([0.5, -0.125, np.nan]))
-    more = judged._replace(measured=measured, accuracy=None, true_norms=np.array([1.0, 2.0, 6.0]))
+    measured = judged[1]._replace(mean_gradient_norm=0.25, similarity=np.array([0.5, -0.125, np.nan]))
+    more = weights_of("mine", measured, None, -1.0, true_information=3.0), measured
     usual = efficacy_audit(judged, other)
-    audit = replace(usual, judged=more, likelihood=Gaussian(2.0))
+    audit = efficacy_audit(more, other, likelihood=Gaussian(2.0))
     result = as_json(efficacy_run(audit=audit))
     model = result["models"][0]
     assert (model["true_information"], model["mean_gradient_norm"], model["accuracy"]) == (3.0, 0.25, None)
     assert [record["similarity"] for record in result["records"]] == [{"mine": 0.5}, {"mine": -0.125}, {"mine": None}]
-    assert efficacy_columns(audit, ())["similarity of mine"][1] == -0.125
+    assert audit.columns["similarity of mine"][1] == -0.125
     page = Parsed(report_html([efficacy_run(audit=audit)])).text
     for words in ("s = 2", "The information above is empirical", "True Fisher information 3", "-0.125", "0.25"):
         assert words in page
@@ -77,7 +79,7 @@ def test_what_else_was_measured_is_on_the_page():
         del each["true_information"], each["mean_gradient_norm"]
     for each in old["records"]:
         del each["similarity"]
-    read = from_json(EfficacyRecord, old)
+    read: Any = from_json(EFFICACY.record, old)
     EFFICACY.check(read, {})
     assert read.likelihood == "categorical"
     assert "Log-likelihood" not in Parsed(report_html([replace(efficacy_run(), result=read)])).text
@@ -93,7 +95,7 @@ def test_the_records_that_are_listed_are_those_that_the_weights_fit_best():
 
 
 def test_beyond_so_many_records_those_that_fit_best_are_kept(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "MOST_RECORDS", 2)
+    monkeypatch.setattr(module, "LISTED", 2)
     result = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5, 1.0]))).result
     assert [record.index for record in result.records] == [1, 2]
     assert result.records_measured == 3
@@ -104,11 +106,11 @@ def test_its_layers_are_one_chart_of_the_largest(monkeypatch: pytest.MonkeyPatch
     names = ("first", "second", "third")
     models = [
         msgspec.structs.replace(
-            model, layers=[Layer(name, 1.0, size * (1 + place), 1.0) for place, name in enumerate(names)]
+            model, layers=tuple(Layer(name, 1.0, size * (1 + place), 1.0) for place, name in enumerate(names))
         )
         for size, model in zip((1.0, 4.0), result.models, strict=True)
     ]
-    run = Run("a run", "efficacy", msgspec.structs.replace(result, models=models), {})
+    run = Run("a run", "efficacy", msgspec.structs.replace(result, models=tuple(models)), {})
     monkeypatch.setattr("jaxaudit.plots.unlearn.MOST_LAYERS", 2)
     (picture,) = [each for each in pictures.efficacy_pictures(run) if each.name == "layers"]
     drawn = {line.get_label(): np.asarray(line.get_xdata()).tolist() for line in picture.draw().axes[0].lines}

@@ -9,14 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxaudit.audits.efficacy.result import EfficacyAudit, JudgedWeights
+from jaxaudit.audits.efficacy.finding import find
+from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult, Weights, exposed, weights_of
+from jaxaudit.audits.finding import Finding
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import expected_squared_grad_norms
 from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Categorical, Gaussian, Likelihood
 from jaxaudit.kernels.log_softmax import precise_log_softmax
-from jaxaudit.metrics.efficacy import measure_efficacy
+from jaxaudit.metrics.efficacy import MeasuredEfficacy, measure_efficacy
 from jaxaudit.models import PureModule
 
 CHUNK = 1024
@@ -47,6 +49,7 @@ def audit_efficacy(
     likelihood: Likelihood = CATEGORICAL,
     true_fisher: bool = False,
     chunk: int | None = None,
+    notes: Sequence[str] = (),
 ) -> EfficacyAudit:
     """The efficacy of weights about `examples`, and that of references (Becker & Liebig 2022, eqs. 6 to 8).
 
@@ -62,6 +65,7 @@ def audit_efficacy(
         true_fisher: whether the trace of the true Fisher information is measured, too, at a cost of one more
             measurement for every output.
         chunk: records per step; by default as many as fit into moderate memory.
+        notes: limitations that follow from what was given, in sentences: the finding says them.
 
     Raises:
         InputError: a label is not what the likelihood allows or an output of the network, names are not distinct,
@@ -73,8 +77,8 @@ def audit_efficacy(
     >>> net = pure_module(MLP, (2,), 2)
     >>> records = Examples(np.eye(2, dtype=np.float32), np.array([0, 1]), ("no", "yes"), "two")
     >>> untrained = NamedWeights("untrained", *net.init(jax.random.key(1)))
-    >>> audit = audit_efficacy(net, untrained, records)
-    >>> audit.judged.measured.whole.efficacy <= audit.judged.measured.whole.bound, len(audit.judged.measured.layers)
+    >>> (found,) = audit_efficacy(net, untrained, records).result.models
+    >>> found.efficacy <= found.bound, len(found.layers)
     (True, 4)
     """
     every = [judged, *references]
@@ -87,15 +91,59 @@ def audit_efficacy(
     classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
     labels = checked_labels(examples.labels, likelihood, classes, examples.name)
     stateless = _Functions(net, judged.state, likelihood)
-    found = []
+    models, measured, true_norms = list[Weights](), list[MeasuredEfficacy](), list[np.ndarray]()
     for weights in every:
         # The kernel compiles once for each function: networks without state share one.
         functions = _Functions(net, weights.state, likelihood) if jax.tree.leaves(weights.state) else stateless
         fit = _fit(net, weights, inputs, labels, likelihood)
-        measured = measure_efficacy(functions.log_prob, weights.params, inputs, labels, chunk=chunk)
-        true = _true_norms(functions, weights, inputs, chunk) if true_fisher else None
-        found.append(JudgedWeights(weights.name, measured, *fit, true))
-    return EfficacyAudit(found[0], tuple(found[1:]), labels, classes, net.draws, net.origin.framework, likelihood)
+        measured.append(measure_efficacy(functions.log_prob, weights.params, inputs, labels, chunk=chunk))
+        true_norms += [_true_norms(functions, weights, inputs, chunk)] if true_fisher else []
+        true = float(np.mean(true_norms[-1])) if true_fisher else None
+        role = "reference" if models else "judged"
+        models.append(weights_of(weights.name, measured[-1], *fit, true, role=role))
+    names, framework = _class_names(examples, likelihood), net.origin.framework
+    finding = find(models, measured, draws=net.draws, notes=notes)
+    result = conclude(finding, models, measured, labels, names, classes, framework=framework, likelihood=likelihood)
+    return EfficacyAudit(result, tuple(measured), labels, names, tuple(true_norms))
+
+
+def conclude(
+    finding: Finding,
+    models: Sequence[Weights],
+    measured: Sequence[MeasuredEfficacy],
+    labels: np.ndarray,
+    class_names: tuple[str, ...],
+    outputs: int,
+    *,
+    framework: str = "jax",
+    likelihood: Likelihood = CATEGORICAL,
+) -> EfficacyResult:
+    """What was found of these weights, the ones in question first; see `EfficacyResult`."""
+    errors = [each.conversion_error for each in models]
+    return EfficacyResult(
+        finding=finding,
+        records_measured=len(labels),
+        outputs=outputs,
+        models=tuple(models),
+        paths=measured[0].paths,
+        records=exposed(models, measured, labels, class_names),
+        caveats=finding.caveats,
+        framework=framework,
+        likelihood=likelihood.name,
+        log_likelihood=likelihood.statement,
+        conversion_error=max((each for each in errors if each is not None), default=None),
+    )
+
+
+def _class_names(examples: Examples | Records, likelihood: Likelihood) -> tuple[str, ...]:
+    """In label order; none of records whose labels are no classes."""
+    if likelihood != CATEGORICAL:
+        return ()
+    if isinstance(examples, Examples):
+        return examples.class_names
+    labels = examples.labels
+    whole = labels.ndim == 1 and labels.dtype.kind in "iu"
+    return tuple(map(str, range(int(labels.max()) + 1))) if whole else ()
 
 
 def _logits(net: PureModule, params: Any, state: Any, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:

@@ -1,50 +1,58 @@
 """What the `efficacy` audit concludes: it measures, and judges nothing."""
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from jaxaudit.audits.efficacy.result import Weights
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
-
-if TYPE_CHECKING:
-    from jaxaudit.audits.efficacy.result import EfficacyAudit, JudgedWeights
+from jaxaudit.metrics.efficacy import MeasuredEfficacy
 
 CONTRACTED = "contracted"
 """How the gradient norms of a parameter were computed where no gradient of a single example was needed."""
 NAMED = 3
 
 
-def find(audit: "EfficacyAudit") -> Finding:
-    """`no verdict`: what was measured, beside what was measured of the references."""
-    judged, references = audit.judged.measured.whole, audit.references
-    others = ", ".join(f"{each.name}: {_number(each.measured.whole.efficacy)}" for each in references)
+def find(
+    models: Sequence[Weights], measured: Sequence[MeasuredEfficacy], *, draws: bool = False, notes: Sequence[str] = ()
+) -> Finding:
+    """`no verdict`: what was measured, beside what was measured of the references.
+
+    Args:
+        models: the weights in question, then the references.
+        measured: of the same.
+        draws: whether the network has layers that are random in training; they were off.
+        notes: further limitations.
+    """
+    judged, *references = models
+    others = ", ".join(f"{each.name}: {_number(each.efficacy)}" for each in references)
     sentence = (
         f"Efficacy of the judged weights: {_number(judged.efficacy)} (information {_number(judged.information)})"
         f"{f'; {others}' if others else ''}."
     )
-    checks = _checks(audit)
+    checks = _checks(models, any(each.short for each in measured))
+    caveats = (*_caveats(measured[0].paths, draws), *notes)
     if not references:
         reasons = ("there is no reference to compare with",)
         confidence = Confidence("none", "A single efficacy cannot be interpreted.")
         more = "Compare with the same network untrained, original, or retrained without the records (--reference)."
     else:
-        reasons = tuple(_compared(audit.judged, each) for each in references)
+        reasons = tuple(_compared(judged, each) for each in references)
         confidence = Confidence("weak", "One model per reference: variation between seeds is not shown.")
-        if all(each.measured.whole.efficacy == judged.efficacy for each in references):
+        if all(each.efficacy == judged.efficacy for each in references):
             confidence = Confidence("none", "No reference differs from the judged weights.")
         more = "Compare with many retrained models (jaxaudit unlearn)."
-    return Finding("no verdict", "open", sentence, reasons, confidence, checks, _caveats(audit), (more,))
+    return Finding("no verdict", "open", sentence, reasons, confidence, checks, caveats, (more,))
 
 
-def _compared(judged: "JudgedWeights", reference: "JudgedWeights") -> str:
-    mine, theirs = judged.measured.whole.efficacy, reference.measured.whole.efficacy
+def _compared(judged: Weights, reference: Weights) -> str:
+    mine, theirs = judged.efficacy, reference.efficacy
     relation = "equal to" if mine == theirs else "below" if mine < theirs else "above"
     return f"efficacy {relation} that of {reference.name}"
 
 
-def _checks(audit: "EfficacyAudit") -> tuple[Checked, ...]:
-    count = len(audit.references)
-    perfect = [model.name for model in audit.models if math.isinf(model.measured.whole.efficacy)]
-    short = any(model.measured.short for model in audit.models)
+def _checks(models: Sequence[Weights], short: bool) -> tuple[Checked, ...]:
+    count = len(models) - 1
+    perfect = [model.name for model in models if math.isinf(model.efficacy)]
     return in_order(
         (
             Checked(
@@ -74,11 +82,11 @@ def _checks(audit: "EfficacyAudit") -> tuple[Checked, ...]:
     )
 
 
-def _caveats(audit: "EfficacyAudit") -> tuple[str, ...]:
+def _caveats(paths: Mapping[str, str], draws: bool) -> tuple[str, ...]:
     found = ["Efficacy is large for every model that fits the records well, whether it was trained on them or not."]
-    if audit.draws:
+    if draws:
         found.append("The network is random in training (such as dropout). It was judged in evaluation mode.")
-    slow = [name for name, path in audit.judged.measured.paths.items() if path != CONTRACTED]
+    slow = [name for name, path in paths.items() if path != CONTRACTED]
     if slow:
         some = ", ".join(slow[:NAMED]) + (f" and {len(slow) - NAMED} more" if len(slow) > NAMED else "")
         found.append(f"Per-example gradients were materialised (vmap(grad)), where no rule matched: {some}.")

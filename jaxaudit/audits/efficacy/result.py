@@ -1,82 +1,212 @@
-"""The results of the `efficacy` audit."""
+"""The result of the `efficacy` audit, which is its JSON, and the measurements that it follows from."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from jaxtyping import Float
+from msgspec import field
 
-from jaxaudit.audits.efficacy.finding import find
 from jaxaudit.audits.finding import Finding
-from jaxaudit.kernels.likelihoods import CATEGORICAL, Likelihood
+from jaxaudit.json_types import Extended, Number, StrictStruct, demand, number
+from jaxaudit.kernels.likelihoods import Categorical
 from jaxaudit.metrics.efficacy import MeasuredEfficacy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LISTED = 100_000
+"""The most records that a result lists."""
 
-class JudgedWeights(NamedTuple):
+
+class Layer(StrictStruct, frozen=True):
+    """Efficacy of one layer alone; information in nats squared a squared unit of parameter."""
+
+    name: str
+    efficacy: Extended
+    information: float
+    bound: Extended
+
+
+class Weights(StrictStruct, frozen=True):
     """How much one set of weights exposes of the records.
 
     Attributes:
         name: their name.
-        measured: their efficacy: in total, per layer, and per record.
+        role: whether they are in question, or compared with.
+        efficacy, information, bound: see `jaxaudit.metrics.Efficacy`.
         accuracy: share of the records that are classified as labelled, or of their labels if each has several; None
             where labels are real numbers.
-        mean_log_prob: mean log-probability of the label, in nats.
+        mean_log_probability: of the label, in nats.
+        layers: each alone.
         conversion_error: the largest distance of a record's outputs from those that the network's own framework
             computes, relative to the root mean square norm of those; None where JAX is what it computes with.
-        true_norms: of each record, the squared gradient norm in expectation over the model's own outputs, whose mean
-            is the trace of the true Fisher information; None if it was not asked for.
+        mean_gradient_norm: see `jaxaudit.metrics.MeasuredEfficacy`.
+        true_information: the trace of the true Fisher information; None if it was not asked for.
     """
 
     name: str
-    measured: MeasuredEfficacy
+    role: Literal["judged", "reference"]
+    efficacy: Extended
+    information: float
+    bound: Extended
     accuracy: float | None
-    mean_log_prob: float
+    mean_log_probability: Number
+    layers: tuple[Layer, ...]
     conversion_error: float | None = None
-    true_norms: np.ndarray | None = None
+    mean_gradient_norm: float | None = None
+    true_information: float | None = None
 
-    @property
-    def true_information(self) -> float | None:
-        """The trace of the true Fisher information."""
-        return None if self.true_norms is None else float(np.mean(self.true_norms))
+
+class Exposed(StrictStruct, frozen=True):
+    """One record: the squared norm of its gradient and its cosine with the mean gradient, by name of the weights.
+
+    `class` is empty where records have no class; a cosine is none where a gradient is 0.
+    """
+
+    index: int
+    class_name: str = field(name="class")
+    information: dict[str, float]
+    similarity: dict[str, Number] = field(default_factory=dict)
+
+
+class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
+    """What was found.
+
+    Attributes:
+        finding: what was measured, and how far it can be interpreted; `caveats` are its own.
+        records_measured: number of records; `outputs` of the network.
+        models: the weights in question, then the references.
+        paths: how the gradient of each parameter was computed; see `jaxaudit.metrics.MeasuredEfficacy`.
+        records: in the order of the data and complete up to `LISTED`, beyond that those with the smallest gradients,
+            which the weights in question fit best.
+        framework: what the network is written in: `flax.nnx`, `flax.linen`, `torch` or `keras`.
+        likelihood: what its outputs mean; `log_likelihood` is its formula: z are the outputs, y is the label.
+        conversion_error: the largest of all weights; see `Weights`.
+    """
+
+    finding: Finding
+    records_measured: int
+    outputs: int
+    models: tuple[Weights, ...]
+    paths: dict[str, str]
+    records: tuple[Exposed, ...]
+    caveats: tuple[str, ...]
+    framework: str = "jax"
+    likelihood: str = "categorical"
+    log_likelihood: str = Categorical.statement
+    conversion_error: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class EfficacyAudit:
-    """The judged weights and the references.
+    """What was found, and a number for each record.
 
     Attributes:
-        judged: the weights being judged.
-        references: other weights of the same network, such as untrained, original or retrained ones.
+        result: what was found.
+        measured: of the weights in question, then of the references.
         labels: of the records, in their order.
-        classes: the number of outputs of the network.
-        draws: whether the network has layers that are random in training; they were off.
-        framework: what the network is written in: `flax.nnx`, `flax.linen`, `torch` or `keras`.
-        likelihood: what its outputs mean.
+        class_names: in label order; empty where records have no class.
+        true_norms: of each set of weights, the squared gradient norm of each record in expectation over the model's own
+            outputs, whose mean is the trace of the true Fisher information; empty if it was not asked for.
     """
 
-    judged: JudgedWeights
-    references: tuple[JudgedWeights, ...]
+    result: EfficacyResult
+    measured: tuple[MeasuredEfficacy, ...]
     labels: np.ndarray
-    classes: int
-    draws: bool
-    framework: str = "jax"
-    likelihood: Likelihood = CATEGORICAL
+    class_names: tuple[str, ...] = ()
+    true_norms: tuple[Float[np.ndarray, " n"], ...] = ()
 
-    @cached_property
+    @property
     def finding(self) -> Finding:
         """What was measured, and how far it can be interpreted."""
-        return find(self)
+        return self.result.finding
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row for every record."""
+        models = list(zip(self.result.models, self.measured, strict=True))
+        informations = {f"information of {each.name}": found.per_example for each, found in models}
+        similarities = {
+            f"similarity of {each.name}": found.similarity for each, found in models if found.similarity is not None
+        }
+        classes = {"class": np.array(self.class_names)[self.labels]} if self.class_names else {}
+        return {"index": np.arange(len(self.labels)), **classes, **informations, **similarities}
 
     def plot(self) -> "Figure":
         """Efficacy of all weights, alone and against its bound, as a Matplotlib figure."""
-        from jaxaudit.audits.efficacy.figure import plot_efficacy
+        from jaxaudit.plots import unlearn as plot
+        from jaxaudit.plots.style import panels
 
-        return plot_efficacy(self)
+        figure, (efficacies, bounds) = panels(2)
+        drawn = [
+            plot.Method(each.name, np.array([each.efficacy]), np.array([each.bound]), None)
+            for each in self.result.models
+        ]
+        plot.draw_efficacies(efficacies, drawn, None)
+        plot.draw_bounds(bounds, drawn)
+        return figure
 
-    @property
-    def models(self) -> tuple[JudgedWeights, ...]:
-        """The judged weights, then the references."""
-        return (self.judged, *self.references)
+
+def weights_of(
+    name: str,
+    measured: MeasuredEfficacy,
+    accuracy: float | None,
+    mean_log_probability: float,
+    conversion_error: float | None = None,
+    true_information: float | None = None,
+    *,
+    role: Literal["judged", "reference"] = "judged",
+) -> Weights:
+    """What a set of weights exposes in all; see `Weights`."""
+    return Weights(
+        name,
+        role,
+        *measured.whole,
+        accuracy,
+        number(mean_log_probability),
+        tuple(Layer(layer, *found) for layer, found in measured.layers.items()),
+        conversion_error,
+        measured.mean_gradient_norm,
+        true_information,
+    )
+
+
+def exposed(
+    models: Sequence[Weights], measured: Sequence[MeasuredEfficacy], labels: np.ndarray, class_names: tuple[str, ...]
+) -> tuple[Exposed, ...]:
+    """The records as a result lists them."""
+    shown = np.arange(len(labels))
+    if len(shown) > LISTED:
+        shown = np.sort(np.argsort(measured[0].per_example, kind="stable")[:LISTED])
+    named = [(each.name, found) for each, found in zip(models, measured, strict=True)]
+    return tuple(
+        Exposed(
+            index,
+            class_names[labels[index]] if class_names else "",
+            {name: float(found.per_example[index]) for name, found in named},
+            {name: number(found.similarity[index]) for name, found in named if found.similarity is not None},
+        )
+        for index in shown.tolist()
+    )
+
+
+def check(result: EfficacyResult, arrays: Mapping[str, np.ndarray]) -> None:
+    """Holds a result that was read against itself; there are no arrays beside it.
+
+    Raises:
+        ValueError: what does not fit.
+    """
+    names = [model.name for model in result.models]
+    demand(len(set(names)) == len(names) > 0, "it has no weights, or two have one name")
+    roles = [model.role for model in result.models]
+    demand(
+        roles == ["judged", *["reference"] * (len(roles) - 1)], "its first weights, and they alone, are to be judged"
+    )
+    layers = {tuple(layer.name for layer in model.layers) for model in result.models}
+    demand(len(layers) == 1, "its weights have different layers")
+    demand(len(result.records) <= result.records_measured, "it lists more records than were measured")
+    for record in result.records:
+        demand(set(record.information) == set(names), "a record's information is not of the weights")
+    demand(result.caveats == result.finding.caveats, "its caveats are not those of its finding")

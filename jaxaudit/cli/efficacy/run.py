@@ -25,12 +25,13 @@ from jaxaudit.data.weights.weights import KINDS, Weights, read_weights
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian, Likelihood
+from jaxaudit.metrics.efficacy import SOURCE
 from jaxaudit.models import RUN_ONCE, PureModule, pure_module
 from jaxaudit.models.keras_model import is_keras_file
 from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.models.transformers_classifier import TransformersClassifier
 from jaxaudit.places import without_folders
-from jaxaudit.report.efficacy.record import efficacy_columns, efficacy_record
+from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.provenance import describe_examples, describe_records
 from jaxaudit.runs.row_files import record_files
@@ -57,15 +58,6 @@ class Given(NamedTuple):
     notes: tuple[str, ...]
     config_hash: str | None = None
 
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Of the outputs; of records whose labels are no classes, none."""
-        if isinstance(self.examples, Examples):
-            return self.examples.class_names
-        labels = self.examples.labels
-        whole = labels.ndim == 1 and labels.dtype.kind in "iu"
-        return tuple(map(str, range(int(labels.max()) + 1))) if whole else ()
-
 
 def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """The work that these options mean."""
@@ -86,12 +78,11 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
             likelihood=likelihood,
             true_fisher=how.true_fisher,
             chunk=how.chunk,
+            notes=given.notes,
         )
 
     def outcome(found: EfficacyAudit, provenance: Provenance) -> Outcome:
-        class_names = given.class_names if likelihood == CATEGORICAL else ()
-        record = efficacy_record(found, class_names, given.notes, provenance)
-        return Outcome(record, {}, record_files(efficacy_columns(found, class_names)))
+        return Outcome(recorded("efficacy", found.result, [SOURCE], provenance), {}, record_files(found.columns))
 
     return Job(
         options=options,

@@ -5,18 +5,17 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxaudit.audits.efficacy.result import EfficacyResult
 from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.report.bounds import bounds_picture
-from jaxaudit.report.efficacy.record import EfficacyRecord
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.record import as_float
 from jaxaudit.report.run import Run, named
 
 
-def efficacy_pictures(run: Run[EfficacyRecord]) -> tuple[Picture, ...]:
+def efficacy_pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
     drawn = _drawn(run.result)
     return (
@@ -26,16 +25,16 @@ def efficacy_pictures(run: Run[EfficacyRecord]) -> tuple[Picture, ...]:
     )
 
 
-def compared_picture(runs: Sequence[Run[EfficacyRecord]]) -> Picture:
+def compared_picture(runs: Sequence[Run[EfficacyResult]]) -> Picture:
     """Efficacy of all weights of several runs."""
     drawn = [each._replace(name=f"{named(run)}: {each.name}") for run in runs for each in _drawn(run.result)]
     return _efficacies("compared-efficacy", "Efficacy of all weights of these runs", drawn)
 
 
-def _drawn(result: EfficacyRecord) -> list[plot.Method]:
+def _drawn(result: EfficacyResult) -> list[plot.Method]:
     """The weights in question and their references."""
     return [
-        plot.Method(visible(model.name), np.array([as_float(model.efficacy)]), np.array([as_float(model.bound)]), None)
+        plot.Method(visible(model.name), np.array([model.efficacy]), np.array([model.bound]), None)
         for model in result.models
     ]
 
@@ -66,10 +65,10 @@ def _efficacies(name: str, title: str, drawn: Sequence[plot.Method]) -> Picture:
     )
 
 
-def _layers(result: EfficacyRecord) -> tuple[Picture, ...]:
+def _layers(result: EfficacyResult) -> tuple[Picture, ...]:
     """Where the information lies, layer by layer; none of a network of one layer."""
-    models = result.models
-    names = [layer.name for layer in models[0].layers]
+    models, judged = result.models, result.models[0]
+    names = [layer.name for layer in judged.layers]
     information = np.array([[layer.information for layer in model.layers] for model in models])
     if len(names) < 2:
         return ()
@@ -99,7 +98,7 @@ def _layers(result: EfficacyRecord) -> tuple[Picture, ...]:
         Picture(
             "layers",
             "Information by layer",
-            f"{len(shown)} layers; of {visible(models[0].name)}, {visible(most)} has the most.",
+            f"{len(shown)} layers; of {visible(judged.name)}, {visible(most)} has the most.",
             "On a logarithmic axis: the further right, the larger the records' gradients in that layer. Layers add "
             f"up to the whole.{moved}{left}",
             draw,

@@ -1,16 +1,18 @@
-"""The content of an `efficacy` run for the terminal and the page."""
+"""The content of an `efficacy` run for the terminal and the page; a run directory holds its result alone."""
 
 from collections.abc import Sequence
 
 from rich.cells import chop_cells
 
 from jaxaudit.audits.efficacy.finding import CONTRACTED
+from jaxaudit.audits.efficacy.result import EfficacyResult, Exposed, Weights, check
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import Categorical
-from jaxaudit.report.efficacy.record import EfficacyRecord, Exposed, Model
 from jaxaudit.report.glossary import terms
+from jaxaudit.report.kind import Kind
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Answer, Cells, Part, Picture
+from jaxaudit.report.record import record_type
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
@@ -25,7 +27,7 @@ ROOM, LEAST_ROOM = 58, 9
 """Columns of a terminal that the names of weights may share, and how many each needs for its numbers."""
 
 
-def efficacy_part(run: Run[EfficacyRecord], top: int = 5) -> Part:
+def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
     """The content of a run of `efficacy`; `top` is the number of records that a terminal lists."""
     result = run.result
     count = result.records_measured
@@ -61,13 +63,13 @@ def efficacy_part(run: Run[EfficacyRecord], top: int = 5) -> Part:
             *_converted(result),
             *_likelihood(result),
         ),
-        repeat(result.provenance),
+        repeat(run.provenance),
         terms("efficacy", "bound of the efficacy", "Fisher information"),
         ("Efficacy is measured, not tested: it has no error rate.",),
     )
 
 
-def _answer(result: EfficacyRecord) -> Answer:
+def _answer(result: EfficacyResult) -> Answer:
     judged = result.models[0]
     return Answer(
         visible(judged.name),
@@ -83,7 +85,7 @@ def _answer(result: EfficacyRecord) -> Answer:
     )
 
 
-def _more(judged: Model) -> list[tuple[str, str]]:
+def _more(judged: Weights) -> list[tuple[str, str]]:
     """What else was measured of the judged weights."""
     found = [("Accuracy on the records", _accuracy(judged))]
     if judged.mean_gradient_norm is not None:
@@ -93,17 +95,17 @@ def _more(judged: Model) -> list[tuple[str, str]]:
     return found
 
 
-def _accuracy(model: Model) -> str:
+def _accuracy(model: Weights) -> str:
     return "none" if model.accuracy is None else f"{model.accuracy:.1%}"
 
 
-def _similarity(result: EfficacyRecord) -> tuple[str, ...]:
+def _similarity(result: EfficacyResult) -> tuple[str, ...]:
     if not any(record.similarity for record in result.records):
         return ()
     return ("The similarity of a record is the cosine of its gradient with the mean gradient of all records.",)
 
 
-def _likelihood(result: EfficacyRecord) -> tuple[str, ...]:
+def _likelihood(result: EfficacyResult) -> tuple[str, ...]:
     """What the outputs were taken for, and what the true Fisher information is beside the empirical one."""
     found = ()
     if result.likelihood != Categorical.name:
@@ -113,7 +115,7 @@ def _likelihood(result: EfficacyRecord) -> tuple[str, ...]:
     return found
 
 
-def _paths(result: EfficacyRecord) -> str:
+def _paths(result: EfficacyResult) -> str:
     paths = list(result.paths.values())
     return (
         f"{paths.count(CONTRACTED)} of {len(paths)} parameter tensors: per-example norms without materialising "
@@ -121,7 +123,7 @@ def _paths(result: EfficacyRecord) -> str:
     )
 
 
-def _converted(result: EfficacyRecord) -> tuple[str, ...]:
+def _converted(result: EfficacyResult) -> tuple[str, ...]:
     """That the network was measured as a function of JAX, and how far that is from what it was."""
     if result.conversion_error is None:
         return ()
@@ -131,7 +133,7 @@ def _converted(result: EfficacyRecord) -> tuple[str, ...]:
     )
 
 
-def _weights(result: EfficacyRecord) -> Cells:
+def _weights(result: EfficacyResult) -> Cells:
     true = _true_information(result)
     numbers = ("efficacy", "information", "bound", *true, "accuracy")
     rows = tuple(
@@ -141,12 +143,12 @@ def _weights(result: EfficacyRecord) -> Cells:
     return Cells("", ("weights", *numbers), rows, numbers, on="terminal")
 
 
-def _true_information(result: EfficacyRecord) -> tuple[str, ...]:
+def _true_information(result: EfficacyResult) -> tuple[str, ...]:
     """The heading of a column, if it was measured."""
     return ("true information",) if result.models[0].true_information is not None else ()
 
 
-def _models(result: EfficacyRecord) -> Cells:
+def _models(result: EfficacyResult) -> Cells:
     true = _true_information(result)
     numbers = ("efficacy", "information", "bound", *true, "accuracy", "mean log-probability")
     rows = (
@@ -160,11 +162,11 @@ def _models(result: EfficacyRecord) -> Cells:
     return Cells("Weights", ("weights", "role", *numbers), tuple(rows), numbers)
 
 
-def _numbers(model: Model) -> tuple[str, str, str]:
+def _numbers(model: Weights) -> tuple[str, str, str]:
     return precise(model.efficacy), precise(model.information), precise(model.bound)
 
 
-def _layers_side_by_side(result: EfficacyRecord) -> Cells:
+def _layers_side_by_side(result: EfficacyResult) -> Cells:
     """Information of each layer, a column for each set of weights."""
     columns = _columns(result.models)
     rows = (
@@ -174,7 +176,7 @@ def _layers_side_by_side(result: EfficacyRecord) -> Cells:
     return Cells("Information by layer", ("layer", *columns), tuple(rows), columns, on="terminal")
 
 
-def _layers(result: EfficacyRecord) -> Cells:
+def _layers(result: EfficacyResult) -> Cells:
     numbers = ("information", "efficacy", "bound")
     rows = (
         (visible(model.name), visible(layer.name), *(precise(getattr(layer, name)) for name in numbers))
@@ -184,7 +186,7 @@ def _layers(result: EfficacyRecord) -> Cells:
     return Cells("Layer by layer", ("weights", "layer", *numbers), tuple(rows), numbers, folded=True)
 
 
-def _fitted_best(result: EfficacyRecord, count: int) -> Cells:
+def _fitted_best(result: EfficacyResult, count: int) -> Cells:
     """The records with the smallest gradients, a column for each set of weights."""
     found, columns = _ranked(result)[:count], _columns(result.models)
     rows = (
@@ -203,7 +205,7 @@ def _fitted_best(result: EfficacyRecord, count: int) -> Cells:
     )
 
 
-def _records(result: EfficacyRecord) -> Cells:
+def _records(result: EfficacyResult) -> Cells:
     judged, found = result.models[0].name, _ranked(result)[:LISTED]
     similar = any(each.similarity for each in found)
     rows = (
@@ -218,13 +220,22 @@ def _records(result: EfficacyRecord) -> Cells:
     return Cells(title, ("record", "class", *numbers[1:]), tuple(rows), numbers, folded=True)
 
 
-def _ranked(result: EfficacyRecord) -> list[Exposed]:
+def _ranked(result: EfficacyResult) -> list[Exposed]:
     """The records with the smallest gradients first: those that the judged weights fit best."""
     judged = result.models[0].name
     return sorted(result.records, key=lambda record: record.information[judged])
 
 
-def _columns(models: Sequence[Model]) -> tuple[str, ...]:
+def _columns(models: Sequence[Weights]) -> tuple[str, ...]:
     """The names of weights, long ones broken into lines, so that a terminal has room for all."""
     room = max(LEAST_ROOM, ROOM // len(models) - 2)
     return tuple("\n".join(chop_cells(visible(model.name), room)) for model in models)
+
+
+def _compared(runs: Sequence[Run[EfficacyResult]]) -> tuple[Picture, ...]:
+    from jaxaudit.report.efficacy.pictures import compared_picture
+
+    return (compared_picture(runs),) if len(runs) > 1 else ()
+
+
+EFFICACY = Kind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check, compared=_compared)

@@ -3,36 +3,52 @@
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from jaxaudit.audits.efficacy.result import EfficacyAudit, JudgedWeights
-from jaxaudit.metrics.efficacy import MeasuredEfficacy, efficacy
-from jaxaudit.report.efficacy.record import EfficacyRecord, efficacy_record
+from jaxaudit.audits.efficacy.audit import conclude
+from jaxaudit.audits.efficacy.finding import find
+from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult, Weights, weights_of
+from jaxaudit.kernels.likelihoods import CATEGORICAL, Likelihood
+from jaxaudit.metrics.efficacy import SOURCE, MeasuredEfficacy, efficacy
+from jaxaudit.report.kinds import recorded
 from jaxaudit.report.run import Run
 from support.saved_runs.provenance import provenance
 
 CONTRACTED = {"dense/kernel": "contracted"}
+Made = tuple[Weights, MeasuredEfficacy]
 
 
-def weights(name: str, norms: list[float], paths: dict[str, str] = CONTRACTED, *, short: bool = False) -> JudgedWeights:
+def weights(name: str, norms: list[float], paths: dict[str, str] = CONTRACTED, *, short: bool = False) -> Made:
     """Weights whose squared gradient norm on each record is given."""
     values = np.array(norms)
     found = efficacy(values, float(values.min()))
-    return JudgedWeights(name, MeasuredEfficacy(values, {"dense": found}, found, paths, short), 0.5, -1.0)
+    measured = MeasuredEfficacy(values, {"dense": found}, found, paths, short)
+    return weights_of(name, measured, 0.5, -1.0), measured
 
 
-def efficacy_audit(*models: JudgedWeights, draws: bool = False) -> EfficacyAudit:
+def efficacy_audit(
+    *models: Made,
+    draws: bool = False,
+    class_names: tuple[str, ...] = ("a", "b", "c"),
+    notes: tuple[str, ...] = (),
+    likelihood: Likelihood = CATEGORICAL,
+) -> EfficacyAudit:
     """An audit of these weights, the first in question; record i is of class i of 3."""
     models = models or (weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [0.0, 0.0, 0.0]))
-    labels = np.arange(len(models[0].measured.per_example))
-    return EfficacyAudit(models[0], tuple(models[1:]), labels, 3, draws)
+    measured, labels = [each for _, each in models], np.arange(len(models[0][1].per_example))
+    found = [replace(each, role="reference" if place else "judged") for place, (each, _) in enumerate(models)]
+    finding = find(found, measured, draws=draws, notes=notes)
+    result = conclude(finding, found, measured, labels, class_names, 3, likelihood=likelihood)
+    return EfficacyAudit(result, tuple(measured), labels, class_names)
 
 
 def efficacy_run(
     name: str = "people.csv", audit: EfficacyAudit | None = None, notes: tuple[str, ...] = ()
-) -> Run[EfficacyRecord]:
+) -> Run[EfficacyResult]:
     """A run of `efficacy` on weights, of classes and of data of this name."""
     if audit is None:
-        audit = efficacy_audit(weights(name, [0.5, 0.1, 0.15]), weights("retrained", [0.0, 0.0, 0.0]))
+        mine, other = weights(name, [0.5, 0.1, 0.15]), weights("retrained", [0.0, 0.0, 0.0])
+        audit = efficacy_audit(mine, other, class_names=(name, "b", "c"), notes=notes)
     data: dict[str, Any] = {"name": name, "records": 3, "content_hash": "blake2b:aa"}
-    result = efficacy_record(audit, (name, "b", "c"), notes, provenance("efficacy", name, data))
+    result = recorded("efficacy", audit.result, [SOURCE], provenance("efficacy", name, data))
     return Run("d run", "efficacy", result, {})

@@ -14,7 +14,7 @@ from jaxaudit.report.record import Provenance
 Result = TypeVar("Result", bound=StrictStruct)
 NAMES = ("ks", "power", "pdtp", "attack", "record-attack", "efficacy", "unlearn")
 """Of `report/NAME/view.py`, where the kind stands in capitals; in the order of a page."""
-IN_KIND = ("ks", "attack", "record_attack", "unlearn")
+IN_KIND = ("ks", "attack", "record_attack")
 """Whose kind stands in `kind.py`."""
 
 

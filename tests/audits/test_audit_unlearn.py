@@ -12,8 +12,9 @@ from support.tiny_learners import Dropped, NearestCentroid, Normed, flat, learne
 
 from jaxaudit.attacks.learned import EPOCHS, fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn import audit as unlearn
+from jaxaudit.audits.unlearn.against_retrained import _place, protocol_of
 from jaxaudit.audits.unlearn.audit import audit_unlearn
-from jaxaudit.audits.unlearn.result import COMPARED, UnlearnAudit
+from jaxaudit.audits.unlearn.result import COMPARED, Spread, UnlearnAudit
 from jaxaudit.audits.unlearn.share import costs, unlearning
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many
@@ -22,7 +23,6 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams, network
 from jaxaudit.learners.batch_order import init_key
 from jaxaudit.metrics import Answers, challenge_score, u_lira
-from jaxaudit.metrics.retrained_band import Place
 from jaxaudit.randomness import stream
 
 KEY = jax.random.key(21)
@@ -64,7 +64,12 @@ def audit() -> UnlearnAudit:
 
 def model(audit: UnlearnAudit, name: str, index: int, seed: int) -> NetworkParams:
     where = seed if name in ("untrained", "original") else (index, seed)
-    return jax.tree.map(lambda leaf: leaf[where], audit[name].params)
+    return jax.tree.map(lambda leaf: leaf[where], audit.models[name].params)
+
+
+def values(spread: Spread | None) -> np.ndarray:
+    assert spread is not None
+    return np.array(spread.values)
 
 
 @jax.jit
@@ -80,35 +85,37 @@ def said(params: NetworkParams) -> Any:
 
 def test_its_figure_shows_every_model_and_the_band(audit):
     efficacies, bounds, attacks = audit.plot(forget_set=1).axes
-    assert [label.get_text() for label in efficacies.get_yticklabels()] == [method.name for method in audit.methods]
+    methods = audit.results[1].methods
+    assert [label.get_text() for label in efficacies.get_yticklabels()] == [method.name for method in methods]
     drawn = [place for line in efficacies.lines if line.get_marker() == "o" for place in line.get_xdata()]
-    assert set(drawn) <= set(np.concatenate([method.scores.efficacy[1] for method in audit.methods]))
-    assert len(drawn) == audit.seeds * len(audit.methods)
-    assert len(bounds.get_legend().get_texts()) == len(audit.methods)
+    assert set(drawn) <= {value for method in methods for value in method.scores.efficacy.values}
+    assert len(drawn) == SEEDS * len(methods)
+    assert len(bounds.get_legend().get_texts()) == len(methods)
     attacked = [text.get_text() for text in attacks.get_legend().get_texts()]
     assert "untrained" not in attacked
-    assert len(attacked) == len(audit.methods) - 1
+    assert len(attacked) == len(methods) - 1
 
 
 @pytest.mark.parametrize("name", ["untrained", "original", "amnesiac", "noisy"])
 def test_scores_are_those_of_each_model_alone(audit, name):
-    scores = audit[name].scores
     for index, row in enumerate(FORGET):
-        params = model(audit, name, index, 1)
+        scores, params = audit.results[index][name].scores, model(audit, name, index, 1)
         each = np.stack([flat(gradient(params, INPUTS[i], LABELS[i])) for i in np.flatnonzero(row)])
         information = (each**2).sum(axis=1).mean()
-        np.testing.assert_allclose(scores.information[index, 1], information, rtol=1e-4)
-        np.testing.assert_allclose(scores.efficacy[index, 1], 1 / information, rtol=1e-4)
-        np.testing.assert_allclose(scores.bound[index, 1], 1 / (each.mean(axis=0) ** 2).sum(), rtol=1e-3)
+        np.testing.assert_allclose(scores.information.values[1], information, rtol=1e-4)
+        np.testing.assert_allclose(scores.efficacy.values[1], 1 / information, rtol=1e-4)
+        np.testing.assert_allclose(scores.bound.values[1], 1 / (each.mean(axis=0) ** 2).sum(), rtol=1e-3)
         hits = np.asarray(said(params)).argmax(axis=1) == LABELS
-        assert scores.remaining_accuracy[index, 1] == pytest.approx(hits[:40][~row].mean())
-        assert scores.forgotten_accuracy[index, 1] == pytest.approx(hits[:40][row].mean())
-        assert scores.test_accuracy[index, 1] == pytest.approx(hits[40:].mean())
-    assert (scores.efficacy <= scores.bound).all()
-    assert np.isnan(scores.attack).all() == (name == "untrained")
-    assert len(audit[name].layers) > 1
-    together = sum(np.asarray(each) for each in audit[name].layers.values())
-    np.testing.assert_allclose(together, scores.information, rtol=1e-5)
+        assert scores.remaining_accuracy.values[1] == pytest.approx(hits[:40][~row].mean())
+        assert scores.forgotten_accuracy.values[1] == pytest.approx(hits[:40][row].mean())
+        assert scores.test_accuracy.values[1] == pytest.approx(hits[40:].mean())
+        assert (values(scores.efficacy) <= values(scores.bound)).all()
+        assert (scores.attack is None) == (name == "untrained")
+        layers = audit.models[name].layers
+        assert len(layers) > 1
+        together = sum(np.asarray(each[index]) for each in layers.values())
+        np.testing.assert_allclose(together, values(scores.information), rtol=1e-5)
+        assert audit.results[index][name].layers == {layer: np.median(each[index]) for layer, each in layers.items()}
 
 
 def test_models_are_what_their_names_say(audit):
@@ -123,36 +130,35 @@ def test_models_are_what_their_names_say(audit):
         for name, params in expected.items():
             np.testing.assert_allclose(flat(model(audit, name, 1, seed)), flat(params), atol=1e-5)
         np.testing.assert_array_equal(flat(model(audit, "untouched", 1, seed)), flat(model(audit, "original", 1, seed)))
-    assert [method.name for method in audit.methods] == ["untrained", "original", "retraining", "amnesiac", *METHODS]
-    assert audit.forgotten.tolist() == [3, 12]
-    assert (audit.examples, audit.test_examples, audit.nonmembers) == (40, 20, 20)
-    assert audit.members_share == pytest.approx(2 / 3)
+    assert list(audit.models) == ["untrained", "original", "retraining", "amnesiac", *METHODS]
+    assert [each.protocol.forgotten_records for each in audit.results] == [3, 12]
+    assert [each.forgotten for each in audit.results] == ["3 of 40 records", "12 of 40 records"]
+    protocol = audit.result.protocol
+    assert (protocol.training_records, protocol.test_records, protocol.attack_nonmembers) == (40, 20, 20)
+    assert protocol.members_share == pytest.approx(2 / 3)
 
 
 def test_a_method_is_placed_among_the_retrained(audit):
-    assert audit["retraining"].places == {}
-    assert set(audit["untrained"].places) == set(COMPARED) - {"attack"}
-    places = audit["zeroed"].places
-    assert set(places) == set(COMPARED)
-    retrained = audit["retraining"].scores.efficacy
-    for index in range(2):
-        where = places["efficacy"][index]
-        assert (where.low, where.high) == (retrained[index].min(), retrained[index].max())
+    for result in audit.results:
+        assert result["retraining"].places == {}
+        assert set(result["untrained"].places) == set(COMPARED) - {"attack"}
+        places, retrained = result["zeroed"].places, values(result["retraining"].scores.efficacy)
+        assert set(places) == set(COMPARED)
+        where = places["efficacy"]
+        assert (where.retrained_low, where.retrained_high) == (retrained.min(), retrained.max())
         # Three seeds cannot tell anything at this level.
-        assert audit.verdict(where) == "too few seeds"
-    assert not audit.enough_seeds
-    assert not audit.compared
-    assert all(method.challenge == method.u_lira == () for method in audit.methods)
-    assert audit.threshold == pytest.approx(0.05 / 12)
+        assert where.verdict == "too few seeds"
+        assert not result.protocol.enough_seeds
+        assert not result.compared
+        assert all(method.challenge is method.u_lira is None for method in result.methods)
+        assert result.protocol.p_value_threshold == pytest.approx(0.05 / 12)
 
 
 def test_verdicts():
-    audit = UnlearnAudit((), FORGET[:1], np.array([3]), 12, 40, 20, 20, 0.5, 0.95, None)
-    place = Place(0.0, 1.0, 0.0, 1.0, 2 / 2**12, 1)
-    assert audit.enough_seeds
-    assert audit.verdict(place) == "above"
-    assert audit.verdict(place._replace(direction=-1)) == "below"
-    assert audit.verdict(place._replace(p_value=0.01)) == "not distinguishable"
+    protocol, ones = protocol_of(3, 1, 40, 20, 20, 12, 0.95), np.ones(12)
+    assert protocol.enough_seeds
+    assert [_place(ones + shift, ones, protocol).verdict for shift in (1, -1)] == ["above", "below"]
+    assert _place(ones + 0.1 * (-1.0) ** np.arange(12), ones, protocol).verdict == "not distinguishable"
 
 
 @pytest.mark.parametrize("each", [False, True])
@@ -163,24 +169,26 @@ def test_whom_the_attack_learned_from(audit, each):
         how = {"methods": {"zeroed": zeroed}, "attack_each": True, "amnesiac": False, **CALL}
         found = audit_unlearn(KEY, TRAIN, TEST, NETWORK, FORGET[1:], **how)
     row = FORGET[1]
-    asked = jax.tree.map(lambda leaf: leaf[-1], found["zeroed"].params)
-    source: Any = asked if each else found["original"].params
+    asked = jax.tree.map(lambda leaf: leaf[-1], found.models["zeroed"].params)
+    source: Any = asked if each else found.models["original"].params
     keys, known = stream(KEY, "attack"), log_probs_many(NETWORK, source, INPUTS)
     member, used = np.tile(np.arange(60) < 40, (SEEDS, 1)), np.ones((SEEDS, 60), bool)
     if each:
         used[:, :40] = ~row
     attack = fit_learned(jax.random.split(keys, SEEDS), known, LABELS, member, 3, used=used, epochs=2)
     expected = learned_probabilities(attack, log_probs_many(NETWORK, asked, INPUTS[:40]), LABELS[:40])
-    np.testing.assert_allclose(found["zeroed"].scores.attack[-1], expected[:, row].mean(axis=1), rtol=1e-4)
+    np.testing.assert_allclose(
+        values(found.results[-1]["zeroed"].scores.attack), expected[:, row].mean(axis=1), rtol=1e-4
+    )
 
 
 def test_models_are_unlearned_together_as_one_by_one(audit):
     keys = jax.random.split(jax.random.key(2), (2, SEEDS))
-    call = "noisy", noisy, NETWORK, keys, audit["original"].params, TRAIN, FORGET
+    call = "noisy", noisy, NETWORK, keys, audit.models["original"].params, TRAIN, FORGET
     parts = DEFAULT_EXECUTION, DEFAULT_EXECUTION
     one_by_one, together = (unlearn._unlearned(*call, together=how, parts=parts) for how in (False, True))
     np.testing.assert_allclose(flat(together), flat(one_by_one), atol=1e-6)
-    assert np.abs(flat(together) - flat(audit["untouched"].params)).max() > 1e-4
+    assert np.abs(flat(together) - flat(audit.models["untouched"].params)).max() > 1e-4
 
 
 @pytest.fixture(scope="module")
@@ -204,23 +212,25 @@ def test_models_are_told_from_retrained_ones_of_other_seeds(many):
         theirs = answers("retraining", index, slice(8, None))
         for name in ("original", "retraining", "zeroed"):
             mine = answers(name, index, slice(8))
-            of_method = many[name].challenge[index], many[name].u_lira[index]
+            of_method = many.results[index][name]
             challenge, lira = challenge_score(KEY, mine, theirs), u_lira(KEY, mine.log_odds, theirs.log_odds)
-            np.testing.assert_allclose(of_method[0].epsilon, challenge.epsilon, rtol=1e-6)
-            assert of_method[0].remaining_ratio == pytest.approx(challenge.remaining_ratio)
-            assert of_method[0].test_ratio == pytest.approx(challenge.test_ratio)
-            assert of_method[0].score.value == pytest.approx(challenge.score.value)
-            assert of_method[1].accuracy.value == pytest.approx(lira.accuracy.value)
-    assert many["untrained"].challenge == many["untrained"].u_lira == ()
+            np.testing.assert_allclose(of_method.challenge.epsilon, challenge.epsilon, rtol=1e-6)
+            assert of_method.challenge.remaining_ratio == pytest.approx(challenge.remaining_ratio)
+            assert of_method.challenge.test_ratio == pytest.approx(challenge.test_ratio)
+            assert of_method.challenge.score.value == pytest.approx(challenge.score.value)
+            assert of_method.u_lira.value == pytest.approx(lira.accuracy.value)
+            np.testing.assert_allclose(many.models[name].u_lira[index].per_record, lira.per_record)
+        assert many.results[index]["untrained"].challenge is many.results[index]["untrained"].u_lira is None
     # Without amnesiac unlearning and the attack.
-    assert [method.name for method in many.methods] == ["untrained", "original", "retraining", "untouched", "zeroed"]
-    assert np.isnan(many["retraining"].scores.attack).all()
-    assert set(many["original"].places) == set(COMPARED) - {"attack"}
+    assert list(many.models) == ["untrained", "original", "retraining", "untouched", "zeroed"]
+    assert many.result["retraining"].scores.attack is None
+    assert set(many.result["original"].places) == set(COMPARED) - {"attack"}
 
 
 def test_a_method_that_does_nothing_is_told_as_well_as_the_original(many):
-    for original, untouched in zip(many["original"].challenge, many["untouched"].challenge, strict=True):
-        np.testing.assert_array_equal(original.epsilon, untouched.epsilon)
+    for result in many.results:
+        original, untouched = result["original"].challenge, result["untouched"].challenge
+        assert original.epsilon == untouched.epsilon
         assert original.score.value == untouched.score.value
         # Another method has another key for its interval.
         assert original.score.high != untouched.score.high
@@ -228,10 +238,8 @@ def test_a_method_that_does_nothing_is_told_as_well_as_the_original(many):
 
 def test_a_method_more_changes_no_number_of_another(many):
     less = audit_unlearn(*SETS, methods={"zeroed": zeroed}, **MANY)
-    for index in range(2):
-        mine, theirs = many["zeroed"], less["zeroed"]
-        assert mine.challenge[index].score == theirs.challenge[index].score
-        assert mine.u_lira[index].accuracy == theirs.u_lira[index].accuracy
+    for mine, theirs in zip(many.results, less.results, strict=True):
+        assert mine["zeroed"] == theirs["zeroed"]
 
 
 def test_a_stopped_audit_goes_on(audit, tmp_path):
@@ -245,10 +253,9 @@ def test_a_stopped_audit_goes_on(audit, tmp_path):
         audit_unlearn(*SETS, methods=METHODS, **{**CALL, "execution": stopped})
     assert list(tmp_path.glob("judged/*.npz"))
     again = audit_unlearn(*SETS, methods=METHODS, **{**CALL, "execution": going_on})
-    for mine, theirs in zip(audit.methods, again.methods, strict=True):
+    assert audit.results == again.results
+    for mine, theirs in zip(audit.models.values(), again.models.values(), strict=True):
         np.testing.assert_array_equal(flat(mine.params), flat(theirs.params))
-        for one, other in zip(mine.scores, theirs.scores, strict=True):
-            np.testing.assert_array_equal(one, other)
     assert seen == sorted(seen)
     assert seen[-1] == 1
 
@@ -279,7 +286,7 @@ def test_random_layers_and_short_numbers_are_kept_on_disk_as_they_are(tmp_path):
         audit_unlearn(KEY, TRAIN, TEST, learned, FORGET[:1], **{**call, "execution": Execution(2, checkpoints=place)})
         for place in (tmp_path, tmp_path, None)
     )
-    for mine, kept, unkept in zip(first.methods, again.methods, free.methods, strict=True):
+    for mine, kept, unkept in zip(*(each.models.values() for each in (first, again, free)), strict=True):
         dtypes = [[leaf.dtype for leaf in jax.tree.leaves(each.params)] for each in (mine, unkept)]
         assert dtypes[0] == dtypes[1]
         np.testing.assert_array_equal(flat(mine.params), flat(kept.params))

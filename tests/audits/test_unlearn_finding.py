@@ -7,7 +7,7 @@ import pytest
 from support.findings import state
 from support.saved_runs.unlearn import SEEDS, Factors, unlearn_audit
 
-from jaxaudit.audits.unlearn.finding import together
+from jaxaudit.audits.unlearn.finding import blind, informative, together
 from jaxaudit.audits.unlearn.result import UnlearnAudit
 
 SEEN: Factors = {"efficacy": 9.0}
@@ -34,8 +34,12 @@ def test_verdicts(original: Any, method: Any, seeds: int, verdict: str, tone: st
     audit = judged(original, method, seeds)
     finding = audit.finding
     assert (finding.verdict, finding.tone, finding.confidence.word) == (verdict, tone, confidence)
-    assert audit.conclusion("mine") == verdict
-    assert audit.findings() == {"mine": finding}
+    assert (audit.result["mine"].conclusion, audit.result["mine"].finding) == (verdict, finding)
+    assert [each.name for each in audit.result.methods if each.finding is None] == [
+        "untrained",
+        "original",
+        "retraining",
+    ]
     assert finding.reasons
     assert (verdict == "inconclusive") == bool(finding.would_change)
 
@@ -50,7 +54,7 @@ def test_checks():
     ):
         assert (state(sound, name), state(finding, name)) == ("passed", worse)
     # 2 / 2^n is at most 0.05 / 6 from 8 seeds on.
-    assert [judged(SEEN, {}, seeds).enough_seeds for seeds in (7, 8)] == [False, True]
+    assert [judged(SEEN, {}, seeds).result.protocol.enough_seeds for seeds in (7, 8)] == [False, True]
     assert any("8 seeds" in each for each in few.would_change)
     assert any("--nonmembers" in each for each in blind.would_change)
     assert next(each for each in infinite.checks if each.state == "warning").message.startswith("some models of mine")
@@ -58,10 +62,10 @@ def test_checks():
 
 def test_scores_that_are_blind_are_named():
     audit = judged({"efficacy": 9.0, "bound": 9.0}, {})
-    assert audit.blind() == ("forgotten_accuracy", "attack")
-    assert audit.informative() == ("efficacy", "bound")
+    assert blind(audit.result) == ("forgotten_accuracy", "attack")
+    assert informative(audit.result) == ("efficacy", "bound")
     assert any("`forgotten accuracy` and `attack probability` cannot" in each for each in audit.finding.caveats)
-    assert judged(EVERY, {}).blind() == ()
+    assert blind(judged(EVERY, {}).result) == ()
     assert not any("uninformative" in each for each in judged(EVERY, {}).finding.caveats)
     one = judged({**EVERY, "attack": 1.0}, {})
     assert any(each.startswith("`attack probability` cannot") for each in one.finding.caveats)
@@ -79,7 +83,7 @@ def test_a_run_is_as_bad_as_its_worst_method():
     assert len(set(finding.caveats)) == len(finding.caveats)
     # Nothing distinguishes the original, but one of the methods.
     mixed = unlearn_audit({}, {"same": {}, "other": {"bound": 9.0}})
-    assert [each.verdict for each in mixed.findings().values()] == ["inconclusive", "distinguishable"]
+    assert [each.conclusion for each in mixed.result.methods if each.conclusion] == ["inconclusive", "distinguishable"]
     assert mixed.finding.verdict == "distinguishable"
     both = together({"a": judged(SEEN, {}).finding, "b": judged({}, {}).finding})
     assert (both.verdict, both.confidence.word) == ("inconclusive", "none")

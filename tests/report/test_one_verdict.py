@@ -147,7 +147,7 @@ def of_unlearn(draw: st.DrawFn) -> Make:
     original, methods = draw(factors), {name: draw(factors) for name in names}
     seeds, attacked = draw(st.sampled_from([3, SEEDS])), draw(st.booleans())
     notes = draw(st.sampled_from([(), ("A note.",)]))
-    return lambda: unlearn_run(audit=unlearn_audit(original, methods, seeds, attacked=attacked), notes=notes)
+    return lambda: unlearn_run(audit=unlearn_audit(original, methods, seeds, attacked=attacked, notes=notes))
 
 
 @st.composite

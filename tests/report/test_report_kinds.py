@@ -7,7 +7,7 @@ import jsonschema
 import msgspec
 import pytest
 from support.saved_runs import RUNS, as_json
-from support.saved_runs.unlearn import unlearn_audit, unlearn_run
+from support.saved_runs.unlearn import CHALLENGE, unlearn_audit, unlearn_run
 
 from jaxaudit.report.kinds import kind_of, schema_of
 from jaxaudit.report.record import from_json
@@ -25,7 +25,7 @@ def merged(value: Any, change: Any) -> Any:
 
 def told() -> Any:
     """A run of `unlearn` with seeds enough to tell models from retrained ones."""
-    return unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, {"mine": {"efficacy": 0.1}, "other": {}}, told=True))
+    return unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, {"mine": {"efficacy": 0.1}, "other": {}}, told=CHALLENGE))
 
 
 @pytest.mark.parametrize("kind", RUNS)

@@ -1,12 +1,10 @@
 """The `unlearn` answer as JSON, on a terminal and on a page."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from support.html_pages import Parsed
 from support.saved_runs import as_json
-from support.saved_runs.unlearn import SEEDS, unlearn_audit, unlearn_run
+from support.saved_runs.unlearn import CHALLENGE, SEEDS, SPREAD, unlearn_audit, unlearn_run
 from support.terminals import said, shown
 
 from jaxaudit.metrics import Estimate
@@ -16,13 +14,11 @@ from jaxaudit.report.html.render import report_html
 pytestmark = pytest.mark.usefixtures("no_charts")
 
 NOTE = "Trained on digits."
-
-
-TOLD = unlearn_audit({"efficacy": 9.0}, {"mine": {"efficacy": 0.1}, "a-longer-name": {}}, told=True)
+METHODS = {"mine": {"efficacy": 0.1}, "a-longer-name": {}}
 
 
 def test_how_models_are_told_from_retrained_ones_is_in_every_output():
-    run = unlearn_run(audit=TOLD)
+    run = unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, METHODS, told=CHALLENGE))
     result = as_json(run)
     assert [method["challenge"] is None for method in result["methods"]] == [True, *[False] * 4]
     mine = result["methods"][3]
@@ -47,23 +43,22 @@ def test_how_models_are_told_from_retrained_ones_is_in_every_output():
 
 
 def test_a_ratio_over_0_is_null_and_shown_as_none():
-    found = TOLD["mine"].challenge[0]._replace(test_ratio=np.nan, score=Estimate(*[np.nan] * 3))
-    methods = tuple(each._replace(challenge=(found,)) if each.challenge else each for each in TOLD.methods)
-    run = unlearn_run(audit=replace(TOLD, methods=methods))
+    found = CHALLENGE._replace(test_ratio=np.nan, score=Estimate(*[np.nan] * 3))
+    run = unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, METHODS, told=found))
     challenge = as_json(run)["methods"][3]["challenge"]
     assert (challenge["test_ratio"], challenge["score"]) == (None, None)
     assert "none" in shown(run)
 
 
 def test_the_numbers_and_words_of_json():
-    audit = unlearn_audit({"efficacy": 9.0}, {"mine": {"efficacy": np.inf, "bound": 0.1}, "same": {}})
-    result = as_json(unlearn_run("records", audit, (NOTE,)))
+    methods = {"mine": {"efficacy": np.inf, "bound": 0.1}, "same": {}}
+    result = as_json(unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, methods, notes=(NOTE,))))
     mine, same = result["methods"][3:]
     assert mine["scores"]["efficacy"] == {
         **dict.fromkeys(("median", "low", "high", "mean"), "infinity"),
         "values": ["infinity"] * SEEDS,
     }
-    assert mine["scores"]["bound"]["values"] == audit["mine"].scores.bound[0].tolist()
+    assert mine["scores"]["bound"]["values"] == (0.1 * SPREAD).tolist()
     assert {name: place["verdict"] for name, place in mine["places"].items()} == {
         "efficacy": "above",
         "bound": "below",

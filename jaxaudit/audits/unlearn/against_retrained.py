@@ -1,4 +1,7 @@
-"""Can a method's models be told from retrained ones? The unlearning challenge's score and U-LiRA, over models."""
+"""How a method's models compare with retrained ones: the place of each score, and two measures over models.
+
+The measures are the unlearning challenge's score and U-LiRA.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -6,62 +9,161 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from jaxaudit.audits.unlearn.finding import LEAST_SEEDS
-from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED, Scores
+from jaxaudit.audits.unlearn.evaluate import median
+from jaxaudit.audits.unlearn.result import (
+    COMPARED,
+    LEAST_SEEDS,
+    RETRAINING,
+    UNTRAINED,
+    Challenge,
+    Method,
+    Place,
+    Protocol,
+    Ranged,
+    Scores,
+    Spread,
+)
+from jaxaudit.json_types import number
 from jaxaudit.metrics import Answers, ChallengeScore, ULira, challenge_score, u_lira
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.retrained_band import place
 from jaxaudit.randomness import stream
 
 
+def protocol_of(
+    forgotten_records: int,
+    sets: int,
+    training_records: int,
+    test_records: int,
+    attack_nonmembers: int,
+    seeds: int,
+    level: float,
+) -> Protocol:
+    """The protocol for one of so many sets to forget; see `Protocol`."""
+    threshold = ALPHA / (len(COMPARED) * sets)
+    return Protocol(
+        training_records=training_records,
+        forgotten_records=forgotten_records,
+        test_records=test_records,
+        attack_nonmembers=attack_nonmembers,
+        seeds=seeds,
+        level=level,
+        p_value_threshold=threshold,
+        enough_seeds=2.0 ** (1 - seeds) <= threshold,
+        members_share=training_records / (training_records + attack_nonmembers) if attack_nonmembers else None,
+    )
+
+
 class Told(NamedTuple):
-    """How well a method's models are told from retrained ones, one of each number for each set to forget.
+    """How well a method's models are told from retrained ones, for one set to forget."""
 
-    Both are empty for untrained models, and where there are too few seeds.
-    """
-
-    challenge: tuple[ChallengeScore, ...] = ()
-    u_lira: tuple[ULira, ...] = ()
+    challenge: ChallengeScore
+    u_lira: ULira
 
 
 def told(
     key: Key[Array, ""],
     log_odds: Mapping[str, Sequence[Float[np.ndarray, "seeds _"]]],
-    scores: Mapping[str, Scores],
+    scores: Mapping[str, Sequence[Scores]],
     level: float,
-) -> dict[str, Told]:
-    """Each method's models of the first half of the seeds against the retrained models of the other half.
+) -> dict[str, tuple[Told, ...]]:
+    """Each method's models of the first half of the seeds against the retrained models of the other half, for each set.
 
     So no two models share a seed, all methods are compared with the same models at the same numbers, and `retraining`
-    and `original` show what the best and what no forgetting score.
+    and `original` show what the best and what no forgetting score. Untrained models are not compared, and none are
+    where there are too few seeds.
 
     Args:
         key: random key of the bootstraps.
         log_odds: of the records to forget, by the name of the method, for each set.
-        scores: accuracies, by the name of the method.
+        scores: the same of accuracies.
         level: confidence level of the intervals.
     """
     half = len(log_odds[RETRAINING][0]) // 2
     if 2 * half < LEAST_SEEDS:
-        return {name: Told() for name in log_odds}
+        return dict.fromkeys(log_odds, ())
 
     def answers(name: str, index: int, seeds: slice) -> Answers:
-        of_method = scores[name]
-        return Answers(
-            log_odds[name][index][seeds],
-            of_method.remaining_accuracy[index, seeds],
-            of_method.test_accuracy[index, seeds],
+        of_set = scores[name][index]
+        accuracies = (_values(each)[seeds] for each in (of_set.remaining_accuracy, of_set.test_accuracy))
+        return Answers(log_odds[name][index][seeds], *accuracies)
+
+    def of_set(name: str, index: int) -> Told:
+        mine, theirs = answers(name, index, slice(half)), answers(RETRAINING, index, slice(half, None))
+        challenge, lira = (stream(key, purpose, name, index) for purpose in ("challenge", "u-lira"))
+        return Told(
+            challenge_score(challenge, mine, theirs, level=level),
+            u_lira(lira, mine.log_odds, theirs.log_odds, level=level),
         )
 
-    def of_method(name: str) -> Told:
-        found = []
-        for index in range(len(log_odds[name])):
-            mine, theirs = answers(name, index, slice(half)), answers(RETRAINING, index, slice(half, None))
-            challenge, lira = (stream(key, purpose, name, index) for purpose in ("challenge", "u-lira"))
-            found.append(
-                (
-                    challenge_score(challenge, mine, theirs, level=level),
-                    u_lira(lira, mine.log_odds, theirs.log_odds, level=level),
-                )
-            )
-        return Told(*map(tuple, zip(*found, strict=True)))
+    return {
+        name: () if name == UNTRAINED else tuple(of_set(name, index) for index in range(len(log_odds[name])))
+        for name in log_odds
+    }
 
-    return {name: Told() if name == UNTRAINED else of_method(name) for name in log_odds}
+
+def compared(
+    index: int,
+    protocol: Protocol,
+    scores: Mapping[str, Sequence[Scores]],
+    layers: Mapping[str, Mapping[str, Float[np.ndarray, "sets seeds"]]],
+    told_apart: Mapping[str, tuple[Told, ...]],
+) -> tuple[Method, ...]:
+    """Every method beside retrained models, for one set to forget, before anything is concluded."""
+    return tuple(
+        method(
+            *(name, of_sets[index], scores[RETRAINING][index], protocol),
+            told_apart[name][index] if told_apart[name] else None,
+            {layer: values[index] for layer, values in layers[name].items()},
+        )
+        for name, of_sets in scores.items()
+    )
+
+
+def method(
+    name: str,
+    scores: Scores,
+    retrained: Scores,
+    protocol: Protocol,
+    told_apart: Told | None,
+    layers: Mapping[str, Float[np.ndarray, " seeds"]],
+) -> Method:
+    """One of them."""
+    places: dict[str, Place] = {}
+    for score in COMPARED if name != RETRAINING else ():
+        mine, theirs = getattr(scores, score), getattr(retrained, score)
+        if mine is not None and theirs is not None:
+            places[score] = _place(_values(mine), _values(theirs), protocol)
+    return Method(
+        name,
+        scores,
+        places,  # pyright: ignore[reportArgumentType]
+        None,
+        None,
+        None if told_apart is None else _challenge(told_apart.challenge),
+        None if told_apart is None else Ranged(*map(float, told_apart.u_lira.accuracy)),
+        {layer: median(values) for layer, values in layers.items()},
+    )
+
+
+def _place(mine: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " seeds"], protocol: Protocol) -> Place:
+    found = place(mine, theirs)
+    verdict = "not distinguishable" if protocol.enough_seeds else "too few seeds"
+    if found.p_value <= protocol.p_value_threshold:
+        verdict = "above" if found.direction > 0 else "below"
+    return Place(verdict, found.p_value, found.low, found.high, found.below, found.above)
+
+
+def _challenge(found: ChallengeScore) -> Challenge:
+    return Challenge(
+        tuple(found.epsilon.tolist()),
+        Ranged(*map(float, found.quality)),
+        number(found.remaining_ratio),
+        number(found.test_ratio),
+        Ranged(*map(float, found.score)) if np.isfinite(found.score).all() else None,
+    )
+
+
+def _values(spread: Spread | None) -> Float[np.ndarray, " seeds"]:
+    """The score of each seed, where it was measured."""
+    return np.array([] if spread is None else spread.values, np.float64)

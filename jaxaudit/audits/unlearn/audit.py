@@ -10,18 +10,18 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
-from jaxaudit.audits.unlearn.against_retrained import told
-from jaxaudit.audits.unlearn.evaluate import Attacker, Judged, as_scores, judged_file, look_at, score, train_attack
+from jaxaudit.attacks.learned import SOURCE as ATTACK
+from jaxaudit.audits.unlearn.against_retrained import compared, protocol_of, told
+from jaxaudit.audits.unlearn.evaluate import Attacker, Judged, judged_file, look_at, score, train_attack
+from jaxaudit.audits.unlearn.finding import decided, over_sets
 from jaxaudit.audits.unlearn.kept_params import flat_params, params_of
 from jaxaudit.audits.unlearn.refusals import check_like, check_unlearn
 from jaxaudit.audits.unlearn.result import (
     AMNESIAC,
-    COMPARED,
     ORIGINAL,
     RETRAINING,
     UNTRAINED,
-    Layers,
-    MethodResult,
+    Models,
     Scores,
     UnlearnAudit,
 )
@@ -31,11 +31,15 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.learners.batch_order import init_key
-from jaxaudit.metrics.retrained_band import place
+from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
+from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
+from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
 from jaxaudit.models import RUN_ONCE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
 from jaxaudit.unlearning.method import source_of
+
+Layers = Mapping[str, Float[np.ndarray, "sets seeds"]]
 
 
 def audit_unlearn(
@@ -52,6 +56,8 @@ def audit_unlearn(
     attack_epochs: int = EPOCHS,
     attack_each: bool = False,
     level: float = 0.95,
+    forgotten: Sequence[str] | None = None,
+    notes: Sequence[str] = (),
     execution: Execution = DEFAULT_EXECUTION,
 ) -> UnlearnAudit:
     """How well does each method make models forget these records? Becker & Liebig (2022), section 4.
@@ -72,16 +78,18 @@ def audit_unlearn(
         amnesiac: whether amnesiac unlearning is judged.
         methods: further methods by name, each a pure function of the trained model (see `Unlearn`), for example
             `{"fisher": partial(forget_by_noise, noise=golatkar)}`.
-        seeds: models per method, one per seed; too few cannot show a difference, see `UnlearnAudit.enough_seeds`. The
-            unlearning challenge's score and U-LiRA need 16, see `MethodResult`; more seeds resolve more.
+        seeds: models per method, one per seed; too few cannot show a difference, see `Protocol.enough_seeds`. The
+            unlearning challenge's score and U-LiRA need 16, see `Method`; more seeds resolve more.
         nonmembers: test records that attack networks learn from, drawn once; by default as many as there are training
-            records, or all. With 0 there is no attack, and its scores are NaN.
+            records, or all. With 0 there is no attack, and its scores are None.
         attack_epochs: epochs of an attack network; 100 in the toolbox that the paper used.
         attack_each: by default attack networks learn from the original models, as an attacker who knew the model before
             it forgot, and the same network attacks each method's model. True trains a new one on every model, with its
             remaining records as members, as in the paper. Such a network sees the label: for a class that was forgotten
             as a whole it has seen no member, and it answers "not a member" whatever the model remembers.
         level: confidence level of the intervals that are shown; no verdict depends on it.
+        forgotten: each set to forget in words; by default how many records it has.
+        notes: limitations that follow from what was given, in sentences: every finding says them.
         execution: how models are trained, progress in millionths of the work, and where finished work is kept, trained
             models included. A later call with the same arguments resumes from it; see `fit_many`. The caller must
             ensure that `learner` is unchanged.
@@ -113,27 +121,26 @@ def audit_unlearn(
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
     scores, layers, log_odds = _scored(params, train, test, learner, forget, attacker, attack_each, parts)
-    own = {name: source_of(method) for name, method in methods.items()}
-    sources = {RETRAINING: source_of(retrain), AMNESIAC: source_of(train_and_record), **own}
     told_apart = told(stream(key, "against retrained"), log_odds, scores, level)
+    results = []
+    for index, row in enumerate(forget):
+        said = forgotten[index] if forgotten else f"{int(row.sum()):,} of {len(train):,} records"
+        protocol = protocol_of(int(row.sum()), sets, len(train), len(test), count, seeds, level)
+        results.append(decided(said, protocol, compared(index, protocol, scores, layers, told_apart), notes))
+    own = {name: source_of(method) for name, method in methods.items()}
+    of_methods = {RETRAINING: source_of(retrain), AMNESIAC: source_of(train_and_record), **own}
     return UnlearnAudit(
-        methods=tuple(
-            MethodResult(
-                *(name, scores[name], _places(name, scores[name], scores[RETRAINING]), params[name]),
-                *told_apart[name],
-                source=sources.get(name, ""),
-                layers=layers[name],
-            )
-            for name in params
-        ),
+        results=tuple(results),
+        finding=over_sets(results),
         forget=forget,
-        forgotten=forget.sum(axis=1),
-        seeds=seeds,
-        examples=len(train),
-        test_examples=len(test),
-        nonmembers=count,
-        members_share=len(train) / (len(train) + count),
-        level=level,
+        models={
+            name: Models(params[name], layers[name], tuple(each.u_lira for each in told_apart[name])) for name in params
+        },
+        sources=(
+            *(EFFICACY, *([ATTACK] if count else [])),
+            *(of_methods.get(name, "") for name in params),
+            *([CHALLENGE, U_LIRA] if any(told_apart.values()) else []),
+        ),
         models_per_batch=execution.models_per_batch,
     )
 
@@ -187,7 +194,7 @@ def _scored(
     attacker: Attacker | None,
     attack_each: bool,
     parts: dict[str, Execution],
-) -> tuple[dict[str, Scores], dict[str, Layers], dict[str, list[Float[np.ndarray, "seeds _"]]]]:
+) -> tuple[dict[str, list[Scores]], dict[str, Layers], dict[str, list[Float[np.ndarray, "seeds _"]]]]:
     """Every model, judged on its set, or on each set if it has forgotten none; and its log-odds of these records."""
     everything, checkpoints = np.ones(len(train), bool), parts[ORIGINAL].checkpoints
 
@@ -210,7 +217,7 @@ def _scored(
         file = checkpoints and judged_file(checkpoints, models, train, test, members, attacker, attacked)
         return look_at(learner, models, train, test, attack, file, name=name)
 
-    scores: dict[str, Scores] = {}
+    scores: dict[str, list[Scores]] = {}
     layers: dict[str, Layers] = {}
     log_odds: dict[str, list[Float[np.ndarray, "seeds _"]]] = {name: [] for name in params}
     for name, models in params.items():
@@ -222,7 +229,7 @@ def _scored(
             found.append(score(learner, of_set, seen, train, row, name))
             log_odds[name].append(seen.log_odds[:, row])
             _end(parts[name if once is not None else f"{name} {index}"])
-        scores[name] = as_scores([numbers for numbers, _ in found])
+        scores[name] = [numbers for numbers, _ in found]
         layers[name] = {layer: np.stack([each[layer] for _, each in found]) for layer in found[0][1]}
     return scores, layers, log_odds
 
@@ -286,14 +293,3 @@ def _unlearned(
 def _stacked(leaves: tuple[Any, ...]) -> Any:
     is_key = jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key)
     return jnp.stack(leaves) if is_key else np.stack([np.asarray(leaf) for leaf in leaves])
-
-
-def _places(name: str, scores: Scores, retrained: Scores) -> dict[str, Any]:
-    if name == RETRAINING:
-        return {}
-    columns = {field: (getattr(scores, field), getattr(retrained, field)) for field in COMPARED}
-    return {
-        field: tuple(place(mine, theirs) for mine, theirs in zip(*both, strict=True))
-        for field, both in columns.items()
-        if not np.isnan(both).any()
-    }

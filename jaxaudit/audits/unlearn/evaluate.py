@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn.kept_params import flat_params
-from jaxaudit.audits.unlearn.result import Scores
+from jaxaudit.audits.unlearn.result import Scores, Spread
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, log_probs_many
 from jaxaudit.ensemble.checkpoint import digest_of, read_chunk, write_chunk
@@ -165,8 +165,8 @@ def judged_file(
 
 def score(
     learner: NetworkLearner, params: Any, judged: Judged, train: Examples, forget: Bool[np.ndarray, " n"], name: str
-) -> tuple[list[Float[np.ndarray, " models"]], dict[str, Float[np.ndarray, " models"]]]:
-    """The numbers of `Scores`, in that order, for every model and one set to forget; and the information by layer.
+) -> tuple[Scores, dict[str, Float[np.ndarray, " models"]]]:
+    """The scores of every model for one set to forget, and the information by layer.
 
     Raises:
         InputError: a model's gradients are not finite; the message calls it `name`.
@@ -181,19 +181,29 @@ def score(
     information = [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean, _ in found]
     attack = judged.membership[:, forget].mean(axis=1)
     layers = {layer: np.array([float(of_layer[layer]) for *_, of_layer in found]) for layer in found[0][2]}
-    scores = [
+    scores = (
         *(np.array(column) for column in zip(*information, strict=True)),
         judged.hits[:, ~forget].mean(axis=1),
         judged.hits[:, forget].mean(axis=1),
         judged.test_accuracy,
         attack,
-    ]
-    return scores, layers
+    )
+    return Scores(*map(spread, scores)), layers
 
 
-def as_scores(sets: list[list[Float[np.ndarray, " models"]]]) -> Scores:
-    """The scores of one method, from those of its models for every set."""
-    return Scores(*(np.stack(column) for column in zip(*sets, strict=True)))
+def spread(values: Float[np.ndarray, " models"]) -> Spread | None:
+    """A score of all models; None where one has none."""
+    if np.isnan(values).any():
+        return None
+    ends = float(values.min()), float(values.max())
+    return Spread(median(values), *ends, float(values.mean()), tuple(values.tolist()))
+
+
+def median(values: Float[np.ndarray, " models"]) -> float:
+    """The median, of an even number the mean of the two in the middle; infinite where either is."""
+    ordered = np.sort(values)
+    low, high = ordered[(len(values) - 1) // 2], ordered[len(values) // 2]
+    return float(low) if low == high else float(low / 2 + high / 2)
 
 
 @partial(jax.jit, static_argnames="learner")

@@ -2,22 +2,23 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TypeVar
 
-import numpy as np
+from msgspec.structs import replace
 
-from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
-
-if TYPE_CHECKING:
-    from jaxaudit.audits.unlearn.result import UnlearnAudit
-
-Conclusion = Literal["distinguishable", "not distinguishable", "inconclusive"]
-Position = Literal["above", "below", "not distinguishable", "too few seeds"]
-"""Of a score among those of retrained models."""
+from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, in_order
+from jaxaudit.audits.unlearn.result import (
+    FORGETTING,
+    LEAST_SEEDS,
+    ORIGINAL,
+    REFERENCES,
+    Conclusion,
+    Method,
+    Protocol,
+    UnlearnResult,
+)
 
 WORST_FIRST = ("distinguishable", "inconclusive", "not distinguishable")
-LEAST_SEEDS = 16
-"""To tell unlearned from retrained models, eight a side; intervals of fewer are too wide to be of use."""
 LEAST_FIRST = ("none", "weak", "fair", "strong")
 SCORES = {
     "efficacy": "efficacy",
@@ -32,27 +33,89 @@ SCORES = {
 One = TypeVar("One")
 
 
-def find(audit: "UnlearnAudit", name: str, forget_set: int = 0) -> Finding:
-    """What the scores of one method say together about one set to forget, by `UnlearnAudit.conclusion`."""
-    verdict = audit.conclusion(name, forget_set)
-    checks, caveats = _checks(audit, forget_set), _caveats(audit, verdict, forget_set)
-    more = () if audit.nonmembers else ("Also attack the models (--nonmembers above 0).",)
+def decided(
+    forgotten: str, protocol: Protocol, methods: tuple[Method, ...], notes: Sequence[str] = ()
+) -> UnlearnResult:
+    """The result about one set to forget: what is concluded of each method, and of all.
+
+    Args:
+        forgotten: the set in words.
+        protocol: how many records and models there were.
+        methods: their numbers.
+        notes: further limitations, in sentences: every finding says them.
+    """
+
+    def noted(finding: Finding) -> Finding:
+        return replace(finding, caveats=(*finding.caveats, *notes))
+
+    undecided = UnlearnResult(finding=UNDECIDED, forgotten=forgotten, protocol=protocol, methods=methods, caveats=())
+    found = {each.name: find(undecided, each.name) for each in methods if each.name not in REFERENCES}
+    concluded = tuple(
+        replace(each, conclusion=conclusion(undecided, each.name), finding=noted(found[each.name]))
+        if each.name in found
+        else each
+        for each in methods
+    )
+    whole = noted(together(found))
+    return replace(undecided, finding=whole, methods=concluded, caveats=whole.caveats)
+
+
+def over_sets(results: Sequence[UnlearnResult]) -> Finding:
+    """One finding for all methods and sets to forget."""
+    if len(results) == 1:
+        return results[0].finding
+    every = [(place, each) for place, result in enumerate(results) for each in result.methods]
+    return together({f"{each.name}, set {place}": each.finding for place, each in every if each.finding is not None})
+
+
+def conclusion(result: UnlearnResult, name: str) -> Conclusion:
+    """The conclusion from all scores of a method together.
+
+    `distinguishable` from the retrained models by at least one score; `not distinguishable`; or `inconclusive`: there
+    are too few seeds, or no score distinguishes even the original from them.
+    """
+    if any(where.differs for where in result[name].places.values()):
+        return "distinguishable"
+    sighted = any(where.differs for where in result[ORIGINAL].places.values())
+    return "not distinguishable" if sighted else "inconclusive"
+
+
+def informative(result: UnlearnResult) -> tuple[str, ...]:
+    """The scores about forgotten records that distinguish the original, which forgot nothing, from retraining."""
+    places = result[ORIGINAL].places
+    return tuple(name for name in FORGETTING if name in places and places[name].differs)
+
+
+def blind(result: UnlearnResult) -> tuple[str, ...]:
+    """The scores about forgotten records that do not distinguish even the original, which forgot nothing.
+
+    If such a score does not distinguish a method from retraining, this is no evidence.
+    """
+    places, told = result[ORIGINAL].places, informative(result)
+    return tuple(name for name in FORGETTING if name in places and name not in told)
+
+
+def find(result: UnlearnResult, name: str) -> Finding:
+    """What the scores of one method say together, by `conclusion`."""
+    verdict, protocol = conclusion(result, name), result.protocol
+    checks, caveats = _checks(result), _caveats(result, verdict)
+    more = () if protocol.attack_nonmembers else ("Also attack the models (--nonmembers above 0).",)
     if verdict == "distinguishable":
         why = "The test over seeds is exact, and its level of 95% covers all scores together."
-        sentence, reasons = _differences(audit, name, forget_set)
+        sentence, reasons = _differences(result, name)
         return Finding(verdict, "bad", sentence, reasons, Confidence("strong", why), checks, caveats)
     if verdict == "not distinguishable":
-        informative = audit.informative(forget_set)
-        sentence = f"None of {len(audit[name].places)} scores distinguishes its models from retrained models."
+        informing = informative(result)
+        sentence = f"None of {len(result[name].places)} scores distinguishes its models from retrained models."
         reason = "no score lies above or below those of retrained models"
-        if not informative:
+        if not informing:
             why = "No score about the forgotten records distinguishes even the original from retraining."
             return Finding(verdict, "good", sentence, (reason,), Confidence("weak", why), checks, caveats, more)
-        why = f"{_sentence(informative, 'distinguish')} the original from retraining, but not this method."
+        why = f"{_sentence(informing, 'distinguish')} the original from retraining, but not this method."
         return Finding(verdict, "good", sentence, (reason,), Confidence("fair", why), checks, caveats, more)
-    if not audit.enough_seeds:
-        words = f"{audit.seeds} seeds cannot show any difference from retraining"
-        more = (f"Train at least {_seeds_needed(audit)} seeds (--seeds).", *more)
+    if not protocol.enough_seeds:
+        words = f"{protocol.seeds} seeds cannot show any difference from retraining"
+        more = (f"Train at least {_seeds_needed(protocol)} seeds (--seeds).", *more)
         return Finding(
             verdict,
             "open",
@@ -107,37 +170,40 @@ def clause(verdict: str) -> str:
     return verdict if verdict == "inconclusive" else f"{verdict} from retraining"
 
 
-def _differences(audit: "UnlearnAudit", name: str, forget_set: int) -> tuple[str, tuple[str, ...]]:
+def _differences(result: UnlearnResult, name: str) -> tuple[str, tuple[str, ...]]:
     """Which scores lie above, and which below; and each with its p-value."""
-    places = {score: where[forget_set] for score, where in audit[name].places.items()}
-    positions = {score: audit.verdict(where) for score, where in places.items()}
-    said = []
+    places, said = result[name].places, []
     for position, word in (("below", "lower"), ("above", "higher")):
-        scores = [score for score, found in positions.items() if found == position]
+        scores = [score for score, where in places.items() if where.verdict == position]
         if scores:
             one = len(scores) == 1
             those = "that" if one else "those"
             said.append(f"{_sentence(scores, 'are')} {word} than {those} of retrained models.")
     reasons = (
-        f"{SCORES[score]} {found} retrained models (p = {places[score].p_value:.2g})"
-        for score, found in positions.items()
-        if found in ("above", "below")
+        f"{SCORES[score]} {where.verdict} retrained models (p = {where.p_value:.2g})"
+        for score, where in places.items()
+        if where.differs
     )
     return " ".join(said), tuple(reasons)
 
 
-def _checks(audit: "UnlearnAudit", forget_set: int) -> tuple[Checked, ...]:
+def _checks(result: UnlearnResult) -> tuple[Checked, ...]:
+    protocol = result.protocol
     few = (
-        f" cannot show any difference: the smallest p-value, {2.0 ** (1 - audit.seeds):.2g}, is above "
-        f"{audit.threshold:.2g}; train at least {_seeds_needed(audit)} (--seeds)"
+        f" cannot show any difference: the smallest p-value, {2.0 ** (1 - protocol.seeds):.2g}, is above "
+        f"{protocol.p_value_threshold:.2g}; train at least {_seeds_needed(protocol)} (--seeds)"
     )
-    perfect = [each.name for each in audit.methods if np.isinf(each.scores.efficacy[forget_set]).any()]
+    perfect = [
+        each.name
+        for each in result.methods
+        if each.scores.efficacy is not None and any(map(math.isinf, each.scores.efficacy.values))
+    ]
     return in_order(
         (
             Checked(
                 "enough seeds",
-                "passed" if audit.enough_seeds else "failed",
-                f"{audit.seeds} seeds" + ("" if audit.enough_seeds else few),
+                "passed" if protocol.enough_seeds else "failed",
+                f"{protocol.seeds} seeds" + ("" if protocol.enough_seeds else few),
             ),
             Checked(
                 "finite efficacies",
@@ -149,36 +215,36 @@ def _checks(audit: "UnlearnAudit", forget_set: int) -> tuple[Checked, ...]:
             ),
             Checked(
                 "membership attack",
-                "passed" if audit.nonmembers else "warning",
+                "passed" if protocol.attack_nonmembers else "warning",
                 "every trained model was attacked"
-                if audit.nonmembers
+                if protocol.attack_nonmembers
                 else "no model was attacked, and efficacy alone can mislead (--nonmembers)",
             ),
         )
     )
 
 
-def _caveats(audit: "UnlearnAudit", verdict: Conclusion, forget_set: int) -> tuple[str, ...]:
-    found = []
-    blind = [f"`{SCORES[name]}`" for name in audit.blind(forget_set)]
-    if blind and audit.enough_seeds:
-        so = "it is" if len(blind) == 1 else "they are"
+def _caveats(result: UnlearnResult, verdict: Conclusion) -> tuple[str, ...]:
+    found, seeds = [], result.protocol.seeds
+    unseeing = [f"`{SCORES[name]}`" for name in blind(result)]
+    if unseeing and result.protocol.enough_seeds:
+        so = "it is" if len(unseeing) == 1 else "they are"
         found.append(
-            f"{_join(blind)} cannot distinguish even the original model from retraining, so {so} uninformative here."
+            f"{_join(unseeing)} cannot distinguish even the original model from retraining, so {so} uninformative here."
         )
     if verdict == "not distinguishable":
         found.append("Not distinguishable is not a proof of forgetting: another score may distinguish the method.")
     found.append(
         "An epsilon of few models is biased upward, so even retrained models are far from the challenge's best score: "
         "compare a method with `retraining` here, and with no score of another number of models."
-        if audit.compared
-        else f"The unlearning challenge's score and U-LiRA need {LEAST_SEEDS} seeds (--seeds); there are {audit.seeds}."
+        if result.compared
+        else f"The unlearning challenge's score and U-LiRA need {LEAST_SEEDS} seeds (--seeds); there are {seeds}."
     )
     return tuple(found)
 
 
-def _seeds_needed(audit: "UnlearnAudit") -> int:
-    return math.ceil(1 - math.log2(audit.threshold))
+def _seeds_needed(protocol: Protocol) -> int:
+    return math.ceil(1 - math.log2(protocol.p_value_threshold))
 
 
 def _listed(scores: Iterable[str]) -> str:

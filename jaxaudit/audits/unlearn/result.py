@@ -1,23 +1,16 @@
-"""The results of the `unlearn` audit."""
+"""The result of the `unlearn` audit about one set to forget, which is its JSON; and what the audit returns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import msgspec
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
-from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.finding import Finding
-from jaxaudit.audits.unlearn.finding import Conclusion, Position, find, together
-from jaxaudit.metrics import ChallengeScore, ULira
-from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
-from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
-from jaxaudit.metrics.retrained_band import Place
-from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
+from jaxaudit.json_types import Extended, Number, StrictStruct, demand
+from jaxaudit.metrics import ULira
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,10 +19,58 @@ UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC = "untrained", "original", "retraining
 REFERENCES = (UNTRAINED, ORIGINAL, RETRAINING)
 """The scores that methods are judged by."""
 RESERVED = (UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC)
+LEAST_SEEDS = 16
+"""To tell unlearned from retrained models, eight a side; intervals of fewer are too wide to be of use."""
+
+Score = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"]
+Conclusion = Literal["distinguishable", "not distinguishable", "inconclusive"]
+Position = Literal["above", "below", "not distinguishable", "too few seeds"]
+"""Of a score among those of retrained models."""
+
+FORGETTING: tuple[Score, ...] = ("efficacy", "bound", "forgotten_accuracy", "attack")
+"""The scores about the forgotten records."""
+COMPARED: tuple[Score, ...] = get_args(Score)
+"""The scores that are compared with retrained models (information has the ranks of efficacy, reversed)."""
 
 
-class Scores(NamedTuple):
-    """The scores of one method's models: one row per set to forget, one column per seed.
+class Protocol(StrictStruct, frozen=True):
+    """How many records and models there were, and what the test over seeds asks for.
+
+    Attributes:
+        training_records, forgotten_records, test_records: numbers of records.
+        attack_nonmembers: test records that attack networks learned from, beside all members.
+        seeds: models per method, one per seed.
+        level: confidence level of the intervals that are shown; no verdict depends on it.
+        p_value_threshold: the largest p-value of a difference: 0.05, divided among all scores and sets of a method.
+        enough_seeds: whether there are enough seeds to show a difference: the smallest possible p-value is 2 / 2^seeds.
+        members_share: share of members among the records that an attack on the original learned from; None without.
+        seeds_to_compare: how many it takes to tell models from retrained ones.
+    """
+
+    training_records: int
+    forgotten_records: int
+    test_records: int
+    attack_nonmembers: int
+    seeds: int
+    level: float
+    p_value_threshold: float
+    enough_seeds: bool
+    members_share: Number
+    seeds_to_compare: int = LEAST_SEEDS
+
+
+class Spread(StrictStruct, frozen=True):
+    """A score of the models of all seeds, in the order of the seeds."""
+
+    median: Extended
+    low: Extended
+    high: Extended
+    mean: Extended
+    values: tuple[Extended, ...]
+
+
+class Scores(StrictStruct, frozen=True):
+    """The scores of one method's models; None where they were not measured.
 
     Attributes:
         efficacy: 1 / information about the forgotten records; infinite if that is 0. Large where the parameters fit the
@@ -39,57 +80,143 @@ class Scores(NamedTuple):
         remaining_accuracy: accuracy on the remaining training records.
         forgotten_accuracy: accuracy on the records to forget.
         test_accuracy: accuracy on the test records.
-        attack: mean probability of membership that a learned attack gives the records to forget; NaN for untrained
-            models. The baseline without information is `UnlearnAudit.members_share`. A low value alone is no proof of
+        attack: mean probability of membership that a learned attack gives the records to forget; None for untrained
+            models. The baseline without information is `Protocol.members_share`. A low value alone is no proof of
             forgetting: see `attack_each` of `audit_unlearn`.
     """
 
-    efficacy: Float[np.ndarray, "sets seeds"]
-    information: Float[np.ndarray, "sets seeds"]
-    bound: Float[np.ndarray, "sets seeds"]
-    remaining_accuracy: Float[np.ndarray, "sets seeds"]
-    forgotten_accuracy: Float[np.ndarray, "sets seeds"]
-    test_accuracy: Float[np.ndarray, "sets seeds"]
-    attack: Float[np.ndarray, "sets seeds"]
+    efficacy: Spread | None
+    information: Spread | None
+    bound: Spread | None
+    remaining_accuracy: Spread | None
+    forgotten_accuracy: Spread | None
+    test_accuracy: Spread | None
+    attack: Spread | None
 
 
-FORGETTING = ("efficacy", "bound", "forgotten_accuracy", "attack")
-"""The scores about the forgotten records."""
+class Place(StrictStruct, frozen=True):
+    """Where a score lies among those of retrained models; see `jaxaudit.metrics.Place`."""
 
-COMPARED = ("efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack")
-"""The scores that are compared with retrained models (information has the ranks of efficacy, reversed)."""
+    verdict: Position
+    p_value: float
+    retrained_low: Extended
+    retrained_high: Extended
+    share_below: float
+    share_above: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is told from those of retrained models."""
+        return self.verdict in ("above", "below")
 
 
-Layers = Mapping[str, Float[np.ndarray, "sets seeds"]]
-"""Information of every layer of a method's models; of all layers it adds up to `Scores.information`."""
+class Ranged(StrictStruct, frozen=True):
+    """A number and its interval over models."""
+
+    value: float
+    low: float
+    high: float
 
 
-class MethodResult(NamedTuple):
+class Challenge(StrictStruct, frozen=True):
+    """The score of the NeurIPS 2023 unlearning challenge; see `jaxaudit.metrics.ChallengeScore`.
+
+    `epsilon` has one number for each forgotten record, in their order. A ratio or a score is None where the accuracy of
+    retrained models is 0.
+    """
+
+    epsilon: tuple[float, ...]
+    quality: Ranged
+    remaining_ratio: Number
+    test_ratio: Number
+    score: Ranged | None
+
+
+class Method(StrictStruct, frozen=True):
     """One method.
 
     Attributes:
         name: `untrained`, `original` (nothing was forgotten), `retraining`, `amnesiac`, or the name given to it.
         scores: the scores of its models.
-        places: for each score in `COMPARED`, one place per set; empty for `retraining`, and without `attack` for
-            `untrained`.
-        params: the models' parameters, as the learner returned them; the leading axes are sets and seeds, for
-            `untrained` and `original` only seeds.
-        challenge: for each set, the unlearning challenge's score of the models of the first half of the seeds among
-            retrained models of the other half; empty for `untrained`, and with fewer than 16 seeds. For `retraining` it
-            is what other retrained models score, for `original` what forgetting nothing scores.
+        places: for each score in `COMPARED`; empty for `retraining`, and without `attack` for `untrained`.
+        conclusion, finding: what is concluded of it; None of a reference.
+        challenge: the unlearning challenge's score of the models of the first half of the seeds among retrained models
+            of the other half; None for `untrained`, and with fewer seeds than `Protocol.seeds_to_compare`. For
+            `retraining` it is what other retrained models score, for `original` what forgetting nothing scores.
         u_lira: the same for the accuracy of U-LiRA.
-        source: the papers that it rests on.
-        layers: the information about the forgotten records, layer by layer.
+        layers: the information about the forgotten records, layer by layer, the median of its models.
     """
 
     name: str
     scores: Scores
-    places: dict[str, tuple[Place, ...]]
+    places: dict[Score, Place]
+    conclusion: Conclusion | None
+    finding: Finding | None
+    challenge: Challenge | None = None
+    u_lira: Ranged | None = None
+    layers: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
+    """All methods on one set to forget.
+
+    Attributes:
+        finding: what is concluded of all methods: the worst verdict; `caveats` are its own.
+        forgotten: the set to forget, in words.
+        protocol: how many records and models there were.
+        methods: `untrained`, `original`, `retraining`, then the methods judged.
+    """
+
+    finding: Finding
+    forgotten: str
+    protocol: Protocol
+    methods: tuple[Method, ...]
+    caveats: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> Method:
+        """The method of this name."""
+        return next(method for method in self.methods if method.name == name)
+
+    @property
+    def compared(self) -> bool:
+        """Whether models were told from retrained ones, by the unlearning challenge's score and U-LiRA."""
+        return any(method.challenge for method in self.methods)
+
+    def plot(self) -> "Figure":
+        """Efficacy with the band of retrained models, efficacy against its bound, and the attack, if any."""
+        from jaxaudit.plots import unlearn as plot
+        from jaxaudit.plots.style import panels
+
+        def values(spread: Spread | None) -> Any:
+            return None if spread is None else np.array(spread.values)
+
+        drawn = [
+            plot.Method(each.name, values(each.scores.efficacy), values(each.scores.bound), values(each.scores.attack))
+            for each in self.methods
+        ]
+        band, attacked = self[RETRAINING].scores.efficacy, any(method.attack is not None for method in drawn)
+        figure, (efficacies, bounds, *attacks) = panels(3 if attacked else 2)
+        plot.draw_efficacies(efficacies, drawn, None if band is None else (band.low, band.high))
+        plot.draw_bounds(bounds, drawn)
+        if attacked:
+            plot.draw_attacks(attacks[0], drawn, self.protocol.members_share)
+        return figure
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """The models of one method, and what the results say no more of than a summary.
+
+    Attributes:
+        params: their parameters, as the learner returned them; the leading axes are sets and seeds, for `untrained` and
+            `original` only seeds.
+        layers: the information about the records to forget of every layer; all layers add up to `Scores.information`.
+        u_lira: for each set, as `jaxaudit.metrics.u_lira` returns it; empty where models were not compared.
+    """
+
     params: Any
-    challenge: tuple[ChallengeScore, ...] = ()
+    layers: Mapping[str, Float[np.ndarray, "sets seeds"]]
     u_lira: tuple[ULira, ...] = ()
-    source: str = ""
-    layers: Layers = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,106 +224,60 @@ class UnlearnAudit:
     """All methods on all sets to forget.
 
     Attributes:
-        methods: `untrained`, `original`, `retraining`, then the methods judged.
+        results: one for each set.
+        finding: what is concluded over all methods and sets: the worst verdict.
         forget: the records of each set to forget.
-        forgotten: the number of records of each set.
-        seeds: models per method and set, one per seed.
-        examples: number of training records.
-        test_examples: number of test records.
-        nonmembers: number of test records that attack networks learned from, beside all members.
-        members_share: share of members among the records that an attack on the original learned from.
-        level: confidence level of the intervals that are shown; no verdict depends on it.
+        models: of each method, by its name.
+        sources: the papers that its numbers rest on, as methods and metrics name them.
         models_per_batch: models trained at the same time.
     """
 
-    methods: tuple[MethodResult, ...]
+    results: tuple[UnlearnResult, ...]
+    finding: Finding
     forget: Bool[np.ndarray, "sets n"]
-    forgotten: Int[np.ndarray, " sets"]
-    seeds: int
-    examples: int
-    test_examples: int
-    nonmembers: int
-    members_share: float
-    level: float
-    models_per_batch: int | None
+    models: Mapping[str, Models]
+    sources: tuple[str, ...] = ()
+    models_per_batch: int | None = None
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """The papers that its numbers rest on, as methods and metrics name them."""
-        measured = [EFFICACY, *([ATTACK] if self.nonmembers else [])]
-        compared = [CHALLENGE, U_LIRA] if self.compared else []
-        return (*measured, *(each.source for each in self.methods), *compared)
-
-    def __getitem__(self, name: str) -> MethodResult:
-        """The method of this name."""
-        return next(method for method in self.methods if method.name == name)
-
-    @cached_property
-    def finding(self) -> Finding:
-        """What the audit concludes over all methods and sets: the worst verdict."""
-        sets = range(len(self.forget))
-        return together(
-            {
-                name if len(sets) == 1 else f"{name}, set {place}": finding
-                for place in sets
-                for name, finding in self.findings(place).items()
-            }
-        )
-
-    def findings(self, forget_set: int = 0) -> dict[str, Finding]:
-        """What the audit concludes of each judged method about one set to forget."""
-        return {each.name: find(self, each.name, forget_set) for each in self.methods if each.name not in REFERENCES}
+    def result(self) -> UnlearnResult:
+        """Of the first set to forget."""
+        return self.results[0]
 
     def plot(self, forget_set: int = 0) -> "Figure":
-        """Efficacy and attacks of each method for one set to forget, as a Matplotlib figure."""
-        from jaxaudit.audits.unlearn.figure import plot_unlearn
+        """The chart of one set to forget; see `UnlearnResult.plot`."""
+        return self.results[forget_set].plot()
 
-        return plot_unlearn(self, forget_set)
 
-    @property
-    def threshold(self) -> float:
-        """The largest p-value of a difference: 0.05, divided among all scores and sets of a method."""
-        return ALPHA / (len(COMPARED) * len(self.forget))
+def check(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
+    """Holds a result that was read against itself; there are no arrays beside it.
 
-    @property
-    def enough_seeds(self) -> bool:
-        """Whether there are enough seeds to show a difference: the smallest possible p-value is 2 / 2^seeds."""
-        return 2.0 ** (1 - self.seeds) <= self.threshold
+    Raises:
+        ValueError: what does not fit.
+    """
+    names = [method.name for method in result.methods]
+    demand(len(set(names)) == len(names), "two methods have one name")
+    demand({ORIGINAL, RETRAINING} <= set(names), "it has no original, or no retrained models")
+    records, seeds = result.protocol.forgotten_records, result.protocol.seeds
+    for method in result.methods:
+        _check_method(method, seeds)
+        challenge = method.challenge
+        demand((challenge is None) == (method.u_lira is None), "one of two comparisons with retraining is missing")
+        demand(challenge is None or len(challenge.epsilon) == records, "epsilons are of other records")
+    compared = [method.name for method in result.methods if method.challenge is not None]
+    demand(not compared or RETRAINING in compared, "methods are compared with retraining, and it is not")
+    measured = [method.scores.efficacy is not None and method.scores.bound is not None for method in result.methods]
+    demand(any(measured), "no method has an efficacy and its bound")
+    judged = [method.conclusion for method in result.methods if method.conclusion is not None]
+    demand(not judged or result.finding.verdict in judged, "its finding is that of no method")
+    demand(result.caveats == result.finding.caveats, "its caveats are not those of its finding")
 
-    @property
-    def compared(self) -> bool:
-        """Whether models were told from retrained ones, by the unlearning challenge's score and U-LiRA."""
-        return any(method.challenge for method in self.methods)
 
-    def blind(self, forget_set: int = 0) -> tuple[str, ...]:
-        """The scores about forgotten records that do not distinguish even the original, which forgot nothing.
-
-        If such a score does not distinguish a method from retraining, this is no evidence.
-        """
-        places, informative = self[ORIGINAL].places, self.informative(forget_set)
-        return tuple(name for name in FORGETTING if name in places and name not in informative)
-
-    def informative(self, forget_set: int = 0) -> tuple[str, ...]:
-        """The scores about forgotten records that distinguish the original, which forgot nothing, from retraining."""
-        places = self[ORIGINAL].places
-        return tuple(name for name in FORGETTING if name in places and self._differs(places[name][forget_set]))
-
-    def conclusion(self, name: str, forget_set: int = 0) -> Conclusion:
-        """The conclusion from all scores of a method together.
-
-        `distinguishable` from the retrained models by at least one score; `not distinguishable`; or `inconclusive`:
-        there are too few seeds, or no score distinguishes even the original from them.
-        """
-        if any(self._differs(where[forget_set]) for where in self[name].places.values()):
-            return "distinguishable"
-        sighted = any(self._differs(where[forget_set]) for where in self[ORIGINAL].places.values())
-        return "not distinguishable" if sighted else "inconclusive"
-
-    def verdict(self, where: Place) -> Position:
-        """`above` or `below` the retrained models, `not distinguishable` from them, or `too few seeds`."""
-        if where.p_value <= self.threshold:
-            return "above" if where.direction > 0 else "below"
-        return "not distinguishable" if self.enough_seeds else "too few seeds"
-
-    def _differs(self, where: Place) -> bool:
-        return self.verdict(where) in ("above", "below")
+def _check_method(method: Method, seeds: int) -> None:
+    for name, spread in msgspec.structs.asdict(method.scores).items():
+        demand(spread is None or len(spread.values) == seeds > 0, f"scores of {name} and seeds differ in number")
+    finding, conclusion = method.finding, method.conclusion
+    demand((finding is None) == (method.name in REFERENCES), "a finding is missing or out of place")
+    demand(conclusion == (None if finding is None else finding.verdict), "a conclusion is not that of its finding")
+    differs = any(place.differs for place in method.places.values())
+    demand(finding is None or (conclusion == "distinguishable") == differs, "a conclusion is not that of its places")

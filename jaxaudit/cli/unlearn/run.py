@@ -22,8 +22,8 @@ from jaxaudit.ensemble import Execution, measure_models_per_batch
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.models.restore import name_weights
+from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
-from jaxaudit.report.unlearn.record import unlearn_record
 from jaxaudit.runs.directory import Writer, arrays
 from jaxaudit.runs.provenance import describe_examples
 from jaxaudit.unlearning.negative_gradient import ASCENT_RATE
@@ -68,12 +68,13 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             nonmembers=asked.nonmembers,
             attack_epochs=asked.attack_epochs or ATTACK_EPOCHS,
             level=asked.level,
+            forgotten=[forgotten],
+            notes=_notes(options, parts, learner, tuple(methods)),
             execution=execution,
         )
 
     def outcome(found: UnlearnAudit, provenance: Provenance) -> Outcome:
-        notes = _notes(options, parts, learner, tuple(methods))
-        return Outcome(unlearn_record(found, forgotten, notes, provenance), {}, _files(found, parts))
+        return Outcome(recorded("unlearn", found.result, found.sources, provenance), {}, _files(found, parts))
 
     attacks = f" and {seeds} attack networks" if asked.nonmembers != 0 else ""
     return Job(
@@ -155,16 +156,16 @@ def _files(audit: UnlearnAudit, parts: Parts) -> dict[str, Writer]:
     train, forget = parts.train, parts.forget
     records = {"x": train.inputs[forget], "y": train.labels[forget], "class_names": np.array(train.class_names)}
     files: dict[str, Writer] = {"forget.npz": arrays(records)}
-    for method in audit.methods:
-        if method.name != UNTRAINED:
-            for seed in range(audit.seeds):
-                files[weights_name(method.name, seed)] = partial(_write_weights, audit, method.name, seed)
+    for name in audit.models:
+        if name != UNTRAINED:
+            for seed in range(audit.result.protocol.seeds):
+                files[weights_name(name, seed)] = partial(_write_weights, audit, name, seed)
     return files
 
 
 def _write_weights(audit: UnlearnAudit, name: str, seed: int, file: IO[bytes]) -> None:
     leading = () if name in (UNTRAINED, "original") else (0,)
-    model = jax.tree.map(lambda leaf: jnp.asarray(leaf[(*leading, seed)]), audit[name].params)
+    model = jax.tree.map(lambda leaf: jnp.asarray(leaf[(*leading, seed)]), audit.models[name].params)
     file.write(safetensors_bytes(name_weights(model.params, model.state)))
 
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED
+from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED, Ranged, Spread, UnlearnResult
 from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.attack import Row
@@ -14,16 +14,14 @@ from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.report.bounds import bounds_picture
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.record import as_float
 from jaxaudit.report.run import Run, named
-from jaxaudit.report.unlearn.record import Ranged, Spread, UnlearnRecord
 
 MOST_METHODS = 7
 """Marks a row that can be read in one chart."""
 SHADED = " The shaded band is the range of retrained models, the reference: less or more is a difference from them."
 
 
-def unlearn_pictures(run: Run[UnlearnRecord]) -> tuple[Picture, ...]:
+def unlearn_pictures(run: Run[UnlearnResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
     drawn = _drawn(run.result)
     attacked = any(method.attack is not None for method in drawn)
@@ -36,17 +34,17 @@ def unlearn_pictures(run: Run[UnlearnRecord]) -> tuple[Picture, ...]:
     )
 
 
-def compared_picture(runs: Sequence[Run[UnlearnRecord]]) -> Picture:
+def compared_picture(runs: Sequence[Run[UnlearnResult]]) -> Picture:
     """Efficacy of the models of several runs."""
     drawn = [each._replace(name=f"{named(run)}: {each.name}") for run in runs for each in _drawn(run.result)]
     return _efficacies("compared-unlearning", drawn, None)
 
 
-def _drawn(result: UnlearnRecord) -> list[plot.Method]:
+def _drawn(result: UnlearnResult) -> list[plot.Method]:
     """Every method whose efficacy was measured."""
 
     def values(spread: Spread | None) -> np.ndarray | None:
-        return None if spread is None else np.array([as_float(value) for value in spread.values])
+        return None if spread is None else np.array(spread.values)
 
     found = []
     for method in result.methods:
@@ -56,9 +54,9 @@ def _drawn(result: UnlearnRecord) -> list[plot.Method]:
     return found
 
 
-def _band(result: UnlearnRecord) -> tuple[float, float] | None:
+def _band(result: UnlearnResult) -> tuple[float, float] | None:
     spread = next((method.scores.efficacy for method in result.methods if method.name == RETRAINING), None)
-    return None if spread is None else (as_float(spread.low), as_float(spread.high))
+    return None if spread is None else (spread.low, spread.high)
 
 
 def _values(drawn: list[plot.Method], title: str, names: tuple[str, ...]) -> Cells:
@@ -87,7 +85,7 @@ def _efficacies(name: str, drawn: list[plot.Method], band: tuple[float, float] |
     )
 
 
-def _layers(result: UnlearnRecord) -> tuple[Picture, ...]:
+def _layers(result: UnlearnResult) -> tuple[Picture, ...]:
     """Where the information lies before and after, layer by layer; none of a network of one layer."""
     models = [method for method in result.methods if method.layers and method.name != UNTRAINED][:MOST_METHODS]
     if not models or len(models[0].layers) < 2 or any(each.layers.keys() != models[0].layers.keys() for each in models):
@@ -149,7 +147,7 @@ def _attacks(drawn: list[plot.Method], baseline: float | None) -> Picture:
     )
 
 
-def _told_apart(result: UnlearnRecord) -> tuple[Picture, ...]:
+def _told_apart(result: UnlearnResult) -> tuple[Picture, ...]:
     """Forgetting quality and U-LiRA, the references among them; none where nothing was compared."""
     compared = [(visible(method.name), method) for method in result.methods]
     quality = [(name, method.challenge.quality) for name, method in compared if method.challenge is not None]
@@ -169,7 +167,7 @@ def _told_apart(result: UnlearnRecord) -> tuple[Picture, ...]:
 
 
 def _estimates(
-    result: UnlearnRecord,
+    result: UnlearnResult,
     name: str,
     title: str,
     across: str,

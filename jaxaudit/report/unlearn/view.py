@@ -1,16 +1,18 @@
-"""The content of an `unlearn` run for the terminal and the page."""
+"""The content of an `unlearn` run for the terminal and the page; charts need its result alone."""
 
 import math
+from collections.abc import Sequence
 
 from jaxaudit.audits.unlearn.finding import SCORES, clause
+from jaxaudit.audits.unlearn.result import Method, Ranged, Spread, UnlearnResult, check
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
+from jaxaudit.report.kind import Kind
 from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Answer, Cells, Part, Picture
-from jaxaudit.report.record import Extended, as_float
+from jaxaudit.report.record import record_type
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
-from jaxaudit.report.unlearn.record import Method, Ranged, Spread, UnlearnRecord
 
 COLUMNS = {
     "efficacy": "efficacy",
@@ -26,7 +28,7 @@ WIDEST_RANGE = 11
 """Characters: wider ones are broken, so that six columns fit a terminal."""
 
 
-def unlearn_part(run: Run[UnlearnRecord], top: int = 0) -> Part:
+def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
     """The content of a run of `unlearn`, which lists no records: `top` has no effect."""
     result, protocol = run.result, run.result.protocol
 
@@ -54,7 +56,7 @@ def unlearn_part(run: Run[UnlearnRecord], top: int = 0) -> Part:
         ),
         pictures,
         _legend(result),
-        repeat(result.provenance),
+        repeat(run.provenance),
         terms(
             *("efficacy", "bound of the efficacy", "Fisher information", "retraining", "amnesiac unlearning"),
             *("Fisher forgetting", "membership attack", "distinguishable"),
@@ -87,7 +89,7 @@ def _answer(method: Method) -> Answer:
     )
 
 
-def _legend(result: UnlearnRecord) -> tuple[str, ...]:
+def _legend(result: UnlearnResult) -> tuple[str, ...]:
     protocol = result.protocol
     found = [
         visible(result.finding.sentence),
@@ -114,12 +116,12 @@ def _legend(result: UnlearnRecord) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _compared(result: UnlearnRecord) -> list[Method]:
+def _compared(result: UnlearnResult) -> list[Method]:
     """The methods whose models were told from retrained ones, the references first."""
     return [method for method in result.methods if method.challenge is not None and method.u_lira is not None]
 
 
-def _against_retrained(result: UnlearnRecord) -> tuple[Cells, ...]:
+def _against_retrained(result: UnlearnResult) -> tuple[Cells, ...]:
     """One line a method on a page, two on a terminal; none where nothing was compared."""
     numbers, values, ranges = ("quality F", "RA", "TA", "score", "U-LiRA"), [], []
     for method in _compared(result):
@@ -144,7 +146,7 @@ def _against_retrained(result: UnlearnRecord) -> tuple[Cells, ...]:
     )
 
 
-def _grid(result: UnlearnRecord) -> Cells:
+def _grid(result: UnlearnResult) -> Cells:
     """Three lines a method, narrow enough for 80 columns: medians, ranges, positions."""
     rows = []
     for method in result.methods:
@@ -164,9 +166,8 @@ def _cell(method: Method, name: str) -> tuple[str, str, str]:
     return _brief(spread.median, name), between, "" if place is None else MARKS[place.verdict]
 
 
-def _brief(extended: Extended, name: str) -> str:
+def _brief(value: float, name: str) -> str:
     """Two digits, as short as can be: six columns of ranges are to fit 80 characters."""
-    value = as_float(extended)
     if math.isinf(value):
         return "inf"
     if name not in ("efficacy", "bound"):
@@ -177,7 +178,7 @@ def _brief(extended: Extended, name: str) -> str:
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
 
 
-def _accuracies(result: UnlearnRecord) -> Cells:
+def _accuracies(result: UnlearnResult) -> Cells:
     names = ("remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack")
 
     def shown(spread: Spread | None) -> str:
@@ -197,7 +198,7 @@ def _accuracies(result: UnlearnRecord) -> Cells:
     )
 
 
-def _places(result: UnlearnRecord) -> Cells:
+def _places(result: UnlearnResult) -> Cells:
     numbers = ("p", "retrained from", "to", "share below", "share above")
     return Cells(
         "Positions relative to retrained models",
@@ -219,3 +220,12 @@ def _places(result: UnlearnRecord) -> Cells:
         numbers,
         folded=True,
     )
+
+
+def _compared_runs(runs: Sequence[Run[UnlearnResult]]) -> tuple[Picture, ...]:
+    from jaxaudit.report.unlearn.pictures import compared_picture
+
+    return (compared_picture(runs),) if len(runs) > 1 else ()
+
+
+UNLEARN = Kind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check, compared=_compared_runs)

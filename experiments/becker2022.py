@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 
 from experiments.becker2022_data import COUNTS, FORGET, forget_sets, make_learner, read
@@ -31,7 +32,7 @@ from experiments.becker2022_tests import hypotheses
 from experiments.figures import write
 from experiments.record import RESULTS, describe_run
 from jaxaudit.audits.unlearn.audit import audit_unlearn
-from jaxaudit.audits.unlearn.result import UnlearnAudit
+from jaxaudit.audits.unlearn.result import Scores, UnlearnAudit
 from jaxaudit.ensemble import Execution
 from jaxaudit.unlearning import becker_code, forget_by_noise, golatkar, paper
 
@@ -83,11 +84,11 @@ def main() -> None:
         "counts": list(COUNTS),
         **describe_run(vars(arguments), seconds),
         "content_hash": {"train": train.content_hash, "test": test.content_hash},
-        "members_share": audit.members_share,
-        "threshold": audit.threshold,
-        "methods": {one.name: scores(audit, one.name) for one in audit.methods},
+        "members_share": audit.result.protocol.members_share,
+        "threshold": audit.result.protocol.p_value_threshold,
+        "methods": {name: scores(audit, name) for name in audit.models},
         "attack_by_originals": {
-            one.name: plain(one.scores.attack) for one in by_originals.methods if one.name != "untrained"
+            name: plain(by_originals.scores(name, "attack")) for name in by_originals.models if name != "untrained"
         },
         "variants": variants_of(by_originals),
         "hypotheses": hypotheses(np.random.default_rng(arguments.seed), audit),
@@ -99,12 +100,11 @@ def main() -> None:
 
 def scores(audit: UnlearnAudit, name: str) -> dict[str, Any]:
     """One method's scores (a row a set, a column a seed) and places, as JSON takes them: null for NaN and infinity."""
-    method = audit[name]
-    arrays = {field: plain(array) for field, array in method.scores._asdict().items()}
-    places = {
-        field: [{**where._asdict(), "verdict": audit.verdict(where)} for where in per_set]
-        for field, per_set in method.places.items()
-    }
+    arrays = {field: plain(audit.scores(name, field)) for field in Scores.__struct_fields__}
+    places: dict[str, list[dict[str, Any]]] = {}
+    for result in audit.results:
+        for field, where in result[name].places.items():
+            places.setdefault(field, []).append(msgspec.structs.asdict(where))
     return {**arrays, "places": json.loads(json.dumps(places).replace("Infinity", "null"))}
 
 
@@ -117,7 +117,7 @@ def variants_of(audit: UnlearnAudit) -> dict[str, Any]:
     """Accuracies, efficacy and attack probability of every variant of Fisher forgetting, for the whole class."""
     kept = ("remaining_accuracy", "forgotten_accuracy", "test_accuracy", "efficacy", "attack")
     return {
-        name: {field: plain(getattr(audit[name].scores, field)[-1:])[0] for field in kept}
+        name: {field: plain(audit.scores(name, field)[-1:])[0] for field in kept}
         for name in ("original", "retraining", *VARIANTS)
     }
 

@@ -19,29 +19,26 @@ def hypotheses(random: np.random.Generator, audit: UnlearnAudit) -> dict[str, An
     H2, "a lower efficacy always implies a less successful attack": Spearman's correlation of efficacy and mean attack
     probability over seeds and sets, and the mean over sets of the correlation within one. H2 asks for a positive one.
     """
-    before, counts = audit["original"].scores, np.repeat(audit.forgotten[:, None], audit.seeds, axis=1)
+    seeds = audit.result.protocol.seeds
+    counts = np.repeat(audit.forget.sum(axis=1)[:, None], seeds, axis=1)
     answer: dict[str, Any] = {}
     for name in FORGETS:
-        after = audit[name].scores
-        lower = after.efficacy < before.efficacy
+        efficacy, attack = audit.scores(name, "efficacy"), audit.scores(name, "attack")
+        lower, weaker = efficacy < audit.scores("original", "efficacy"), attack < audit.scores("original", "attack")
         answer[name] = {
-            "efficacy_falls": interval(random, audit.seeds, lambda s, lower=lower: float(lower[:, s].mean())),
-            "efficacy_against_count": interval(
-                random, audit.seeds, lambda s, a=after: spearman(a.efficacy[:, s], counts[:, s])
-            ),
+            "efficacy_falls": interval(random, seeds, lambda s, lower=lower: float(lower[:, s].mean())),
+            "efficacy_against_count": interval(random, seeds, lambda s, e=efficacy: spearman(e[:, s], counts[:, s])),
             "efficacy_against_attack": interval(
-                random, audit.seeds, lambda s, a=after: spearman(a.efficacy[:, s], a.attack[:, s])
+                random, seeds, lambda s, e=efficacy, a=attack: spearman(e[:, s], a[:, s])
             ),
             "within_a_set": interval(
                 random,
-                audit.seeds,
-                lambda s, a=after: float(
-                    np.mean([spearman(e, p) for e, p in zip(a.efficacy[:, s], a.attack[:, s], strict=True)])
+                seeds,
+                lambda s, e=efficacy, a=attack: float(
+                    np.mean([spearman(*each) for each in zip(e[:, s], a[:, s], strict=True)])
                 ),
             ),
-            "attack_falls": interval(
-                random, audit.seeds, lambda s, a=after: float((a.attack < before.attack)[:, s].mean())
-            ),
+            "attack_falls": interval(random, seeds, lambda s, weaker=weaker: float(weaker[:, s].mean())),
         }
     return answer
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 import optax
 
@@ -30,7 +31,7 @@ from experiments.record import RESULTS, describe_run, device_slug
 from experiments.summary import Row
 from jaxaudit import models, network
 from jaxaudit.audits.unlearn.audit import audit_unlearn
-from jaxaudit.audits.unlearn.result import MethodResult
+from jaxaudit.audits.unlearn.result import Method
 from jaxaudit.ensemble import Execution
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import (
@@ -101,9 +102,9 @@ def main() -> None:
         **describe_run(vars(arguments), clock.seconds()),
         "content_hash": {"train": train.content_hash, "test": test.content_hash},
         "methods": {
-            method.name: [row(method, index) for index in range(len(forget))]
-            for method in audit.methods
-            if method.challenge
+            name: [row(result[name]) for result in audit.results]
+            for name in audit.models
+            if audit.result[name].challenge
         },
     }
     stem = arguments.out / f"unlearning_methods_{arguments.data}-{device_slug()}"
@@ -112,18 +113,21 @@ def main() -> None:
     print("\n".join(lines(record)))
 
 
-def row(method: MethodResult, index: int) -> dict[str, Any]:
-    """One method's numbers for one set to forget."""
-    challenge, lira = method.challenge[index], method.u_lira[index]
-    scores = {field: float(getattr(method.scores, field)[index].mean()) for field in ACCURACIES}
+def row(method: Method) -> dict[str, Any]:
+    """One method's numbers for one set to forget, of seeds enough to compare models."""
+    found: Any = method.challenge
     return {
-        "quality": [rounded(each) for each in challenge.quality],
-        "remaining_ratio": rounded(challenge.remaining_ratio),
-        "test_ratio": rounded(challenge.test_ratio),
-        "score": [rounded(each) for each in challenge.score],
-        "u_lira": [rounded(each) for each in lira.accuracy],
-        **{field: rounded(value) for field, value in scores.items()},
+        "quality": three(found.quality),
+        "remaining_ratio": rounded(found.remaining_ratio),
+        "test_ratio": rounded(found.test_ratio),
+        "score": three(found.score),
+        "u_lira": three(method.u_lira),
+        **{field: rounded(getattr(method.scores, field).mean) for field in ACCURACIES},
     }
+
+
+def three(found: Any) -> list[float]:
+    return [rounded(each) for each in msgspec.structs.astuple(found)]
 
 
 ACCURACIES = ("remaining_accuracy", "forgotten_accuracy", "test_accuracy")

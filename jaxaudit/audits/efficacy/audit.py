@@ -270,6 +270,6 @@ class Conversion(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The largest distance over the root mean square norm; see `JudgedWeights`."""
+        """The largest distance over the root mean square norm; see `Weights`."""
         scale = np.sqrt(self.squares / max(self.records, 1))
         return float(self.farthest / max(scale, np.finfo(np.float32).tiny))

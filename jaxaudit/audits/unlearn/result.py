@@ -244,6 +244,12 @@ class UnlearnAudit:
         """Of the first set to forget."""
         return self.results[0]
 
+    def scores(self, name: str, score: str) -> Float[np.ndarray, "sets seeds"]:
+        """One score of a method's models, a row for each set to forget; NaN where it was not measured."""
+        spreads = [getattr(result[name].scores, score) for result in self.results]
+        seeds = self.result.protocol.seeds
+        return np.array([[np.nan] * seeds if each is None else each.values for each in spreads])
+
     def plot(self, forget_set: int = 0) -> "Figure":
         """The chart of one set to forget; see `UnlearnResult.plot`."""
         return self.results[forget_set].plot()

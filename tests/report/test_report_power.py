@@ -1,22 +1,15 @@
 """The `power` answer as JSON, on a terminal and on a page."""
 
-from dataclasses import replace
-from typing import Any
-
 import msgspec
 import numpy as np
 import pytest
-from support.html_pages import Parsed
 from support.saved_runs import as_json
 from support.saved_runs.power import KNOWN, power_audit, power_run
-from support.terminals import said
 
 from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction
 from jaxaudit.plots.export import as_svg, settled
-from jaxaudit.report.html.render import report_html
 from jaxaudit.report.power.view import POWER
-from jaxaudit.report.record import from_json
 
 HOPELESS = power_audit(0.01, 1_234_567, 1_000_000, Separation(0.3, 0.05, 0.04, 0.09, 6))
 
@@ -41,16 +34,6 @@ def test_the_numbers_of_json():
     hopeless = as_json(power_run(audit=HOPELESS))
     assert hopeless["records_needed"] is None
     assert hopeless["sizes"][0]["least_noticed"] is None
-
-
-def test_a_run_that_did_not_plan_with_members_is_read_and_shown():
-    value = as_json(power_run())
-    del value["memory"], value["conclusions"]
-    result: Any = from_json(POWER.record, value)
-    POWER.check(result, {})
-    run = replace(power_run(), result=result)
-    for text in (said(run), Parsed(report_html([run])).text):
-        assert "What could be concluded" not in text
 
 
 def test_its_figure_has_a_line_for_each_size_and_the_same_bytes():

@@ -10,7 +10,6 @@ from msgspec import field
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand, number
-from jaxaudit.kernels.likelihoods import Categorical
 from jaxaudit.metrics.efficacy import MeasuredEfficacy
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Exposed(StrictStruct, frozen=True):
     index: int
     class_name: str = field(name="class")
     information: dict[str, float]
-    similarity: dict[str, Number] = field(default_factory=dict)
+    similarity: dict[str, Number]
 
 
 class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
@@ -93,10 +92,10 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
     paths: dict[str, str]
     records: tuple[Exposed, ...]
     caveats: tuple[str, ...]
-    framework: str = "jax"
-    likelihood: str = "categorical"
-    log_likelihood: str = Categorical.statement
-    conversion_error: float | None = None
+    framework: str
+    likelihood: str
+    log_likelihood: str
+    conversion_error: float | None
 
 
 @dataclass(frozen=True, eq=False)

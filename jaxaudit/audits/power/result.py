@@ -75,8 +75,8 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
     by_models: tuple[ByModels, ...] = field(name="shadow_models")
     fraction: float
     records_needed: int | None
-    memory: Memory | None = None
-    conclusions: tuple[Conclusion, ...] = ()
+    memory: Memory
+    conclusions: tuple[Conclusion, ...]
 
     @property
     def given(self) -> Size:
@@ -153,4 +153,4 @@ def check(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
     of_sizes = {
         (size.query, size.holdout, by, factor) for size in result.sizes for by in get_args(By) for factor in REMEMBERS
     }
-    demand(not planned or planned == of_sizes, "its conclusions are not those of its sizes")
+    demand(planned == of_sizes, "its conclusions are not those of its sizes")

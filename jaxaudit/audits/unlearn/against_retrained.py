@@ -51,6 +51,7 @@ def protocol_of(
         p_value_threshold=threshold,
         enough_seeds=2.0 ** (1 - seeds) <= threshold,
         members_share=training_records / (training_records + attack_nonmembers) if attack_nonmembers else None,
+        seeds_to_compare=LEAST_SEEDS,
     )
 
 

@@ -56,7 +56,7 @@ class Protocol(StrictStruct, frozen=True):
     p_value_threshold: float
     enough_seeds: bool
     members_share: Number
-    seeds_to_compare: int = LEAST_SEEDS
+    seeds_to_compare: int
 
 
 class Spread(StrictStruct, frozen=True):
@@ -152,9 +152,9 @@ class Method(StrictStruct, frozen=True):
     places: dict[Score, Place]
     conclusion: Conclusion | None
     finding: Finding | None
-    challenge: Challenge | None = None
-    u_lira: Ranged | None = None
-    layers: dict[str, float] = msgspec.field(default_factory=dict)
+    challenge: Challenge | None
+    u_lira: Ranged | None
+    layers: dict[str, float]
 
 
 class UnlearnResult(StrictStruct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from jaxaudit.audits.efficacy.result import EfficacyResult
 from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.bounds import bounds_picture
+from jaxaudit.report.information import bounds_picture, layers_picture
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.run import Run, named
@@ -68,46 +68,22 @@ def _efficacies(name: str, title: str, drawn: Sequence[plot.Method]) -> Picture:
 def _layers(result: EfficacyResult) -> tuple[Picture, ...]:
     """Where the information lies, layer by layer; none of a network of one layer."""
     models, judged = result.models, result.models[0]
-    names = [layer.name for layer in judged.layers]
-    information = np.array([[layer.information for layer in model.layers] for model in models])
-    if len(names) < 2:
+    if len(judged.layers) < 2:
         return ()
-    # In the order of the network, as it stands in the record.
-    chosen = np.sort(np.argsort(-information.max(0), kind="stable")[: plot.MOST_LAYERS])
-    shown = [visible(names[place]) for place in chosen]
-    drawn = [(visible(model.name), row[chosen]) for model, row in zip(models, information, strict=True)]
-
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(shown)) + 0.25 * len(drawn) / 2)
-        plot.draw_layers(axes, shown, drawn)
-        return figure
-
-    most = names[int(np.argmax(information[0]))]
-    left = (
-        f" The {plot.MOST_LAYERS} of {len(names)} layers with the most are shown."
-        if len(names) > plot.MOST_LAYERS
-        else ""
-    )
+    most = max(judged.layers, key=lambda layer: layer.information)
     moved = (
         " A reference is what the weights in question are compared with, such as the model before unlearning or one "
         "retrained without the records: where their marks lie together, the records move that layer as much."
         if len(models) > 1
         else ""
     )
-    return (
-        Picture(
-            "layers",
-            "Information by layer",
-            f"{len(shown)} layers; of {visible(judged.name)}, {visible(most)} has the most.",
-            "On a logarithmic axis: the further right, the larger the records' gradients in that layer. Layers add "
-            f"up to the whole.{moved}{left}",
-            draw,
-            Cells(
-                "Information of the layers shown",
-                ("layer", *(name for name, _ in drawn)),
-                tuple((name, *(precise(float(row[place])) for _, row in drawn)) for place, name in enumerate(shown)),
-                tuple(name for name, _ in drawn),
-                folded=True,
-            ),
-        ),
+    picture = layers_picture(
+        "Information by layer",
+        f"; of {visible(judged.name)}, {visible(most.name)} has the most.",
+        "On a logarithmic axis: the further right, the larger the records' gradients in that layer. Layers add up to "
+        f"the whole.{moved}",
+        [layer.name for layer in judged.layers],
+        [(model.name, np.array([layer.information for layer in model.layers])) for model in models],
+        0.125,
     )
+    return (picture,)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests.members import MembersTest
-from jaxaudit.audits.power.conclusions import REMEMBERS, By, Conclusion
+from jaxaudit.audits.power.conclusions import REMEMBERS, By
 from jaxaudit.audits.power.finding import NEEDED, percent
 from jaxaudit.audits.power.result import PowerResult, Size, check
 from jaxaudit.errors import visible
@@ -46,6 +46,7 @@ HOW_TO_READ = (
     "never used the query set. `forgotten`: the upper limit of the used fraction (one-sided, 95%) is at most "
     f"{100 * STATED_FRACTION:g}%.",
 )
+WHERE: tuple[Where, ...] = ("terminal", "page")
 LARGER = "The same query set with larger holdouts"
 
 
@@ -55,12 +56,11 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
     given = result.given
     # Where they do not suffice, the finding says how many would, with those that the minimum detectable fraction takes.
     enough = result.finding.verdict == "sufficient"
-
     return Part(
         named(run),
         run.kind,
         f"Are there enough records to detect use of {percent(result.fraction)} of the query set?",
-        f"{_about(run)} {ABOUT}" if result.conclusions else _about(run),
+        f"{_about(run)} {ABOUT}",
         (
             Answer(
                 "",
@@ -76,12 +76,9 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
             ),
         ),
         (
-            *_concluded(result, "terminal"),
-            *_concluded(result, "page"),
-            _sizes(result, "terminal"),
-            _sizes(result, "page"),
-            _detection(LARGER, result.holdouts, "terminal"),
-            _detection(LARGER, result.holdouts, "page"),
+            *(table(result, on) for on in WHERE for table in (_concluded, _scaled)),
+            *(_sizes(result, on) for on in WHERE),
+            *(_detection(LARGER, result.holdouts, on) for on in WHERE),
             _by_models(result),
             _separation(result),
         ),
@@ -94,16 +91,13 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
                 if enough
                 else ()
             ),
-            *(HOW_TO_READ if result.conclusions else ()),
+            *HOW_TO_READ,
         ),
         repeat(run.provenance),
         terms(
             "query set", "calibration set", "holdout", "shadow model", "minimum detectable fraction", "known members"
         ),
-        (
-            f"Planned for the holdout test. {HoldoutTest.errors}",
-            *((f"And for the members test. {MembersTest.errors}",) if result.conclusions else ()),
-        ),
+        (f"Planned for the holdout test. {HoldoutTest.errors}", f"And for the members test. {MembersTest.errors}"),
     )
 
 
@@ -123,14 +117,6 @@ def _picture(result: PowerResult) -> Picture:
 def _sizes(result: PowerResult, on: Where) -> Cells:
     """The probability of detection by size and used fraction, and the minimum detectable fraction."""
     return _detection("Probability of detecting use of part of the query set", result.sizes, on)
-
-
-def _concluded(result: PowerResult, on: Where) -> tuple[Cells, ...]:
-    """What could be concluded, at the sizes given and at others; nothing in results that did not ask."""
-    if not result.concluded:
-        return ()
-    size = result.given.query, result.given.holdout
-    return _concluded_table(result.concluded, on), _scaled_table(result.conclusions, size, on)
 
 
 def _detection(title: str, sizes: Sequence[Size], on: Where) -> Cells:
@@ -159,10 +145,8 @@ def _by_models(result: PowerResult) -> Cells:
 
 
 def _separation(result: PowerResult) -> Cells:
-    measured, columns = [result.separation], ("holdout test",)
-    if result.memory is not None:
-        measured += [result.memory.helped, result.memory.alone]
-        columns = ("holdout test", "members test, with shadow models", "members test, alone")
+    measured = result.separation, result.memory.helped, result.memory.alone
+    columns = ("holdout test", "members test, with shadow models", "members test, alone")
 
     def row(what: str, read: Callable[[Separation], float]) -> tuple[str, ...]:
         return what, *(precise(read(each)) for each in measured)
@@ -204,8 +188,8 @@ def _fraction(value: float | None) -> str:
     return NONE if value is None else percent(value)
 
 
-def _concluded_table(concluded: Sequence[Conclusion], on: Where) -> Cells:
-    """Probabilities of each verdict by what is there and how much a target remembers, at one size."""
+def _concluded(result: PowerResult, on: Where) -> Cells:
+    """Probabilities of each verdict by what is there and how much a target remembers, at the sizes given."""
     columns = tuple(
         _laid(each, on)
         for each in (
@@ -222,12 +206,12 @@ def _concluded_table(concluded: Sequence[Conclusion], on: Where) -> Cells:
             _percent(each.all_used),
             _percent(each.part_used),
         )
-        for each in concluded
+        for each in result.concluded
     )
     return Cells(HEAD, columns, tuple(rows), columns[2:], on=on)
 
 
-def _scaled_table(every: Sequence[Conclusion], given: tuple[int, int], on: Where) -> Cells:
+def _scaled(result: PowerResult, on: Where) -> Cells:
     """The probability of `forgotten` by numbers of records, what is there, and how much a target remembers."""
     kinds: tuple[By, ...] = ("members and shadow models", "members")
     columns = (
@@ -235,10 +219,9 @@ def _scaled_table(every: Sequence[Conclusion], given: tuple[int, int], on: Where
         *(f"{short}\n{much}" for short in ("models:", "alone:") for much in MUCH.values()),
     )
     columns = tuple(_laid(each, on) for each in columns)
-    found = {(each.query, each.holdout, each.by, each.remembers): each for each in every}
-    sizes = dict.fromkeys((each.query, each.holdout) for each in every)
-    rows = []
-    for query, holdout in sizes:
+    found = {(each.query, each.holdout, each.by, each.remembers): each for each in result.conclusions}
+    given, rows = (result.given.query, result.given.holdout), []
+    for query, holdout in dict.fromkeys((each.query, each.holdout) for each in result.conclusions):
         cells = [found[query, holdout, by, factor] for by in kinds for factor in REMEMBERS]
         rows.append(
             (

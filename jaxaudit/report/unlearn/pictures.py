@@ -11,7 +11,7 @@ from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.attack import Row
 from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.bounds import bounds_picture
+from jaxaudit.report.information import bounds_picture, layers_picture
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.run import Run, named
@@ -90,43 +90,17 @@ def _layers(result: UnlearnResult) -> tuple[Picture, ...]:
     models = [method for method in result.methods if method.layers and method.name != UNTRAINED][:MOST_METHODS]
     if not models or len(models[0].layers) < 2 or any(each.layers.keys() != models[0].layers.keys() for each in models):
         return ()
-    greatest = {layer: max(method.layers[layer] for method in models) for layer in models[0].layers}
-    kept = set(sorted(greatest, key=lambda layer: -greatest[layer])[: plot.MOST_LAYERS])
-    layers = [layer for layer in greatest if layer in kept]
-    drawn = [(visible(each.name), np.array([each.layers[layer] for layer in layers])) for each in models]
-
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(layers)) + 0.12 * len(drawn))
-        plot.draw_layers(axes, [visible(layer) for layer in layers], drawn)
-        return figure
-
-    left = (
-        f" The {plot.MOST_LAYERS} of {len(greatest)} layers with the most are shown."
-        if len(greatest) > len(kept)
-        else ""
+    picture = layers_picture(
+        "Information by layer, before and after",
+        f" of {', '.join(visible(each.name) for each in models)}.",
+        "On a logarithmic axis, medians over models: the further right, the larger the gradients of the forgotten "
+        "records in that layer. The mark of original is before, a method's after; what forgot as retraining does has "
+        "its marks where retraining has its own, in every layer.",
+        list(models[0].layers),
+        [(each.name, np.array([each.layers[layer] for layer in models[0].layers])) for each in models],
+        0.12,
     )
-    columns = tuple(name for name, _ in drawn)
-    return (
-        Picture(
-            "layers",
-            "Information by layer, before and after",
-            f"{len(layers)} layers of {', '.join(columns)}.",
-            "On a logarithmic axis, medians over models: the further right, the larger the gradients of the forgotten "
-            "records in that layer. The mark of original is before, a method's after; what forgot as retraining does "
-            f"has its marks where retraining has its own, in every layer.{left}",
-            draw,
-            Cells(
-                "Information of the layers shown",
-                ("layer", *columns),
-                tuple(
-                    (visible(layer), *(precise(float(values[place])) for _, values in drawn))
-                    for place, layer in enumerate(layers)
-                ),
-                columns,
-                folded=True,
-            ),
-        ),
-    )
+    return (picture,)
 
 
 def _attacks(drawn: list[plot.Method], baseline: float | None) -> Picture:

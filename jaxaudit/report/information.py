@@ -1,0 +1,79 @@
+"""The charts that audits of information share, none of which knows another: efficacy and its bound, and layers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+from jaxaudit.errors import visible
+from jaxaudit.plots import unlearn as plot
+from jaxaudit.plots.style import canvas, row_height
+from jaxaudit.report.numbers import precise
+from jaxaudit.report.page import Cells, Picture
+
+
+def bounds_picture(drawn: Sequence[plot.Method], numbers: Cells) -> Picture:
+    """Efficacy against its upper bound, with the numbers beneath."""
+
+    def draw() -> Figure:
+        figure, axes = canvas()
+        plot.draw_bounds(axes, drawn)
+        return figure
+
+    return Picture(
+        "bound",
+        "Efficacy against its bound",
+        "Every mark lies on or above the line where the two are equal.",
+        "The bound is never below the efficacy. The nearer a mark to the dotted line, the tighter the bound.",
+        draw,
+        numbers,
+    )
+
+
+def layers_picture(
+    title: str,
+    seen: str,
+    caption: str,
+    names: Sequence[str],
+    models: Sequence[tuple[str, Float[np.ndarray, " layers"]]],
+    thickness: float,
+) -> Picture:
+    """Where the information lies, layer by layer, in the order of the network; of many layers those with the most.
+
+    Args:
+        title: of the chart.
+        seen: what follows the number of layers, for readers who cannot see it.
+        caption: how to read it.
+        names: of all layers.
+        models: the information of each layer by each of them, under their names.
+        thickness: of a model's mark in a row.
+    """
+    most = np.stack([each for _, each in models]).max(axis=0)
+    chosen = np.sort(np.argsort(-most, kind="stable")[: plot.MOST_LAYERS])
+    shown, drawn = (
+        [visible(names[place]) for place in chosen.tolist()],
+        [(visible(name), each[chosen]) for name, each in models],
+    )
+
+    def draw() -> Figure:
+        figure, axes = canvas(row_height(len(shown)) + thickness * len(drawn))
+        plot.draw_layers(axes, shown, drawn)
+        return figure
+
+    left = f" The {len(shown)} of {len(names)} layers with the most are shown." if len(names) > len(shown) else ""
+    columns = tuple(name for name, _ in drawn)
+    return Picture(
+        "layers",
+        title,
+        f"{len(shown)} layers{seen}",
+        caption + left,
+        draw,
+        Cells(
+            "Information of the layers shown",
+            ("layer", *columns),
+            tuple((name, *(precise(float(row[place])) for _, row in drawn)) for place, name in enumerate(shown)),
+            columns,
+            folded=True,
+        ),
+    )

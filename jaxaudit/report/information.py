@@ -52,7 +52,7 @@ def layers_picture(
     most = np.stack([each for _, each in models]).max(axis=0)
     chosen = np.sort(np.argsort(-most, kind="stable")[: plot.MOST_LAYERS])
     shown, drawn = (
-        [visible(names[place]) for place in chosen.tolist()],
+        [visible(names[place]) for place in map(int, chosen)],
         [(visible(name), each[chosen]) for name, each in models],
     )
 

@@ -20,6 +20,7 @@ from jaxaudit.audits.unlearn.result import (
     Place,
     Protocol,
     Ranged,
+    Score,
     Scores,
     Spread,
 )
@@ -111,40 +112,29 @@ def compared(
     told_apart: Mapping[str, tuple[Told, ...]],
 ) -> tuple[Method, ...]:
     """Every method beside retrained models, for one set to forget, before anything is concluded."""
-    return tuple(
-        method(
-            *(name, of_sets[index], scores[RETRAINING][index], protocol),
-            told_apart[name][index] if told_apart[name] else None,
-            {layer: values[index] for layer, values in layers[name].items()},
+
+    def places(name: str) -> dict[Score, Place]:
+        found: dict[Score, Place] = {}
+        for each in COMPARED:
+            mine, theirs = (getattr(scores[of][index], each) for of in (name, RETRAINING))
+            if mine is not None and theirs is not None:
+                found[each] = _place(_values(mine), _values(theirs), protocol)
+        return found
+
+    def one(name: str) -> Method:
+        found = told_apart[name][index] if told_apart[name] else None
+        return Method(
+            name,
+            scores[name][index],
+            {} if name == RETRAINING else places(name),
+            None,
+            None,
+            found and _challenge(found.challenge),
+            found and Ranged(*map(float, found.u_lira.accuracy)),
+            {layer: median(values[index]) for layer, values in layers[name].items()},
         )
-        for name, of_sets in scores.items()
-    )
 
-
-def method(
-    name: str,
-    scores: Scores,
-    retrained: Scores,
-    protocol: Protocol,
-    told_apart: Told | None,
-    layers: Mapping[str, Float[np.ndarray, " seeds"]],
-) -> Method:
-    """One of them."""
-    places: dict[str, Place] = {}
-    for score in COMPARED if name != RETRAINING else ():
-        mine, theirs = getattr(scores, score), getattr(retrained, score)
-        if mine is not None and theirs is not None:
-            places[score] = _place(_values(mine), _values(theirs), protocol)
-    return Method(
-        name,
-        scores,
-        places,  # pyright: ignore[reportArgumentType]
-        None,
-        None,
-        None if told_apart is None else _challenge(told_apart.challenge),
-        None if told_apart is None else Ranged(*map(float, told_apart.u_lira.accuracy)),
-        {layer: median(values) for layer, values in layers.items()},
-    )
+    return tuple(map(one, scores))
 
 
 def _place(mine: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " seeds"], protocol: Protocol) -> Place:

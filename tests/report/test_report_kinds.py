@@ -105,6 +105,8 @@ def test_numbers_that_do_not_belong_together_are_refused(kind: str):
         *(("ks", {"targets": [{"finding": {word: "fine"}}]}) for word in ("tone", "confidence", "more")),
         *(("ks", {"provenance": change}) for change in ({"command": "jaxaudit"}, {"seed": "7"}, {"more": 1})),
         *(("pdtp", {"records": [{wrong: value}]}) for wrong, value in (("direction", 2), ("class_", "a"))),
+        *(("pdtp", {"max_pdtp": value}) for value in (-0.5, True, "inf", "-infinity", None, [1.0])),
+        ("efficacy", {"models": [{"bound": "nan"}]}),
         # The words of older results.
         *(("unlearn", {"methods": [{"places": {"bound": {"verdict": old}}}]}) for old in ("not told apart", "differs")),
         ("unlearn", {"methods": [{"places": {"odd": {"verdict": "above"}}}]}),

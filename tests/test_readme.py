@@ -115,10 +115,10 @@ def test_sessions_are_compared_by_words_and_numbers():
 
 @pytest.mark.outer
 def test_python_example_runs(tmp_path):
-    """The six lines, on small generated files of the names they use and for a few steps."""
+    """The seven lines, on small generated files of the names they use and for a few steps."""
     code = re.search(r"```python\n(.*?)```", sections.README.read_text(encoding="utf-8"), re.DOTALL)
     assert code
-    assert sum(bool(line) for line in code[1].splitlines()) == 6
+    assert sum(bool(line) for line in code[1].splitlines()) == 7
     rng = np.random.default_rng(3)
     labels = np.arange(60) % 5
     names = np.array([f"class {k}" for k in range(5)])

@@ -75,12 +75,14 @@ def test_a_module_of_ones_own(own: Path, monkeypatch: pytest.MonkeyPatch):
     assert sys.path[0] != str(own / "home/nets")
 
 
-def test_the_recipe_is_the_targets_own_by_word_or_by_code(own: Path, untrained: dict[str, Any]):
+def test_the_recipe_is_the_targets_own_by_word_or_by_code(own: Path, monkeypatch: pytest.MonkeyPatch):
     Path("mine.py").write_text(NET)
+    monkeypatch.setattr("jaxaudit.cli.ks.run.train_shadows", lambda *_, **__: None)
+    judged = intercept(monkeypatch, "jaxaudit.cli.ks.run.judge")
     ways = {(): False, ("--same-recipe",): True, ("--model", "mine.py:Net"): True, ("--model", "mlp"): False}
     for words, own_recipe in ways.items():
         assert jaxaudit("ks", *QUICK, *words).err.endswith("Error: enough\n")
-        assert untrained["own_recipe"] is own_recipe
+        assert judged["own_recipe"] is own_recipe
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from jaxaudit.metrics.permutation import better_than_guessing
 
 MODELS = 20
 ATTACK = ("attack", "--shadows", "bank", "--attacks", "lira", "--target", "half.npy")
-KS = ("ks", "--shadows", "bank", "--target", "half.npy", "--holdout-target", "half_holdout.npy")
+KS = ("ks", "--shadows", "bank", "--target", "half_query.npy", "--holdout-target", "half_holdout.npy")
 RUNS: dict[str, tuple[str, ...]] = {
     "attack": ATTACK,
     "ks": KS,

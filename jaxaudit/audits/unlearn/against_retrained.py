@@ -16,8 +16,8 @@ from jaxaudit.audits.unlearn.result import (
     RETRAINING,
     UNTRAINED,
     Challenge,
+    JudgedPlace,
     Method,
-    Place,
     Protocol,
     Ranged,
     Score,
@@ -113,8 +113,8 @@ def compared(
 ) -> tuple[Method, ...]:
     """Every method beside retrained models, for one set to forget, before anything is concluded."""
 
-    def places(name: str) -> dict[Score, Place]:
-        found: dict[Score, Place] = {}
+    def places(name: str) -> dict[Score, JudgedPlace]:
+        found: dict[Score, JudgedPlace] = {}
         for each in COMPARED:
             mine, theirs = (getattr(scores[of][index], each) for of in (name, RETRAINING))
             if mine is not None and theirs is not None:
@@ -137,12 +137,12 @@ def compared(
     return tuple(map(one, scores))
 
 
-def _place(mine: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " seeds"], protocol: Protocol) -> Place:
+def _place(mine: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " seeds"], protocol: Protocol) -> JudgedPlace:
     found = place(mine, theirs)
     verdict = "not distinguishable" if protocol.enough_seeds else "too few seeds"
     if found.p_value <= protocol.p_value_threshold:
         verdict = "above" if found.direction > 0 else "below"
-    return Place(verdict, found.p_value, found.low, found.high, found.below, found.above)
+    return JudgedPlace(verdict, found.p_value, found.low, found.high, found.below, found.above)
 
 
 def _challenge(found: ChallengeScore) -> Challenge:

@@ -94,7 +94,7 @@ class Scores(StrictStruct, frozen=True):
     attack: Spread | None
 
 
-class Place(StrictStruct, frozen=True):
+class JudgedPlace(StrictStruct, frozen=True):
     """Where a score lies among those of retrained models; see `jaxaudit.metrics.Place`."""
 
     verdict: Position
@@ -149,7 +149,7 @@ class Method(StrictStruct, frozen=True):
 
     name: str
     scores: Scores
-    places: dict[Score, Place]
+    places: dict[Score, JudgedPlace]
     conclusion: Conclusion | None
     finding: Finding | None
     challenge: Challenge | None

@@ -95,6 +95,22 @@ class Pool(NamedTuple):
         """Whether the reference is a set of its own."""
         return self.reference.start >= self.calibration.stop
 
+    def take(self, records: Int[np.ndarray, " records"]) -> "Pool":
+        """These records, in ascending order, each in the set that it is in: as if no others had been given."""
+        query, holdout, calibration, reference, members = (
+            slice(*np.searchsorted(records, [part.start, part.stop]).tolist())
+            for part in (self.query, self.holdout, self.calibration, self.reference, self.members)
+        )
+        groups, of_members = self.groups, self.member_groups
+        return Pool(
+            self.examples.take(records),
+            *(query, holdout, calibration),
+            groups=None if groups is None else groups[records[: holdout.stop]],
+            reference=reference,
+            members=members,
+            member_groups=None if of_members is None else of_members[records[members] - self.members.start],
+        )
+
     @property
     def training_order(self) -> slice | Int[np.ndarray, " n"]:
         """The order in which training has the records, on which minibatches depend: the holdout is third."""
@@ -161,9 +177,8 @@ class ShadowModels:
 
         Args:
             models: places of models.
-            records: places of records. `pool` must then be given: these records, which may be in other sets than
-                before.
-            pool: of `records`.
+            records: places of records, ascending unless their pool is given.
+            pool: these records, where they are in other sets than before.
         """
 
         def taken(array: Any) -> Any:
@@ -173,7 +188,7 @@ class ShadowModels:
         kinds: Sequence[str] = np.array(self.kinds, object)[models].tolist()
         return replace(
             self,
-            pool=self.pool if pool is None else pool,
+            pool=pool or (self.pool if records is None else self.pool.take(records)),
             kinds=tuple(kinds),
             membership=taken(self.membership),
             log_odds=taken(self.log_odds),
@@ -183,26 +198,6 @@ class ShadowModels:
             designs=self.designs[models],
             signals=self.signals and Signals(*(each[models] for each in self.signals)),
         )
-
-    def without_holdout(self) -> "ShadowModels":
-        """The same without the holdout, for targets whose outputs on it are not known."""
-        pool = self.pool
-        size, n = pool.holdout.stop - pool.holdout.start, len(pool.examples)
-        kept = np.r_[pool.query, pool.holdout.stop : n]
-
-        def moved(part: slice) -> slice:
-            return part if part.start < pool.holdout.stop else slice(part.start - size, part.stop - size)
-
-        groups = None if pool.groups is None else pool.groups[pool.query]
-        left = pool._replace(
-            examples=pool.examples.take(kept),
-            holdout=slice(pool.query.stop, pool.query.stop),
-            calibration=moved(pool.calibration),
-            groups=groups,
-            reference=moved(pool.reference),
-            members=moved(pool.members),
-        )
-        return self.take(records=kept, pool=left)
 
     @property
     def query_accuracy(self) -> Float[np.ndarray, " models"]:

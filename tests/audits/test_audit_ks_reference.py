@@ -14,6 +14,7 @@ from support.cli_runs import records
 from support.clouds import NAMES, probabilities, trained_outputs
 from support.ks_audits import audit_ks
 
+from jaxaudit.audits.ks.available import possible_tests
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
@@ -163,6 +164,8 @@ def test_each_test_has_the_check_of_its_own_models_and_outputs_in_another_order_
         names = [check.name for check in each.checks]
         assert [names.count(name) for name in (REFERENCE_MODELS, SHADOW_MODELS, REFERENCE_LIKE_TARGET)] == [1, 1, 1]
     assert Counter(shadows(answer).kinds) == {**APART, **TOGETHER}
+    (by_default,) = possible_tests(shadows(answer), [unused])
+    assert by_default == TEST
     failed = [
         REFERENCE_LIKE_TARGET in {check.name for check in each.finding.checks if check.state == "failed"}
         for each in answer.targets

@@ -11,13 +11,14 @@ from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, with_log_odds
 from support.ks_audits import audit_ks
 from support.simulated_shadows import bank_of, provider
 
+from jaxaudit.audits.ks.available import possible_tests
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
-from jaxaudit.audits.ks.target import FileTarget
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, KSTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.audits.pool import make_pool
+from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, CLASS_COVERAGE, SHADOW_ACCURACY
 from jaxaudit.shadow_models import Pool, no_models
@@ -101,6 +102,16 @@ def test_no_check_of_the_calibration_set_is_lost(audit: KSAudit):
         assert verdicts(found) == {"holdout": "not forgotten", "reference": left, "shadow": left}
 
 
+class OwnTest(ShadowTest):
+    """A test of one's own, whose models nobody trained."""
+
+    name = "own"
+    title = "own test"
+
+    def kinds(self, pool: Pool) -> tuple[str, ...]:
+        return ("nobody's",)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -109,12 +120,51 @@ def test_no_check_of_the_calibration_set_is_lost(audit: KSAudit):
         ({"tests": []}, "no test"),
         ({"tests": [ShadowTest(), ShadowTest()]}, r"\(shadow, shadow\)"),
         ({"shadows": no_models(POOL)}, "no test can be made: holdout: .*0 of at least 19 models"),
+        ({"shadows": no_models(POOL), "tests": [ShadowTest()]}, "shadow test cannot be made: there are 0 of at least"),
+        ({"tests": [OwnTest()]}, "own test cannot be made: there are no models of the kind nobody's"),
     ],
 )
 def test_what_cannot_be_judged_is_refused(options: dict[str, Any], words: str):
     file = FileTarget(with_log_odds(np.zeros(len(QUERY)), QUERY, "a.csv"), None, True)
     with pytest.raises(InputError, match=words):
         judge(**{"key": KEY, "shadows": whole().models, "targets": [file], **options})
+
+
+def test_a_simulated_target_alone_makes_no_reference_of_the_calibration_set():
+    """And one that was trained on nearly all of a reference is judged by what is left of it, if that is enough."""
+    pool = POOL._replace(reference=slice(0, 0))
+    bank = bank_of(KEY, WORLD, pool._replace(reference=POOL.calibration), (ShadowTest(),))
+    shadows = replace(bank.models, pool=pool)
+    simulated = SimulatedTarget("simulated", (Part(CALIBRATION, 1.0),))
+    assert [test.name for test in possible_tests(shadows, [simulated])] == ["shadow"]
+    own = shadows.take(np.array([0]))
+    everything = np.ones_like(own.membership)
+    trained = replace(
+        shadows,
+        kinds=(*shadows.kinds, "target 0"),
+        **{
+            name: np.concatenate([getattr(shadows, name), everything if name == "membership" else getattr(own, name)])
+            for name in ("membership", "log_odds", "correct", "confidences", "own_accuracy", "designs")
+        },
+    )
+    with pytest.raises(InputError, match="the reference has 0 records"):
+        judge(KEY, trained, [simulated], tests=[ReferenceTest()])
+
+
+def test_some_records_are_as_if_no_others_had_been_given():
+    """Each stays in its set, with its group, and models say the same of it."""
+    groups = np.arange(len(QUERY) + len(HOLDOUT)) // 3
+    shadows = replace(whole().models, pool=POOL._replace(groups=groups))
+    records = np.r_[5:25, len(QUERY) : len(QUERY) + 10, POOL.calibration.start + 3 : POOL.calibration.stop]
+    found, pool = shadows.take(np.array([2, 0]), records), shadows.take(records=records).pool
+    assert (pool.query, pool.holdout, pool.calibration) == (slice(0, 20), slice(20, 30), slice(30, len(records)))
+    assert pool.reference == pool.calibration
+    assert pool.groups is not None
+    np.testing.assert_array_equal(pool.groups, groups[records[:30]])
+    np.testing.assert_array_equal(pool.examples.inputs, POOL.examples.inputs[records])
+    np.testing.assert_array_equal(found.log_odds, shadows.log_odds[[2, 0]][:, records])
+    np.testing.assert_array_equal(found.membership, shadows.membership[[2, 0]][:, records])
+    assert found.kinds == (shadows.kinds[2], shadows.kinds[0])
 
 
 def test_without_outputs_on_the_holdout_it_is_left_out():

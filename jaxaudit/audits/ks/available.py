@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.target import FileTarget, Target
@@ -11,13 +11,11 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.reference import LEAST_RECORDS
 from jaxaudit.metrics.usage import STATED_FRACTION
-from jaxaudit.shadow_models import OF_QUERY, Kind, Pool, ShadowModels
+from jaxaudit.shadow_models import Kind, Pool, ShadowModels
 
 OF_HOLDOUT = {Kind.MIXED: LEAST}
-OF_SHADOW = {Kind.NEVER: LEAST, Kind.FULLY: LEAST, Kind.HALF: 0}
-"""The models that a test needs."""
-Numbers = Mapping[str, int]
-"""Of models, by kind."""
+OF_SHADOW = {Kind.NEVER: LEAST, Kind.HALF: 0, Kind.FULLY: LEAST}
+"""The models that a test needs, in the order of its `kinds`."""
 
 
 class Available(NamedTuple):
@@ -57,26 +55,27 @@ def available_tests(pool: Pool, finished: Iterable[str], planned: Iterable[str] 
         finished: the kinds of the models whose outputs are there.
         planned: those of all models that there will be.
     """
-    have, whole = Counter(finished), Counter(planned)
-    calibration = pool.calibration.stop - pool.calibration.start
-    no_holdout = "" if pool.holdout.stop > pool.holdout.start else "The bank has no holdout."
-    few_records = f"The bank has {calibration} calibration records; it needs {LEAST_RECORDS}."
+    counts = Counter(finished), Counter(planned)
+    reference, which = (pool.reference, "reference") if pool.reference_apart else (pool.calibration, "calibration")
+    referred = reference.stop - reference.start
+    no_holdout = "" if pool.holdout.stop > pool.holdout.start else "There is no holdout."
+    few_records = f"There are {referred} {which} records; it needs {LEAST_RECORDS}." if referred < LEAST_RECORDS else ""
     return (
-        _available(HoldoutTest(), have, whole, OF_HOLDOUT, no_holdout),
-        _available(ReferenceTest(), have, whole, OF_SHADOW, few_records if calibration < LEAST_RECORDS else ""),
-        _available(ShadowTest(), have, whole, OF_SHADOW, ""),
+        _available(HoldoutTest(), pool, counts, OF_HOLDOUT, no_holdout),
+        _available(ReferenceTest(), pool, counts, OF_SHADOW, few_records),
+        _available(ShadowTest(), pool, counts, OF_SHADOW, ""),
     )
 
 
 def made_tests(shadows: ShadowModels, stated: float = STATED_FRACTION, targets: int = 1) -> dict[str, KSTest]:
     """The tests of use by name, with the numbers of models that there are."""
-    mixed, never, half, fully = map(shadows.kinds.count, (Kind.MIXED, *OF_QUERY))
-    by_rank = {"never": never, "half": half, "fully": fully, "stated": stated, "targets": targets}
+    here = {each.test: each.finished for each in available_tests(shadows.pool, shadows.kinds)}
+    by_rank: dict[str, Any] = {"stated": stated, "targets": targets}
     return {
         MembersTest.name: MembersTest(stated=stated),
-        HoldoutTest.name: HoldoutTest(mixed=mixed, stated=stated),
-        ReferenceTest.name: ReferenceTest(**by_rank),
-        ShadowTest.name: ShadowTest(**by_rank),
+        HoldoutTest.name: HoldoutTest(**here[HoldoutTest.name], stated=stated),
+        ReferenceTest.name: ReferenceTest(**here[ReferenceTest.name], **by_rank),
+        ShadowTest.name: ShadowTest(**here[ShadowTest.name], **by_rank),
     }
 
 
@@ -85,11 +84,16 @@ def possible_tests(
 ) -> tuple[KSTest, ...]:
     """The tests that the models and the targets' outputs allow: members, holdout, reference; else shadow; rho, if any.
 
+    The reference test is made by a reference of its own, or where every target from a file has outputs on the
+    calibration set; simulated targets alone give no reason to take that for one.
+
     Raises:
         InputError: none can be made, with what each lacks.
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
     lacking = {each.test: lacks(each, files) for each in available_tests(pool, shadows.kinds)}
+    if not files and not pool.reference_apart:
+        lacking[ReferenceTest.name] = "no target has outputs on the calibration set"
     made = made_tests(shadows, stated, len(targets))
     members = pool.members.stop > pool.members.start
     named = (*((MembersTest.name,) if members else ()), HoldoutTest.name, ReferenceTest.name)
@@ -117,7 +121,7 @@ def lacks(test: Available, files: Sequence[FileTarget]) -> str:
             for kind, count in test.least.items()
             if test.finished[kind] < count
         )
-        return f"the bank has {' and '.join(few)}"
+        return f"there are {' and '.join(few)}"
     if test.test in outputs:
         read, place = outputs[test.test]
         if not all(read(each) is not None for each in files):
@@ -153,10 +157,13 @@ def refuse_targets(
         raise InputError("outputs before the deletion are compared by the holdout test only: add HoldoutTest().")
 
 
-def _available(test: KSTest, have: Numbers, planned: Numbers, least: dict[Kind, int], lacks: str) -> Available:
+def _available(
+    test: KSTest, pool: Pool, counts: tuple[Mapping[str, int], Mapping[str, int]], least: dict[Kind, int], lacks: str
+) -> Available:
     usual = {kind: int(getattr(test, kind)) for kind in least}
+    # With a reference of its own the models of the reference test have other names.
+    finished, planned = (dict(zip(least, (each[own] for own in test.kinds(pool)), strict=True)) for each in counts)
     possible, complete = (
-        not lacks and all(have[kind] >= count for kind, count in wanted.items()) for wanted in (least, usual)
+        not lacks and all(finished[kind] >= count for kind, count in wanted.items()) for wanted in (least, usual)
     )
-    finished, whole = ({kind: numbers[kind] for kind in least} for numbers in (have, planned))
-    return Available(test.name, test.title, possible, complete, finished, whole, least, usual, lacks)
+    return Available(test.name, test.title, possible, complete, finished, planned, least, usual, lacks)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.advice import BANKED, TRAINED
@@ -17,6 +18,7 @@ from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, MembersTest, 
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import checks as preflight
+from jaxaudit.metrics.reference import refuse_few
 from jaxaudit.shadow_models import ShadowModels, examples_of
 
 HELD = (HoldoutTest, MembersTest)
@@ -89,6 +91,10 @@ def judge(
         target.says(evidence, holdout, kind, with_signals=watching)
         for target, kind in zip(targets, kinds_of_targets(targets), strict=True)
     ]
+    for each in outputs:
+        # What a simulated target was trained on is no reference for it.
+        if each.unseen is not None and any(isinstance(test, ReferenceTest) for test in tests):
+            refuse_few(int(each.unseen.sum()))
     found = judge_outputs(key, evidence, outputs, tests, level=level)
     kinds = dict.fromkeys(kind for test in tests for kind in test.kinds(pool))
     return replace(
@@ -111,8 +117,8 @@ def evidence_for(
 ) -> tuple[Evidence, tuple[Target, ...]]:
     """What these tests judge targets by, and the targets with their outputs on the records that are compared.
 
-    The holdout is left out where not every target from a file says what it answers there. The calibration set is the
-    reference where a test asks for one, or every target is a file with outputs on it.
+    The holdout is left out where no test asks for it and no target from a file has outputs on it. The calibration set
+    is the reference where a test asks for one, or every target is a file with outputs on it.
 
     Raises:
         InputError: as `judge`.
@@ -121,7 +127,8 @@ def evidence_for(
     kept = tuple(target.of_kept(shadows.pool) if isinstance(target, FileTarget) else target for target in targets)
     files = [target for target in kept if isinstance(target, FileTarget)]
     if files and not any(file.on_holdout for file in files) and not any(isinstance(test, HELD) for test in tests):
-        shadows = shadows.without_holdout()
+        pool = shadows.pool
+        shadows = shadows.take(records=np.r_[pool.query, pool.holdout.stop : len(pool.examples)])
     pool = shadows.pool
     query = pool.examples.take(pool.query, "query set")
     holdout, members = (examples_of(pool, part) for part in (pool.holdout, pool.members))
@@ -131,8 +138,10 @@ def evidence_for(
     reference = examples_of(shadows.pool, shadows.pool.reference)
     lacking = {each.test: lacks(each, files) for each in available_tests(shadows.pool, shadows.kinds)}
     for test in tests:
-        if shadows.content_hash and test.name in lacking and lacking[test.name]:
-            raise InputError(f"the {test.title} cannot be made: {lacking[test.name]}.")
+        absent = [kind for kind in test.kinds(shadows.pool) if test.name not in lacking and kind not in shadows.kinds]
+        why = lacking.get(test.name) or (f"there are no models of the kind {', '.join(absent)}" if absent else "")
+        if why:
+            raise InputError(f"the {test.title} cannot be made: {why}.")
         test.refuse(query, holdout)
     refuse_targets(kept, tests, query, holdout, reference, members)
     evidence = Evidence(

@@ -257,7 +257,7 @@ class KSAudit:
         labels: the query set's labels.
         level: confidence level of the intervals.
         models_per_batch: how many models were trained at the same time; None if none was trained here.
-        shadows: the models of the tests of use, where they were trained here.
+        shadows: the models that the tests judged by; None where nobody told them apart (`judge_outputs`).
         sampled_alike: whether query set and holdout were sampled alike; None where no test asked.
         rates: of each test, measured on the shadow models of a bank; empty where nobody asked for them.
     """

@@ -15,7 +15,8 @@ import typer
 
 from jaxaudit.cli import preflight
 from jaxaudit.cli.groups import Recipe
-from jaxaudit.cli.options import as_parameters, command_line, identity_of, plain
+from jaxaudit.cli.options import command_line, identity_of, plain
+from jaxaudit.cli.parameters import as_parameters
 from jaxaudit.cli.workers import before_jax, crew
 
 if TYPE_CHECKING:

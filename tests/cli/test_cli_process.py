@@ -6,10 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib
 import pytest
 from support.cli_runs import jaxaudit, process
 
-from jaxaudit.cli.options import at_home
+from jaxaudit.cli.parameters import at_home
 from jaxaudit.runs.directory import write
 
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
@@ -53,6 +54,8 @@ def test_an_encoding_that_lacks_a_character_is_no_error(tmp_path: Path):
 
 
 def test_the_home_folder_is_meant_in_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # Else Matplotlib looks for fonts again, by a process.
+    monkeypatch.setenv("MPLCONFIGDIR", matplotlib.get_cachedir())
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert at_home(Path("~/a")) == tmp_path / "a"

@@ -1,0 +1,123 @@
+"""Declared options as the parameters of a function, which Typer reads from the command line. Imports nothing heavy."""
+
+import dataclasses
+import enum
+import inspect
+import math
+import os
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from jaxaudit.cli.options import Declared, Field, fields_of
+from jaxaudit.errors import InputError
+
+Options = TypeVar("Options")
+METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
+"""What stands for a value in the help, by its type."""
+
+
+def as_parameters(
+    kind: type[Options], run: Callable[[Options], None], doc: str, first: Sequence[str] = ()
+) -> Callable[..., None]:
+    """A function for Typer whose parameters are the options of `kind`.
+
+    Args:
+        kind: the dataclass of options, or of groups of them.
+        run: called with the options.
+        doc: the help.
+        first: names of the options that most people need; they stand first in the help, under no group's heading.
+    """
+    fields = list(fields_of(kind()))
+    needed = [next(field for field in fields if field.name == name) for name in first]
+    found = [field._replace(panel="") for field in needed] + [field for field in fields if field.name not in first]
+
+    def command(**given: Any) -> None:
+        run(_made(kind, given))
+
+    parameters = [_parameter(field) for field in found]
+    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    command.__doc__ = doc
+    return command
+
+
+def _made(kind: type[Options], given: Mapping[str, Any]) -> Options:
+    def value_of(name: str, usual: Any) -> Any:
+        value = _converted(given[name])
+        # What is repeatable and was not given is nothing rather than no answer.
+        return () if value is None and usual == () else value
+
+    default, values = kind(), {}
+    for outer in dataclasses.fields(kind):  # pyright: ignore[reportArgumentType]
+        inside = getattr(default, outer.name)
+        if "declared" in outer.metadata:
+            values[outer.name] = value_of(outer.name, inside)
+        else:
+            names = [each.name for each in dataclasses.fields(inside)]
+            values[outer.name] = dataclasses.replace(inside, **{n: value_of(n, getattr(inside, n)) for n in names})
+    return kind(**values)
+
+
+def _converted(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_converted(each) for each in value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    return at_home(value) if isinstance(value, Path) else value
+
+
+def at_home(path: Path) -> Path:
+    """The path with `~` replaced, as shells do where it begins a word."""
+    found = os.path.expanduser(path)
+    if path.parts[:1] == ("~",) and found == os.fspath(path):
+        raise InputError(f"{path}: the home folder is unknown (HOME is not set); give the full path.")
+    return Path(found)
+
+
+def _parameter(field: Field) -> inspect.Parameter:
+    declared, kind, default = field.declared, field.kind, field.value
+    several = typing.get_origin(kind) is tuple
+    if several:
+        kind = typing.get_args(kind)[0]
+        default = default if default is ... else list(default) or None
+    optional = isinstance(kind, types.UnionType)
+    base = next(each for each in typing.get_args(kind) if each is not types.NoneType) if optional else kind
+    ranged = declared.minimum is not None or declared.maximum is not None
+    help, metavar = declared.help, "" if base is bool else METAVARS.get(base, "NAME")
+    if declared.choices:
+        choice: Any = enum.StrEnum(field.name, {each.replace("-", "_"): each for each in declared.choices})
+        default = choice(default) if isinstance(default, str) else default
+        kind = choice | None if optional else choice
+        help, metavar = f"{help} [{'|'.join(declared.choices)}]", "NAME"
+    told: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "envvar": declared.variable}
+    # In the help a range would take the room of the option's name.
+    told["parser"] = _number_within(base, declared) if ranged else None
+    if declared.argument:
+        info = typer.Argument(**{**told, "metavar": field.flag})
+    else:
+        info = typer.Option(*field.flags, rich_help_panel=field.panel or None, **told)
+    annotation = Annotated[list[kind] | None if several else kind, info]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _number_within(kind: type[Any], declared: Declared) -> Callable[[Any], Any]:
+    """What makes a number of a word, and refuses what is out of range."""
+    least, most = declared.minimum, declared.maximum
+    low, high = (-math.inf if least is None else least), (math.inf if most is None else most)
+    within = f"from {least:,} to {most:,}" if least is not None and most is not None else f"at least {low:,}"
+
+    def parse(text: Any) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text} is no{' whole' if kind is int else ''} number.") from None
+        if not low <= value <= high:
+            raise typer.BadParameter(f"{text} is out of range: give a number {within}.")
+        return value
+
+    return parse

@@ -13,7 +13,7 @@ from torch import nn
 
 from bench.training import Job
 from jaxaudit.learners.batch_order import init_key
-from jaxaudit.models.pooling import max_pool_2x2
+from jaxaudit.models.layers import max_pool_2x2
 
 GROUPS, EPSILON = 8, 1e-5
 

@@ -11,9 +11,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners.column_checks import check_columns, check_finite
 from jaxaudit.learners.learner import LeftOut, Progress
-from jaxaudit.learners.left_out import check_left_out, tell
+from jaxaudit.learners.left_out import check_columns, check_finite, check_left_out, tell
 
 CHUNK_CELLS = 2**21
 """Numbers in one temporary array (16 MB)."""

@@ -1,8 +1,7 @@
 """Networks of the papers, networks in common use, and the conversion of any Flax module to pure functions."""
 
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
-from jaxaudit.models.liu_cnn import LiuCNN
-from jaxaudit.models.medical_cnn import MedicalCNN, RandomCrop
+from jaxaudit.models.liu import LiuCNN, MedicalCNN, RandomCrop
 from jaxaudit.models.mlp import MLP
 from jaxaudit.models.residual import ResNet, WideResNet
 from jaxaudit.models.vit import ViT

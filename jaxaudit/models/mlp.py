@@ -8,7 +8,7 @@ import jax
 from flax import nnx
 from jaxtyping import Array, Float
 
-from jaxaudit.models.dropout import dropout_layer
+from jaxaudit.models.layers import dropout_layer
 
 
 class MLP(nnx.Module):

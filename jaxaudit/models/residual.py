@@ -7,8 +7,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
-from jaxaudit.models.dropout import dropout_layer
-from jaxaudit.models.normalisation import make_norm
+from jaxaudit.models.layers import dropout_layer, make_norm
 
 STAGES = 3
 

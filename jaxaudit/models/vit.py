@@ -8,7 +8,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
-from jaxaudit.models.dropout import dropout_layer
+from jaxaudit.models.layers import dropout_layer
 
 EPSILON = 1e-6
 """Of layer normalisation, as in Dosovitskiy et al.'s code."""

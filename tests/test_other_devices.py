@@ -20,7 +20,8 @@ from jaxaudit.audits import left_out
 from jaxaudit.ensemble import host_program, predict, program
 from jaxaudit.kernels import bootstrap_ks, ks_distance, squared_grad_norms
 from jaxaudit.kernels.gradient_norms import directions
-from jaxaudit.learners import logistic_leave_one_out, logistic_objective, network
+from jaxaudit.learners import logistic_objective, network
+from jaxaudit.learners.logistic_regression import _fit_all, _fit_without
 from jaxaudit.learners.nearest_neighbours import _nearest_records
 from jaxaudit.models import LiuCNN, MedicalCNN, ViT
 
@@ -79,9 +80,9 @@ def logistic() -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
     def fit(inputs: Any, labels: Any, left: Any) -> Any:
         of = logistic_objective.objectives(inputs, labels, jnp.ones((1, 30), jnp.float64), 3, 1.0)
-        point = logistic_leave_one_out._fit_all(of, 1e-7)[0]
+        point = _fit_all(of, 1e-7)[0]
         inverse = logistic_objective.inverse_at(of, point, coupled=True)
-        return logistic_leave_one_out._fit_without(of, point, inverse, left, 1e-7)
+        return _fit_without(of, point, inverse, left, 1e-7)
 
     return fit, (words(30, 5), whole(30), whole(4))
 

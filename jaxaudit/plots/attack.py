@@ -1,15 +1,30 @@
-"""Charts of membership attacks: accuracy against PDTP by target, and ROC curves."""
+"""Charts of membership attacks: ROC curves, accuracies, and what single records give away beside their PDTP."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from matplotlib.axes import Axes
 
-from jaxaudit.plots.style import BLUE, DASHES, INK, MARKERS, MUTED, SERIES, VERMILION, dress, legend, name_rows
+from jaxaudit.plots.style import (
+    BLUE,
+    DASHES,
+    INK,
+    MUTED,
+    SERIES,
+    VERMILION,
+    draw_interval,
+    draw_marks,
+    dress,
+    legend,
+    name_rows,
+    series_line,
+)
 
 VERTICES = 300
+LEAST = 1e-5
+"""The lowest rate that is drawn of a curve with a band."""
 
 
 class Curve(NamedTuple):
@@ -38,25 +53,11 @@ def draw_accuracies(
     axes: Axes, pdtp: Float[np.ndarray, " targets"], attacks: Sequence[tuple[str, Float[np.ndarray, " targets"]]]
 ) -> None:
     """Accuracy of each attack on each target against the target's PDTP."""
-    finite = pdtp[np.isfinite(pdtp)]
-    most = max([*finite.tolist(), 0.01]) * 1.3
+    most = _most(pdtp, 0.01)
     for place, (name, accuracies) in enumerate(attacks):
-        axes.plot(
-            np.minimum(pdtp, most),
-            accuracies,
-            MARKERS[place % len(MARKERS)],
-            color=SERIES[place % len(SERIES)],
-            markersize=4.5,
-            alpha=0.7,
-            markeredgewidth=0,
-            label=name,
-        )
+        draw_marks(axes, place, np.minimum(pdtp, most), accuracies, name, size=4.5, alpha=0.7)
     dress(axes, "PDTP of the target (nats)", "attack accuracy")
-    axes.set_xscale("symlog", linthresh=0.01, linscale=0.4)
-    ticks = [0.0, *(tick for tick in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0) if tick < most)]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_xlim(-0.001, most)
+    _set_pdtp(axes, most, (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0))
     axes.set_ylim(-0.02, 1.02)
     axes.axhline(0.5, color=MUTED, linewidth=1.4, linestyle=DASHES[2])
     if most > 1:
@@ -74,27 +75,11 @@ def draw_curves(axes: Axes, curves: Sequence[tuple[str, Curve]], *, logarithmic:
             np.maximum(across, least * 0.5),
             np.maximum(up, least * 0.5),
             drawstyle="steps-post" if logarithmic else "default",
-            color=SERIES[place % len(SERIES)],
-            linestyle=DASHES[place % len(DASHES)],
             linewidth=1.8,
             label=name,
+            **series_line(place),
         )
-    guess = np.geomspace(least, 1, 50) if logarithmic else np.array([0.0, 1.0])
-    axes.plot(guess, guess, color=MUTED, linewidth=1.2, linestyle=DASHES[2], label="guessing")
-    dress(axes, "false positive rate", "true positive rate")
-    if logarithmic:
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        ticks = [10.0**power for power in range(round(np.log10(least)), 1)]
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
-        axes.set_xlim(least, 1.05)
-        axes.set_ylim(least, 1.05)
-    else:
-        axes.set_xlim(-0.01, 1.01)
-        axes.set_ylim(-0.01, 1.01)
-    legend(axes, 2)
+    _set_rates(axes, least)
 
 
 class Row(NamedTuple):
@@ -110,13 +95,103 @@ def draw_estimates(axes: Axes, rows: Sequence[Row], across: str, chance: float) 
     """Numbers with their intervals, one row each, against guessing."""
     for place, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
-            axes.plot([row.low, row.high], [place, place], color=BLUE, linewidth=6, alpha=0.35, solid_capstyle="butt")
+            draw_interval(axes, place, row.low, row.high)
         axes.plot([row.value], [place], "D", color=BLUE, markersize=6)
     dress(axes, across)
     axes.axvline(chance, color=INK, linewidth=1.4, linestyle=DASHES[2])
     name_rows(axes, [row.name for row in rows])
     finite = [value for row in rows for value in row[1:] if np.isfinite(value)]
     axes.set_xlim(min([*finite, chance]) - 0.05, max([*finite, chance]) + 0.05)
+
+
+class Band(NamedTuple):
+    """A ROC curve with its band."""
+
+    name: str
+    false_positive: Float[np.ndarray, " points"]
+    true_positive: Float[np.ndarray, " points"]
+    low: Float[np.ndarray, " points"]
+    high: Float[np.ndarray, " points"]
+
+
+def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
+    """True against false positive rates on logarithmic axes from 1e-5; the first curve has its band."""
+    for place, curve in enumerate(curves):
+        across = np.maximum(curve.false_positive, LEAST)
+        if not place:
+            axes.fill_between(
+                across,
+                np.maximum(curve.low, LEAST),
+                np.maximum(curve.high, LEAST),
+                color=SERIES[0],
+                alpha=0.2,
+                linewidth=0,
+                step="post",
+            )
+        axes.plot(
+            across,
+            np.maximum(curve.true_positive, LEAST),
+            drawstyle="steps-post",
+            linewidth=2.2 if not place else 1.4,
+            label=curve.name,
+            **series_line(place),
+        )
+    _set_rates(axes, LEAST)
+
+
+def draw_separations(axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int[np.ndarray, " bins"]) -> None:
+    """How many records have which separation; one half is a record that gives nothing away."""
+    axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=BLUE, alpha=0.75, edgecolor="white", linewidth=0.6)
+    dress(axes, "separation of models with and without the record", "records")
+    axes.axvline(0.5, color=INK, linewidth=1.4, linestyle=DASHES[2])
+    axes.set_xlim(0, 1)
+
+
+def draw_beside_pdtp(
+    axes: Axes, pdtp: Float[np.ndarray, " n"], named: Float[np.ndarray, " n"], risky: tuple[float, float]
+) -> None:
+    """The share of models that name a record against its PDTP in nats; lines where each is at risk."""
+    most = _most(pdtp, 3.0)
+    axes.plot(
+        np.minimum(pdtp, most), named, "o", color=BLUE, markersize=4.5, alpha=0.45, markeredgewidth=0, clip_on=False
+    )
+    dress(axes, "PDTP (nats)", "share of its models that name it")
+    _set_pdtp(axes, most, (0.01, 0.1, 1.0, 10.0))
+    axes.set_ylim(-0.03, 1.03)
+    axes.axvline(risky[0], color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
+    axes.axhline(risky[1], color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
+
+
+def _most(pdtp: Float[np.ndarray, " n"], least: float) -> float:
+    """Where the axis of PDTP ends."""
+    return max(least, float(pdtp[np.isfinite(pdtp)].max(initial=0.0))) * 1.3
+
+
+def _set_pdtp(axes: Axes, most: float, ticks: Sequence[float]) -> None:
+    """PDTP across, logarithmic but for the lowest values."""
+    axes.set_xscale("symlog", linthresh=0.01, linscale=0.4)
+    shown = [0.0, *(tick for tick in ticks if tick < most)]
+    axes.set_xticks(shown, [f"{tick:g}" for tick in shown])
+    axes.minorticks_off()
+    axes.set_xlim(-0.001, most)
+
+
+def _set_rates(axes: Axes, least: float) -> None:
+    """Both rates, logarithmic from `least` on if it is above 0, and the line of guessing."""
+    guess = np.geomspace(least, 1, 50) if least else np.array([0.0, 1.0])
+    axes.plot(guess, guess, color=MUTED, linewidth=1.2, linestyle=DASHES[2], label="guessing")
+    dress(axes, "false positive rate", "true positive rate")
+    if least:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        ticks = [10.0**power for power in range(round(np.log10(least)), 1)]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+    low, high = (least, 1.05) if least else (-0.01, 1.01)
+    axes.set_xlim(low, high)
+    axes.set_ylim(low, high)
+    legend(axes, 2)
 
 
 def _thin(curve: Curve, logarithmic: bool) -> Curve:

@@ -1,4 +1,4 @@
-"""Charts of the `ks` audit: confidences, rho of every replicate, and distances of seeds alone."""
+"""Charts of the `ks` audit: confidences, rho of every replicate, distances of seeds alone, and used fractions."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
 
 from jaxaudit.plots.style import (
     BLUE,
@@ -16,6 +17,7 @@ from jaxaudit.plots.style import (
     MUTED,
     SIZE,
     VERMILION,
+    draw_interval,
     dress,
     legend,
     name_rows,
@@ -135,7 +137,7 @@ def draw_rho(axes: Axes, rows: Sequence[Row]) -> None:
     """rho of each model over replicates, with its interval, against 1."""
     for place, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
-            axes.plot([row.low, row.high], [place, place], color=BLUE, linewidth=6, alpha=0.35, solid_capstyle="butt")
+            draw_interval(axes, place, row.low, row.high)
         axes.plot(row.values, np.full(len(row.values), place), "o", color=MUTED, markersize=4.5, fillstyle="none")
         axes.plot([row.median], [place], "D", color=BLUE, markersize=6)
     finite = [value for row in rows for value in (*row.values, row.median, row.low, row.high) if np.isfinite(value)]
@@ -164,6 +166,37 @@ def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..
     name_rows(axes, [name for name, _ in groups])
     finite = [float(value) for _, values in groups for value in values if np.isfinite(value)]
     axes.set_xlim(0.0, min(1.02, 1.08 * max([*finite, 0.05])))
+
+
+class Share(NamedTuple):
+    """A test of one target: the used fraction, its interval and upper limit, and the minimum detectable fraction.
+
+    Shares are from 0 to 1, NaN where there is none.
+    """
+
+    name: str
+    share: float
+    low: float
+    high: float
+    upper: float
+    least: float
+
+
+def draw_shares(axes: Axes, rows: Sequence[Share], fraction: str = "used fraction") -> None:
+    """The fraction, by this name, with its interval and limit, one row per test, and the minimum detectable one."""
+    for place, row in enumerate(rows):
+        draw_interval(axes, place, row.low, row.high)
+        axes.plot([row.share], [place], "D", color=BLUE, markersize=6, label=fraction if not place else None)
+        limit = {"color": BLUE, "markersize": 7, "linestyle": "none", "label": None if place else "upper limit"}
+        axes.plot([row.upper], [place], "<", **limit)
+        tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8, "linestyle": "none"}
+        axes.plot([row.least], [place], "|", label="min. detectable" if not place else None, **tick)
+    dress(axes, "fraction of the query set")
+    name_rows(axes, [row.name for row in rows])
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xticks(np.linspace(0, 1, 5))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    legend(axes, 2)
 
 
 def _steps(

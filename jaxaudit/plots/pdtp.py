@@ -15,13 +15,13 @@ from jaxaudit.plots.style import (
     INK,
     LINE,
     MUTED,
-    SERIES,
     SIZE,
     VERMILION,
     dress,
     legend,
     name_rows,
     say,
+    series_line,
     short,
 )
 
@@ -152,10 +152,9 @@ def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " 
             places,
             np.where(shares > 0, shares, np.nan),
             where="post",
-            color=SERIES[place % len(SERIES)],
-            linestyle=DASHES[place % len(DASHES)],
             linewidth=1.8,
             label=short(name),
+            **series_line(place),
         )
     dress(axes, "PDTP (nats)", "share of records above it")
     axes.set_xscale("log")

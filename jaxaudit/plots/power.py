@@ -8,7 +8,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from jaxaudit.plots.style import DASHES, MARKERS, MUTED, SERIES, dress, legend
+from jaxaudit.plots.style import DASHES, MARKERS, MUTED, dress, legend, series_line
 
 WANTED = 0.95
 """The probability that use is to be detected with."""
@@ -44,12 +44,11 @@ def draw_probabilities(axes: Axes, lines: Sequence[Line], asked: float) -> None:
             line.fractions,
             line.probabilities,
             MARKERS[place % len(MARKERS)],
-            color=SERIES[place % len(SERIES)],
-            linestyle=DASHES[place % len(DASHES)],
             linewidth=2.6 if line.given else 1.4,
             markersize=6 if line.given else 4.5,
             clip_on=False,
             label=line.name,
+            **series_line(place),
         )
     axes.axhline(WANTED, color=MUTED, linewidth=1.2, linestyle=DASHES[2])
     axes.axvline(asked, color=MUTED, linewidth=1.2, linestyle=DASHES[3])

@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from numpy.typing import ArrayLike
 
 INK, MUTED, LINE, PAPER = "#1b2733", "#5a6875", "#d5dbe1", "#ffffff"
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9"
@@ -75,6 +76,24 @@ def say(axes: Axes, words: str, place: tuple[Any, Any], **how: Any) -> Text:
     text = axes.text(float(place[0]), float(place[1]), words, **settings)
     text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1.5, "alpha": 0.85})
     return text
+
+
+def series_line(place: int) -> dict[str, Any]:
+    """How the line of this series looks."""
+    return {"color": SERIES[place % len(SERIES)], "linestyle": DASHES[place % len(DASHES)]}
+
+
+def draw_marks(
+    axes: Axes, place: int, across: ArrayLike, up: ArrayLike, name: str, *, size: float = 5.0, alpha: float = 0.75
+) -> None:
+    """The marks of this series."""
+    marker, colour = MARKERS[place % len(MARKERS)], SERIES[place % len(SERIES)]
+    axes.plot(across, up, marker, color=colour, markersize=size, alpha=alpha, markeredgewidth=0, label=name)
+
+
+def draw_interval(axes: Axes, row: int, low: float, high: float) -> None:
+    """A broad bar in this row."""
+    axes.plot([low, high], [row, row], color=BLUE, linewidth=6, alpha=0.35, solid_capstyle="butt")
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:

@@ -9,19 +9,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from jaxaudit.plots.attack import Row, draw_estimates
-from jaxaudit.plots.style import (
-    BLUE,
-    DASHES,
-    INK,
-    LINE,
-    MARKERS,
-    MUTED,
-    SERIES,
-    dress,
-    legend,
-    name_rows,
-    short,
-)
+from jaxaudit.plots.style import BLUE, DASHES, INK, LINE, MUTED, draw_marks, dress, legend, name_rows, short
 
 MARGIN, EDGE = 3.0, 1.5
 """How far an axis goes beyond the finite values, and how far within its end infinite ones are drawn; factors."""
@@ -73,16 +61,8 @@ def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, F
     axes.hlines(range(len(layers)), every.min(0), every.max(0), color=LINE, linewidth=2, zorder=1)
     apart = np.linspace(-SPREAD, SPREAD, len(drawn)) if len(drawn) > 1 else np.zeros(1)
     for place, (name, values) in enumerate(drawn):
-        axes.plot(
-            values,
-            np.arange(len(layers)) + apart[place],
-            MARKERS[place % len(MARKERS)],
-            color=SERIES[place % len(SERIES)],
-            markersize=5.5 if place else 7,
-            alpha=0.85,
-            markeredgewidth=0,
-            label=short(name),
-        )
+        rows = np.arange(len(layers)) + apart[place]
+        draw_marks(axes, place, values, rows, short(name), size=5.5 if place else 7, alpha=0.85)
     dress(axes, "information")
     name_rows(axes, layers)
     _logarithmic(axes, "x", low, high)
@@ -93,16 +73,8 @@ def draw_bounds(axes: Axes, methods: Sequence[Method]) -> None:
     """Efficacy against its bound, a mark a model, both on logarithmic axes; no mark is below the line."""
     low, high = _limits([values for method in methods for values in (method.efficacy, method.bound)])
     for place, method in enumerate(methods):
-        axes.plot(
-            _inside(method.efficacy, low, high),
-            _inside(method.bound, low, high),
-            MARKERS[place % len(MARKERS)],
-            color=SERIES[place % len(SERIES)],
-            markersize=5,
-            alpha=0.75,
-            markeredgewidth=0,
-            label=short(method.name),
-        )
+        across, up = (_inside(each, low, high) for each in (method.efficacy, method.bound))
+        draw_marks(axes, place, across, up, short(method.name))
     axes.plot([low, high], [low, high], color=MUTED, linewidth=1.2, linestyle=DASHES[2])
     dress(axes, "efficacy", "upper bound")
     _logarithmic(axes, "x", low, high)
@@ -115,18 +87,8 @@ def draw_attacks(axes: Axes, methods: Sequence[Method], guess: float | None) -> 
     attacked = [method for method in methods if method.attack is not None]
     low, high = _limits([method.efficacy for method in attacked])
     for place, method in enumerate(methods):
-        if method.attack is None:
-            continue
-        axes.plot(
-            _inside(method.efficacy, low, high),
-            method.attack,
-            MARKERS[place % len(MARKERS)],
-            color=SERIES[place % len(SERIES)],
-            markersize=5,
-            alpha=0.75,
-            markeredgewidth=0,
-            label=short(method.name),
-        )
+        if method.attack is not None:
+            draw_marks(axes, place, _inside(method.efficacy, low, high), method.attack, short(method.name))
     if guess is not None:
         axes.axhline(guess, color=MUTED, linewidth=1.4, linestyle=DASHES[2])
     dress(axes, "efficacy", "probability of membership")

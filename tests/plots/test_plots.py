@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_curve
 
-from jaxaudit.plots import attack, ks, pdtp, style, usage
+from jaxaudit.plots import attack, ks, pdtp, style
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
 
 SAMPLES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 0.99, 1.0]), min_size=1, max_size=30)
@@ -111,8 +111,8 @@ def test_exports():
 
 def test_used_shares_are_drawn_where_they_are():
     _, axes = style.canvas()
-    usage.draw_shares(
-        axes, [usage.Row("t", 0.4, 0.3, 0.5, 0.48, 0.1), usage.Row("nothing known", np.nan, 0.0, 1.0, np.nan, np.nan)]
+    ks.draw_shares(
+        axes, [ks.Share("t", 0.4, 0.3, 0.5, 0.48, 0.1), ks.Share("nothing known", np.nan, 0.0, 1.0, np.nan, np.nan)]
     )
     drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
     assert drawn[:4] == [[0.3, 0.5], [0.4], [0.48], [0.1]]

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.usage import Usage, fraction_name, used_share
 from jaxaudit.plots import ks as plot
-from jaxaudit.plots import usage as use_plot
 from jaxaudit.plots.style import canvas, panels, row_height
 
 if TYPE_CHECKING:
@@ -51,11 +50,11 @@ def _plot_shares(audit: "KSAudit") -> Figure:
         raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
     figure, axes = canvas(row_height(len(rows)) + 0.3)
     fraction = fraction_name(usage.question for target in audit.targets for usage in target.usage)
-    use_plot.draw_shares(axes, rows, fraction)
+    plot.draw_shares(axes, rows, fraction)
     return figure
 
 
-def _share_of(name: str, usage: Usage) -> use_plot.Row:
+def _share_of(name: str, usage: Usage) -> plot.Share:
     share = used_share(usage)
     value, low, high, upper = (nan,) * 4 if share is None else (*share, usage.upper)
-    return use_plot.Row(name, value, low, high, upper, nan if usage.detectable is None else usage.detectable)
+    return plot.Share(name, value, low, high, upper, nan if usage.detectable is None else usage.detectable)

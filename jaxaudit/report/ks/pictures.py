@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 
 from jaxaudit.errors import visible
 from jaxaudit.plots import ks as plot
-from jaxaudit.plots import usage as use_plot
 from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.report.ks.record import Floor, KSRecord, OfRho, Rho, Target, with_rho
 from jaxaudit.report.ks.tables import fractions
@@ -174,11 +173,11 @@ def _shares(result: KSRecord) -> tuple[Picture, ...]:
         known = usage.fraction is not None
         share = (usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper) if known else (nan,) * 4
         name = visible(target.name) + (f" ({visible(usage.method)})" if several else "")
-        rows.append(use_plot.Row(name, *map(as_float, (*share, usage.detectable))))
+        rows.append(plot.Share(name, *map(as_float, (*share, usage.detectable))))
 
     def draw() -> Figure:
         figure, axes = canvas(row_height(len(rows)) + 0.3)
-        use_plot.draw_shares(axes, rows, title)
+        plot.draw_shares(axes, rows, title)
         return figure
 
     def shown(value: float) -> str:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from jaxaudit.audits.record_attack.beside_pdtp import OFTEN, RISKY
 from jaxaudit.errors import visible
-from jaxaudit.plots import record_attack as plot
+from jaxaudit.plots import attack as plot
 from jaxaudit.plots.attack import Row, draw_estimates
 from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.report.numbers import number, percent

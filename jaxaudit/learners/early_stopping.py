@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import SteppedLearner, TrainState
-from jaxaudit.learners.stepped import train_by_steps
+from jaxaudit.learners.stepped import TrainsAsAnother
 
 VALIDATION = 0.1
 """The share of a model's records that is held back, unless another is given."""
@@ -34,31 +34,14 @@ class Stopping(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EarlyStopping:
+class EarlyStopping(TrainsAsAnother):
     """A learner that trains as `learner` does, and keeps the best epoch; made by `stop_early`.
 
     Guarantee: what comes after a model stopped does not change it, so it may be trained on in the company of others.
     """
 
-    learner: SteppedLearner
     patience: int
     validation: float
-
-    @property
-    def epochs(self) -> int:
-        return self.learner.epochs
-
-    @property
-    def batch_size(self) -> int:
-        return self.learner.batch_size
-
-    @property
-    def batch_coupled(self) -> bool:
-        return self.learner.batch_coupled
-
-    @property
-    def convolves(self) -> bool:
-        return self.learner.convolves
 
     def init(self, key: Key[Array, ""]) -> TrainState:
         start = self.learner.init(key)
@@ -77,16 +60,6 @@ class EarlyStopping:
 
     def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
         new = self.learner.update(_inner(state), gradient, module_state)
-        return new._replace(optimizer=state.optimizer._replace(optimizer=new.optimizer))
-
-    def step(
-        self,
-        state: TrainState,
-        inputs: Float[Array, "batch ..."],
-        labels: Int[Array, " batch"],
-        weights: Float[Array, " batch"],
-    ) -> TrainState:
-        new = self.learner.step(_inner(state), inputs, labels, weights)
         return new._replace(optimizer=state.optimizer._replace(optimizer=new.optimizer))
 
     def losses(
@@ -125,15 +98,6 @@ class EarlyStopping:
 
     def log_probs(self, params: Any, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
         return self.learner.log_probs(params, inputs)
-
-    def fit(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[Array, "n ..."],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> Any:
-        return self.finish(train_by_steps(self, key, inputs, labels, weights))
 
 
 def stop_early(learner: SteppedLearner, patience: int, validation: float = VALIDATION) -> EarlyStopping:

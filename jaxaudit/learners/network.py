@@ -13,7 +13,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.learners.augmentations import Augmentation, augmented, check_augmentations
 from jaxaudit.learners.learner import TrainState
-from jaxaudit.learners.stepped import train_by_steps
+from jaxaudit.learners.stepped import TrainsBySteps
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 
 FLOAT32 = "float32"
@@ -28,7 +28,7 @@ class NetworkParams(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NetworkLearner:
+class NetworkLearner(TrainsBySteps):
     """A network, an optimiser and a training recipe, as the pure functions of a `SteppedLearner`.
 
     Training minimises the cross-entropy of minibatches; made by `network`, whose arguments the fields are.
@@ -90,30 +90,12 @@ class NetworkLearner:
         updates, optimizer = step(gradient, state.optimizer, state.params, **told)
         return TrainState(optax.apply_updates(state.params, updates), module_state, optimizer)
 
-    def step(
-        self,
-        state: TrainState,
-        inputs: Float[Array, "batch ..."],
-        labels: Int[Array, " batch"],
-        weights: Float[Array, " batch"],
-    ) -> TrainState:
-        return self.update(state, *self.gradient(state, inputs, labels, weights))
-
     def finish(self, state: TrainState) -> NetworkParams:
         return NetworkParams(state.params, state.state)
 
     def log_probs(self, params: NetworkParams, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
         logits, _ = self.net.apply(params.params, params.state, inputs, False)
         return precise_log_softmax(logits)
-
-    def fit(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[Array, "n ..."],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> NetworkParams:
-        return self.finish(train_by_steps(self, key, inputs, labels, weights))
 
 
 def network(

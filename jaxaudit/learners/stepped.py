@@ -1,6 +1,8 @@
-"""Training one model by a learner's own steps, as one function of its key and its records."""
+"""Training one model by a learner's own steps, as one function of its key and its records; bases of such learners."""
 
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,3 +85,48 @@ def _judged(
         return total + jnp.sum(jnp.where(counts, learner.losses(state, inputs[chosen], labels[chosen]), 0)), None
 
     return learner.judged(state, jax.lax.scan(add, jnp.zeros(()), (order, real))[0] / jnp.sum(held))
+
+
+class TrainsBySteps:
+    """What every `SteppedLearner` has that has `gradient` and `update`."""
+
+    def step(
+        self: SteppedLearner,
+        state: TrainState,
+        inputs: Float[Array, "batch ..."],
+        labels: Int[Array, " batch"],
+        weights: Float[Array, " batch"],
+    ) -> TrainState:
+        return self.update(state, *self.gradient(state, inputs, labels, weights))
+
+    def fit(
+        self: SteppedLearner,
+        key: Key[Array, ""],
+        inputs: Float[Array, "n ..."],
+        labels: Int[Array, " n"],
+        weights: Float[Array, " n"],
+    ) -> Any:
+        return self.finish(train_by_steps(self, key, inputs, labels, weights))
+
+
+@dataclass(frozen=True)
+class TrainsAsAnother(TrainsBySteps):
+    """A learner that trains as `learner` does, and keeps more in its training state."""
+
+    learner: SteppedLearner
+
+    @property
+    def epochs(self) -> int:
+        return self.learner.epochs
+
+    @property
+    def batch_size(self) -> int:
+        return self.learner.batch_size
+
+    @property
+    def batch_coupled(self) -> bool:
+        return self.learner.batch_coupled
+
+    @property
+    def convolves(self) -> bool:
+        return self.learner.convolves

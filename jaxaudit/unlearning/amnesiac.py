@@ -22,7 +22,7 @@ from jaxaudit.ensemble.results import Summarize
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.learners.learner import TrainState
-from jaxaudit.learners.stepped import train_by_steps
+from jaxaudit.learners.stepped import TrainsAsAnother
 from jaxaudit.unlearning.method import cites
 
 
@@ -110,30 +110,13 @@ class Running(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recording:
+class Recording(TrainsAsAnother):
     """A learner that trains as `learner` does and keeps a sum of updates for each set.
 
     A record's label carries, below the label proper, a bit for each set, which says whether the record is in it.
     """
 
-    learner: SteppedLearner
     sets: int
-
-    @property
-    def epochs(self) -> int:
-        return self.learner.epochs
-
-    @property
-    def batch_size(self) -> int:
-        return self.learner.batch_size
-
-    @property
-    def batch_coupled(self) -> bool:
-        return self.learner.batch_coupled
-
-    @property
-    def convolves(self) -> bool:
-        return self.learner.convolves
 
     def init(self, key: Key[Array, ""]) -> TrainState:
         start = self.learner.init(key)
@@ -159,15 +142,6 @@ class Recording:
         new = self.learner.update(state._replace(state=None), gradient, None)
         return TrainState(new.params, module_state, new.optimizer)
 
-    def step(
-        self,
-        state: TrainState,
-        inputs: Float[Array, "batch ..."],
-        labels: Int[Array, " batch"],
-        weights: Float[Array, " batch"],
-    ) -> TrainState:
-        return self.update(state, *self.gradient(state, inputs, labels, weights))
-
     def finish(self, state: TrainState) -> Recorded:
         def finished(params: Any) -> Any:
             return self.learner.finish(TrainState(params, state.state.module, state.optimizer))
@@ -175,15 +149,6 @@ class Recording:
         sums = _add(state.state.sums, state.state.touched, state.params)
         taken_back = jax.tree.map(lambda now, total: now - total, state.params, sums)
         return Recorded(finished(state.params), jax.vmap(finished)(taken_back))
-
-    def fit(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[Array, "n ..."],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> Recorded:
-        return self.finish(train_by_steps(self, key, inputs, labels, weights))
 
     def log_probs(self, params: Recorded, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
         """The original's."""

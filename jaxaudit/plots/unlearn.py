@@ -62,7 +62,7 @@ def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, F
     apart = np.linspace(-SPREAD, SPREAD, len(drawn)) if len(drawn) > 1 else np.zeros(1)
     for place, (name, values) in enumerate(drawn):
         rows = np.arange(len(layers)) + apart[place]
-        draw_marks(axes, place, values, rows, short(name), size=5.5 if place else 7, alpha=0.85)
+        draw_marks(axes, place, values, rows, short(name), size=5.5 if place else 7.0, alpha=0.85)
     dress(axes, "information")
     name_rows(axes, layers)
     _logarithmic(axes, "x", low, high)

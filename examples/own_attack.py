@@ -2,7 +2,7 @@
 
     python own_attack.py
 
-It stands in `audit_attack` beside the built-in attacks, and in its results, tables and pages.
+It stands beside the built-in attacks, and in the results, tables and pages.
 """
 
 from dataclasses import dataclass
@@ -39,15 +39,16 @@ class Surer:
 
 if __name__ == "__main__":
     people = ja.one_hot(ja.load_table("breast-cancer"))
-    audit = ja.audit_attack(
+    models = ja.train_splits(
         jax.random.key(1),
         people.take(np.arange(300)),
         ja.logistic_regression(people.inputs.shape[1], 2),
-        attacks=[Surer(), Distance()],
+        pooled_shadows=0,
         iterations=10,
         targets=20,
         measured=1,
     )
+    audit = ja.attack(models, attacks=[Surer(), Distance()])
     print(f"{audit.finding.verdict}: {audit.finding.sentence}")
-    for attack in audit.attacks:
-        print(f"{attack.name}: area under the ROC curve {attack.metrics.auc.value:.2f}")
+    for attack in audit.result.attacks:
+        print(f"{attack.name}: area under the ROC curve {attack.auc.value:.2f}")

@@ -149,13 +149,13 @@ def compare(shadowed: ShadowScores) -> list[dict[str, Any]]:
 def _numbers(rates: AttackRates) -> dict[str, Any]:
     area = rates.auc
     numbers: dict[str, Any] = {"auc": area.value, "auc_low": area.low, "auc_high": area.high}
-    for rate in rates.rates:
-        at, found = f"{rate.stated:g}", rate.true_positive
+    for rate, real in rates.rates:
+        at = f"{rate.fpr:g}"
         numbers |= {
-            f"tpr_{at}": found.value,
-            f"tpr_{at}_low": found.low,
-            f"tpr_{at}_high": found.high,
-            f"fpr_{at}": rate.realised.value,
+            f"tpr_{at}": rate.value,
+            f"tpr_{at}_low": rate.low,
+            f"tpr_{at}_high": rate.high,
+            f"fpr_{at}": real.value,
             f"curve_{at}": rate.on_curve,
         }
     return numbers

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import optax
 from scipy import special, stats
@@ -34,7 +35,7 @@ from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
 from jaxaudit import fit_many, load, models, network
 from jaxaudit.attacks.records import BASE, ShadowScores, Stacked
-from jaxaudit.audits.record_attack.epsilon import bound_by_halves
+from jaxaudit.audits.attack.epsilon import bound_by_halves
 from jaxaudit.ensemble import Execution, log_probs_many
 from jaxaudit.learners import Learner, NetworkLearner
 from jaxaudit.metrics.epsilon import epsilon_bound
@@ -144,7 +145,7 @@ def audited(recipe: Recipe, inputs: np.ndarray, labels: np.ndarray, seed: int) -
         "proven": recipe.proven,
         "train_accuracy": own,
         "test_accuracy": other,
-        "bounds": {name: each._asdict() for name, each in found.items()},
+        "bounds": {name: msgspec.structs.asdict(each) for name, each in found.items()},
     }
 
 

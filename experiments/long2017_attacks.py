@@ -38,9 +38,10 @@ import optax
 from experiments.record import RESULTS, describe_run, device_slug
 from jaxaudit import models, network
 from jaxaudit.attacks import Distance
-from jaxaudit.audits.attack.audit import audit_attack
+from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.plan import ATTACKS
-from jaxaudit.audits.attack.result import AttackAudit
+from jaxaudit.audits.attack.result import Attack, AttackAudit
+from jaxaudit.audits.attack.train_splits import train_splits
 from jaxaudit.data import Examples, Table, candidates, category_counts, load_table, one_hot, ordinal
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import Learner, naive_bayes
@@ -126,14 +127,14 @@ def run(case: Case, table: Table, seed: int, size: dict[str, Any]) -> dict[str, 
             print(f"{case.name}: {done / total:.0%} after {shown - started:.0f} s", file=sys.stderr, flush=True)
 
     everything = case == CASES[0]
-    audit = audit_attack(
+    models = train_splits(
         jax.random.key(seed),
         examples,
         learner,
-        attacks=ATTACKS if everything else (Distance(),),
         execution=Execution(progress=progress),
-        **size,
+        **size if everything else {**size, "pooled_shadows": 0},
     )
+    audit = attack(models, attacks=ATTACKS if everything else (Distance(),))
     row = describe(case, audit) | {
         "protocol": size,
         "seconds": round(time.time() - started, 1),
@@ -145,32 +146,34 @@ def run(case: Case, table: Table, seed: int, size: dict[str, Any]) -> dict[str, 
 
 def describe(case: Case, audit: AttackAudit) -> dict[str, Any]:
     """A row of Table 2, and all attacks that were made."""
-    attacks = {attack.name: _numbers(attack) for attack in audit.attacks}
+    attacks = {each.name: _numbers(each) for each in audit.result.attacks}
+    splits = audit.result.splits
+    assert splits is not None
+    strongest = splits.strongest
     return {
         "name": case.name,
         "paper_name": case.paper_name,
         "paper": dict(zip(COLUMNS, PAPER[case.paper_name], strict=True)),
-        "train_accuracy": audit.train_accuracy,
-        "test_accuracy": audit.test_accuracy,
+        "train_accuracy": splits.train_accuracy,
+        "test_accuracy": splits.test_accuracy,
         **attacks["distance"],
-        "mean_pdtp": float(audit.pdtp.mean()),
-        "max_pdtp": float(audit.pdtp.max()),
+        "mean_pdtp": splits.mean_pdtp,
+        "max_pdtp": splits.max_pdtp,
         "attacks": attacks,
-        "strongest_correlation": _number(audit.strongest_correlation.coefficient),
-        "share_above_0.8_of_pdtp_above_1": audit.share_of_risky_above(0.8),
-        "share_above_0.6_of_pdtp_above_1": audit.share_of_risky_above(0.6),
-        "pdtp_above_1": int((audit.pdtp > 1).sum()),
+        "strongest_correlation": _number(strongest.correlation.coefficient),
+        "share_above_0.8_of_pdtp_above_1": strongest.share_above["0.8"],
+        "share_above_0.6_of_pdtp_above_1": strongest.share_above["0.6"],
+        "pdtp_above_1": strongest.pdtp_above_1,
         "width": audit.models_per_batch,
         "caveats": list(audit.finding.caveats),
-        "targets": [
-            {"pdtp": float(value), **{attack.name: float(attack.per_target[i]) for attack in audit.attacks}}
-            for i, value in enumerate(audit.pdtp)
-        ],
+        "targets": [{"pdtp": record.pdtp, **record.accuracy} for record in splits.records],
     }
 
 
-def _numbers(attack: Any) -> dict[str, Any]:
-    one = attack.metrics
+def _numbers(attack: Attack) -> dict[str, Any]:
+    one, related = attack.metrics, attack.correlation
+    assert one is not None
+    assert related is not None
     return {
         "accuracy": one.accuracy.value,
         "accuracy_interval": [one.accuracy.low, one.accuracy.high],
@@ -180,9 +183,9 @@ def _numbers(attack: Any) -> dict[str, Any]:
         "auc": one.auc.value,
         "auc_interval": [one.auc.low, one.auc.high],
         "true_positive_rates": {f"{rate.limit:g}": rate.rate.value for rate in one.true_positive_rates},
-        "correlation": _number(attack.correlation.coefficient),
-        "p_value": _number(attack.correlation.p_value),
-        "no_correlation": attack.correlation.reason,
+        "correlation": _number(related.coefficient),
+        "p_value": _number(related.p_value),
+        "no_correlation": related.reason,
     }
 
 

@@ -27,7 +27,8 @@ from experiments.figures import COLORS, panels, write
 from experiments.long2017_attacks import CANDIDATES, DATA, Case, classifier
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
-from jaxaudit.audits.attack.audit import audit_attack
+from jaxaudit.audits.attack.attack import attack
+from jaxaudit.audits.attack.train_splits import train_splits
 from jaxaudit.data import Examples, Table, candidates, category_counts, load_table, one_hot, ordinal
 from jaxaudit.learners import Learner, nearest_neighbours, random_trees
 
@@ -59,10 +60,12 @@ def run(name: str, data: str, table: Table, seed: int, size: dict[str, Any]) -> 
     """One panel."""
     started = time.time()
     examples, learner = learner_of(name, data, table)
-    audit = audit_attack(jax.random.key(seed), examples, learner, **size)
-    accuracy, which = audit.strongest
-    names = [attack.name for attack in audit.attacks]
-    coefficient, p_value = audit.strongest_correlation.coefficient, audit.strongest_correlation.p_value
+    audit = attack(train_splits(jax.random.key(seed), examples, learner, **size))
+    splits = audit.result.splits
+    assert splits is not None
+    strongest, names = splits.strongest, list(audit.scores)
+    best = [record.strongest_attack for record in splits.records]
+    coefficient, p_value = strongest.correlation.coefficient, strongest.correlation.p_value
     found = {
         "learner": name,
         "data": data,
@@ -72,13 +75,13 @@ def run(name: str, data: str, table: Table, seed: int, size: dict[str, Any]) -> 
         "correlation": float(coefficient) if np.isfinite(coefficient) else None,
         "p_value": float(p_value) if np.isfinite(p_value) else None,
         "chance": chance(len(audit.truth), len(names)),
-        "risky": int((audit.pdtp > 1).sum()),
-        "above_0.8": audit.share_of_risky_above(0.8),
-        "above_0.6": audit.share_of_risky_above(0.6),
-        "best_attack": {one: int((which == place).sum()) for place, one in enumerate(names)},
-        "accuracy": {attack.name: attack.metrics.accuracy.value for attack in audit.attacks},
-        "pdtp": audit.pdtp.tolist(),
-        "best_accuracy": accuracy.tolist(),
+        "risky": strongest.pdtp_above_1,
+        "above_0.8": strongest.share_above["0.8"],
+        "above_0.6": strongest.share_above["0.6"],
+        "best_attack": {one: best.count(one) for one in names},
+        "accuracy": {each.name: each.metrics.accuracy.value for each in audit.result.attacks if each.metrics},
+        "pdtp": [record.pdtp for record in splits.records],
+        "best_accuracy": [record.largest_accuracy for record in splits.records],
     }
     print(f"{name}-{data}: {found['seconds']} s, correlation {coefficient:.3f}", file=sys.stderr, flush=True)
     return found

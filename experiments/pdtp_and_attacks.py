@@ -25,7 +25,7 @@ from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
 from jaxaudit import audit_pdtp, fit_many
 from jaxaudit.attacks.records import LiRA, ShadowScores, Stacked
-from jaxaudit.audits.record_attack.beside_pdtp import OFTEN, RISKY, beside_pdtp
+from jaxaudit.audits.attack.exposure import OFTEN, RISKY, beside_pdtp
 from jaxaudit.data import candidates, load_table
 from jaxaudit.ensemble import log_probs_many
 from jaxaudit.metrics.attack_rates import called_at
@@ -81,14 +81,14 @@ def compared(found: dict[str, Any]) -> dict[str, Any]:
     for name in ATTACKS:
         beside = beside_pdtp(values, np.array(found[name]), separation)
         rows[name] = {
-            "rank_correlation": beside.rank_correlation.coefficient,
-            "p_value": beside.rank_correlation.p_value,
+            "rank_correlation": beside.rank_correlation,
+            "p_value": beside.p_value,
             "both": beside.both,
             "pdtp_alone": beside.pdtp_alone,
             "attack_alone": beside.attack_alone,
             "neither": beside.neither,
         }
-    measured, with_separation = int(beside.compared.sum()), beside.with_separation.coefficient
+    measured, with_separation = int((~np.isnan(values)).sum()), beside.separation_correlation
     return {"measured": measured, "compared": rows, "with_separation": with_separation}
 
 

@@ -125,8 +125,8 @@ def _coverage(rows: Cells) -> list[str]:
     for kind in cells():
         row = cell(rows, *kind, OURS)
         if row["worlds"]:
-            _, low, high = clopper_pearson(row["covers"], row["intervals"], 0.95)
-            covers = f"{row['covers']} of {row['intervals']} ({low:.0%} to {high:.0%})"
+            share = clopper_pearson(row["covers"], row["intervals"], 0.95)
+            covers = f"{row['covers']} of {row['intervals']} ({share.low:.0%} to {share.high:.0%})"
             found.append(f"| {' | '.join(map(str, kind))} | {covers} | {row['width']:.2f} |")
     return found
 

@@ -4,8 +4,13 @@ from . import attacks as attacks
 from . import kernels as kernels
 from . import metrics as metrics
 from . import models as models
-from .audits.attack.audit import audit_attack as audit_attack
+from .audits.attack.attack import attack as attack
+from .audits.attack.evidence import bank_outputs as bank_outputs
 from .audits.attack.result import AttackAudit as AttackAudit
+from .audits.attack.result import AttackResult as AttackResult
+from .audits.attack.targets import RecordTarget as RecordTarget
+from .audits.attack.train_splits import SplitModels as SplitModels
+from .audits.attack.train_splits import train_splits as train_splits
 from .audits.bank_odds import bank_accuracy as bank_accuracy
 from .audits.bank_odds import bank_log_odds as bank_log_odds
 from .audits.efficacy.audit import NamedWeights as NamedWeights
@@ -33,9 +38,6 @@ from .audits.pdtp.audit import reduce_pdtp as reduce_pdtp
 from .audits.pdtp.measured import PDTPAudit as PDTPAudit
 from .audits.pool import Part as Part
 from .audits.power.audit import audit_power as audit_power
-from .audits.record_attack.audit import RecordTarget as RecordTarget
-from .audits.record_attack.audit import audit_records as audit_records
-from .audits.record_attack.result import RecordAudit as RecordAudit
 from .audits.unlearn.audit import audit_unlearn as audit_unlearn
 from .audits.unlearn.result import UnlearnAudit as UnlearnAudit
 from .data import Examples as Examples

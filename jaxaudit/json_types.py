@@ -15,7 +15,7 @@ Number = float | None
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 if TYPE_CHECKING:
-    Extended = Nats = float
+    Extended = Nats = NumberOrNaN = float
 else:
     # A type of its own is what msgspec calls `_read` and `_described` for.
     class Extended(float):
@@ -23,6 +23,9 @@ else:
 
     class Nats(Extended):
         """The same of at least 0."""
+
+    class NumberOrNaN(float):
+        """A number; NaN where there is none, which is null in JSON."""
 
 
 class StrictStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,7 +93,9 @@ def _written(value: Any) -> Any:
 
 
 def _read(kind: type, value: Any) -> Any:
-    if value == "infinity":
+    if value is None and kind is NumberOrNaN:
+        return kind(math.nan)
+    if value == "infinity" and issubclass(kind, Extended):
         return kind(math.inf)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"Expected a number or `infinity`, got `{type(value).__name__}`")
@@ -100,5 +105,7 @@ def _read(kind: type, value: Any) -> Any:
 
 
 def _described(kind: type) -> dict[str, Any]:
+    if kind is NumberOrNaN:
+        return {"anyOf": [{"type": "number"}, {"type": "null"}]}
     least = {"minimum": 0} if issubclass(kind, Nats) else {}
     return {"anyOf": [{"type": "number", **least}, {"enum": ["infinity"]}]}

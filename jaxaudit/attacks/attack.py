@@ -1,4 +1,4 @@
-"""The interface of a membership attack, for `audit_attack` to run."""
+"""The interface of a membership attack, on models of random halves."""
 
 from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 

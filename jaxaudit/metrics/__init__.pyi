@@ -4,7 +4,6 @@ from .adjusted_count import AdjustedCount as AdjustedCount
 from .adjusted_count import adjusted_count as adjusted_count
 from .attack import AttackMetrics as AttackMetrics
 from .attack import Correlation as Correlation
-from .attack import Estimate as Estimate
 from .attack import TruePositiveRate as TruePositiveRate
 from .attack import attack_metrics as attack_metrics
 from .attack import correlation as correlation
@@ -53,6 +52,7 @@ from .ks import paper_rule as paper_rule
 from .ks import rho as rho
 from .ks import verdict as verdict
 from .members import members_test as members_test
+from .over_models import Estimate as Estimate
 from .pdtp import DTP as DTP
 from .pdtp import PDTP as PDTP
 from .pdtp import SeedFloor as SeedFloor

@@ -4,7 +4,7 @@ Long, Bindschaedler & Gunter (2017), section 5.4. Scores in, numbers out, on the
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from scipy import stats
 
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import area, cluster_counts, power, rank, running_counts
+from jaxaudit.metrics.over_models import Estimate
 
 SOURCE = "Long, Bindschaedler & Gunter 2017; Efron 1979; Pearson 1895"
 BOOTSTRAP_REPLICATES = 1000
@@ -23,15 +25,7 @@ FALSE_POSITIVE_RATES = (0.01, 0.001)
 _CHUNK_VALUES = 2**21  # counts in flight, at about 60 bytes each
 
 
-class Estimate(NamedTuple):
-    """A number and its bootstrap interval; NaN where undefined."""
-
-    value: float
-    low: float
-    high: float
-
-
-class TruePositiveRate(NamedTuple):
+class TruePositiveRate(StrictStruct, frozen=True):
     """The true positive rate at a bounded false positive rate.
 
     Attributes:
@@ -44,11 +38,11 @@ class TruePositiveRate(NamedTuple):
 
     limit: float
     rate: Estimate
-    false_positive_rate: float
+    false_positive_rate: NumberOrNaN
     resolvable: bool
 
 
-class AttackMetrics(NamedTuple):
+class AttackMetrics(StrictStruct, frozen=True):
     """How well an attack distinguishes members from non-members; larger means more exposed. See `attack_metrics`."""
 
     accuracy: Estimate
@@ -59,7 +53,7 @@ class AttackMetrics(NamedTuple):
     true_positive_rates: tuple[TruePositiveRate, ...]
 
 
-class Correlation(NamedTuple):
+class Correlation(StrictStruct, frozen=True):
     """Pearson's correlation; NaN with a reason if it is not available.
 
     Attributes:
@@ -69,8 +63,8 @@ class Correlation(NamedTuple):
         reason: why it is not available, or None.
     """
 
-    coefficient: float
-    p_value: float
+    coefficient: NumberOrNaN
+    p_value: NumberOrNaN
     count: int
     reason: str | None
 

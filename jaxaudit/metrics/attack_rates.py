@@ -6,7 +6,6 @@ positive rate of the model may differ from the stated one, and is told beside it
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -14,8 +13,10 @@ from scipy import special
 from scipy.stats import rankdata
 
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import auc, power, rank, running_counts
 from jaxaudit.metrics.balanced_accuracy import balanced_accuracy
+from jaxaudit.metrics.over_models import NONE, Estimate, mean_of_models
 
 SOURCE = "DeLong, DeLong & Clarke-Pearson 1988; Clopper & Pearson 1934"
 FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001, 0.0001)
@@ -24,77 +25,93 @@ LEAST_EXPECTED = 10.0
 BY_CHANCE, MARGIN = 0.001, 1.1
 """Thresholds hold unless more than `MARGIN` times as many non-members are called as stated, and chance explains no
 such share more often than this."""
+MEMBER_SHARES = (0.01, 0.1, 0.5)
+"""Of all records, for which the share of right calls is given."""
 ROC_POINTS = 61
 ScoredModels = tuple[Float[np.ndarray, "others n"], Bool[np.ndarray, "others n"]]
 """The scores of each record under some models, NaN where an attack says nothing, and which they were trained on."""
 
 
-class Interval(NamedTuple):
-    """A number and its interval; NaN where there is none."""
-
-    value: float
-    low: float
-    high: float
-
-
-class RateAt(NamedTuple):
+class RateAt(StrictStruct, frozen=True):
     """What an attack reaches at a stated false positive rate.
 
     Attributes:
-        stated: the rate that thresholds were set for, on other models.
-        true_positive: share of members that are called members; NaN unless the thresholds hold, for then it is the
-            rate at another false positive rate.
-        realised: share of non-members that are called members.
+        fpr: the stated rate, that thresholds were set for on other models.
+        value, low, high: share of members that are called members, and its interval; NaN unless the thresholds hold,
+            for then it is the rate at another false positive rate.
         on_curve: the largest true positive rate of one threshold for all models, chosen with the truth, whose false
             positive rate is at most the stated one: what papers print.
         spread: standard deviation of the true positive rate over models; NaN of one, and unless the thresholds hold.
+        predictive_value: the share of calls that are right, by the share of members among all records
+            (`MEMBER_SHARES`).
         resolvable: whether at least `LEAST_EXPECTED` false positives are expected; if not, all numbers are NaN.
         holds: whether the thresholds call no more non-members than stated, but for chance. They call more where many
             scores of a model are equal and lie just above the threshold.
     """
 
-    stated: float
-    true_positive: Interval
-    realised: Interval
-    on_curve: float
-    spread: float
+    fpr: float
+    value: NumberOrNaN
+    low: NumberOrNaN
+    high: NumberOrNaN
+    on_curve: NumberOrNaN
+    spread: NumberOrNaN
+    predictive_value: dict[str, NumberOrNaN]
     resolvable: bool
     holds: bool
 
 
-class Curve(NamedTuple):
-    """The ROC curve of all models together, with its Clopper-Pearson band."""
+class Realised(StrictStruct, frozen=True):
+    """The share of non-members that are called members, and the false positive rate that was stated.
 
-    false_positive: Float[np.ndarray, " points"]
-    true_positive: Float[np.ndarray, " points"]
-    low: Float[np.ndarray, " points"]
-    high: Float[np.ndarray, " points"]
+    NaN where the stated rate cannot be resolved.
+    """
+
+    fpr: float
+    value: NumberOrNaN
+    low: NumberOrNaN
+    high: NumberOrNaN
 
 
-class AttackRates(NamedTuple):
+class Curve(StrictStruct, frozen=True):
+    """The ROC curve of all models together: at most `ROC_POINTS` points, with their Clopper-Pearson band."""
+
+    fpr: tuple[float, ...]
+    tpr: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+class AttackRates(StrictStruct, frozen=True):
     """How well an attack separates members from non-members of the models that it attacks.
 
     Attributes:
         auc: mean over models of the area under the ROC curve, ties half; its interval is Student's t over models, and
             of one model DeLong's (1988).
-        auc_of: of each model; NaN where all its records are members, or none.
         balanced_accuracy: mean of true positive and true negative rate, with the threshold that is best on the others.
-        rates: at each stated false positive rate.
-        curve: of all models together.
-        members, others: records that were judged, over all models.
+        tpr_at_fpr: at each stated false positive rate.
+        realised_fpr: the false positive rates that the same thresholds led to.
+        roc: of all models together.
+        members, non_members: records that were judged, over all models.
         unjudged: share of records and models of which the attack says nothing.
         tied: share of a model's judged records that have its commonest score, mean over models.
+        auc_of_models: of each model; NaN where all its records are members, or none.
     """
 
-    auc: Interval
-    auc_of: Float[np.ndarray, " models"]
-    balanced_accuracy: Interval
-    rates: tuple[RateAt, ...]
-    curve: Curve
+    auc: Estimate
+    balanced_accuracy: Estimate
+    tpr_at_fpr: tuple[RateAt, ...]
+    realised_fpr: tuple[Realised, ...]
+    roc: Curve
     members: int
-    others: int
+    non_members: int
     unjudged: float
     tied: float
+    auc_of_models: tuple[NumberOrNaN, ...]
+
+    @property
+    def rates(self) -> tuple[tuple[RateAt, Realised], ...]:
+        """At each stated false positive rate, the true and the realised false positive rate."""
+        return tuple(zip(self.tpr_at_fpr, self.realised_fpr, strict=True))
 
 
 def attack_rates(
@@ -107,7 +124,7 @@ def attack_rates(
 ) -> AttackRates:
     """The rates of an attack over models of known membership.
 
-    Intervals of rates are Clopper & Pearson's (1934), over records and models as if all were independent; `spread` says
+    Estimates of rates are Clopper & Pearson's (1934), over records and models as if all were independent; `spread` says
     how far models differ.
 
     Args:
@@ -123,7 +140,7 @@ def attack_rates(
 
     >>> truth = np.arange(400).reshape(4, 100) % 2 == 0
     >>> rates = attack_rates(np.where(truth, 1.0, 0.0) + np.arange(100) / 1000, truth)
-    >>> rates.auc.value, rates.rates[0].true_positive.value, rates.rates[1].resolvable
+    >>> rates.auc.value, rates.tpr_at_fpr[0].value, rates.tpr_at_fpr[1].resolvable
     (1.0, 1.0, False)
     """
     if scores.shape != truth.shape or not all(0 < each < 1 for each in (*false_positive_rates, level)):
@@ -143,36 +160,40 @@ def attack_rates(
     called = called_at(scores, truth, false_positive_rates, thresholds_of)
     ranking = rank(own_scores, own_truth)
     running = running_counts(ranking, np.ones((1, len(own_scores)), np.int64))
-    found = []
+    rates, realised = [], []
     for limit, of_rate in zip(false_positive_rates, called, strict=True):
         enough = limit * others >= LEAST_EXPECTED - 1e-9
         hits, alarms = (of_rate & truth & judged).sum(axis=1), (of_rate & ~truth & judged).sum(axis=1)
         own_members = (truth & judged).sum(axis=1)
         shares = hits[own_members > 0] / own_members[own_members > 0]
-        none = Interval(np.nan, np.nan, np.nan)
         holds = clopper_pearson(int(alarms.sum()), others, 1 - 2 * BY_CHANCE).low <= MARGIN * limit
         told = enough and holds
-        found.append(
+        right = clopper_pearson(int(hits.sum()), members, level) if told else NONE
+        wrong = clopper_pearson(int(alarms.sum()), others, level) if enough else NONE
+        rates.append(
             RateAt(
-                limit,
-                clopper_pearson(int(hits.sum()), members, level) if told else none,
-                clopper_pearson(int(alarms.sum()), others, level) if enough else none,
-                float(power(*running, limit)[0, 0]) if enough else np.nan,
-                float(shares.std(ddof=1)) if told and len(shares) > 1 else np.nan,
-                enough,
-                bool(holds),
+                *(limit, right.value, right.low, right.high),
+                on_curve=float(power(*running, limit)[0, 0]) if enough else np.nan,
+                spread=float(shares.std(ddof=1)) if told and len(shares) > 1 else np.nan,
+                predictive_value={
+                    f"{share:g}": positive_predictive_value(right.value, wrong.value, share) for share in MEMBER_SHARES
+                },
+                resolvable=enough,
+                holds=bool(holds),
             )
         )
+        realised.append(Realised(limit, wrong.value, wrong.low, wrong.high))
     return AttackRates(
-        mean_of_models(areas, level) if np.isfinite(areas).sum() > 1 else _delong(*_both(each, areas), level),
-        areas,
-        mean_of_models(_balanced(scores, truth, thresholds_of), level),
-        tuple(found),
-        _curve(running[0][0], running[1][0], others, level),
-        members,
-        others,
-        float(1 - judged.mean()),
-        float(np.mean([np.unique(own, return_counts=True)[1].max() / len(own) for own, _ in each if len(own)])),
+        auc=mean_of_models(areas, level) if np.isfinite(areas).sum() > 1 else _delong(*_both(each, areas), level),
+        balanced_accuracy=mean_of_models(_balanced(scores, truth, thresholds_of), level),
+        tpr_at_fpr=tuple(rates),
+        realised_fpr=tuple(realised),
+        roc=_curve(running[0][0], running[1][0], others, level),
+        members=members,
+        non_members=others,
+        unjudged=float(1 - judged.mean()),
+        tied=float(np.mean([np.unique(own, return_counts=True)[1].max() / len(own) for own, _ in each if len(own)])),
+        auc_of_models=tuple(areas.tolist()),
     )
 
 
@@ -239,16 +260,16 @@ def _balanced(
     return found
 
 
-def clopper_pearson(count: int, total: int, level: float) -> Interval:
+def clopper_pearson(count: int, total: int, level: float) -> Estimate:
     """The share `count / total` and its exact interval; NaN of nothing. Clopper & Pearson (1934).
 
-    >>> [round(each, 3) for each in clopper_pearson(0, 10, 0.95)]
-    [0.0, 0.0, 0.308]
+    >>> round(clopper_pearson(0, 10, 0.95).high, 3)
+    0.308
     """
     if not total:
-        return Interval(np.nan, np.nan, np.nan)
+        return NONE
     (low,), (high,) = exact_shares(np.array([count]), total, level)
-    return Interval(count / total, float(low), float(high))
+    return Estimate(count / total, float(low), float(high))
 
 
 def exact_shares(
@@ -275,27 +296,17 @@ def _both(each: list[tuple[np.ndarray, np.ndarray]], areas: np.ndarray) -> tuple
     return each[int(np.flatnonzero(np.isfinite(areas))[0])]
 
 
-def mean_of_models(values: Float[np.ndarray, " models"], level: float) -> Interval:
-    """The mean over models and its t interval; without one for a single model."""
-    known = values[np.isfinite(values)]
-    mean = float(known.mean()) if len(known) else np.nan
-    if len(known) < 2:
-        return Interval(mean, np.nan, np.nan)
-    reach = special.stdtrit(len(known) - 1, (1 + level) / 2) * known.std(ddof=1) / np.sqrt(len(known))
-    return Interval(mean, max(0.0, float(mean - reach)), min(1.0, float(mean + reach)))
-
-
-def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Interval:
+def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Estimate:
     """The area under the ROC curve of one model, with the interval of DeLong, DeLong & Clarke-Pearson (1988)."""
     members, others = scores[truth], scores[~truth]
     of_members = (rankdata(scores)[truth] - rankdata(members)) / len(others)
     of_others = 1 - (rankdata(scores)[~truth] - rankdata(others)) / len(members)
     area = float(of_members.mean())
     if min(len(members), len(others)) < 2:
-        return Interval(area, np.nan, np.nan)
+        return Estimate(area, np.nan, np.nan)
     error = np.sqrt(of_members.var(ddof=1) / len(members) + of_others.var(ddof=1) / len(others))
     reach = special.ndtri((1 + level) / 2) * error
-    return Interval(area, max(0.0, float(area - reach)), min(1.0, float(area + reach)))
+    return Estimate(area, max(0.0, float(area - reach)), min(1.0, float(area + reach)))
 
 
 def _curve(group: np.ndarray, others: np.ndarray, count: int, level: float) -> Curve:
@@ -306,4 +317,4 @@ def _curve(group: np.ndarray, others: np.ndarray, count: int, level: float) -> C
     members = int(group[-1])
     hits, alarms = np.append(0, group[kept]), np.append(0, others[kept])
     low, high = exact_shares(hits, members, level)
-    return Curve(alarms / count, hits / members, low, high)
+    return Curve(*(tuple(each.tolist()) for each in (alarms / count, hits / members, low, high)))

@@ -34,6 +34,7 @@ from jaxtyping import Bool, Float
 from scipy import stats
 
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import Count, StrictStruct
 
 SOURCE = "Steinke, Nasr & Jagielski 2023"
 INSTALL = "pip install 'jaxaudit[dp]'"
@@ -48,7 +49,7 @@ SHARES = tuple(0.45 * 0.5 ** (power / 2) for power in range(60))
 METHOD = "one run (Steinke, Nasr & Jagielski 2023), over all audited models"
 
 
-class EpsilonBound(NamedTuple):
+class EpsilonBound(StrictStruct, frozen=True):
     """A lower bound on epsilon; 0 where no epsilon is refuted.
 
     Attributes:
@@ -63,12 +64,12 @@ class EpsilonBound(NamedTuple):
     bound: float
     level: float
     delta: float
-    guesses: int
-    right: int
-    references: int
-    audited: int
-    members: int
-    non_members: int
+    guesses: Count
+    right: Count
+    references: Count
+    audited: Count
+    members: Count
+    non_members: Count
 
 
 class Coins(NamedTuple):

@@ -30,8 +30,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.attack import Estimate
-from jaxaudit.metrics.over_models import checked_sides, interval
+from jaxaudit.metrics.over_models import Estimate, checked_sides, interval
 from jaxaudit.randomness import generator_of
 
 SOURCE = "Triantafillou et al. 2024"

@@ -1,16 +1,37 @@
-"""Numbers that compare unlearned with retrained models: what both sides must be, and an interval over models."""
+"""A number and its interval, of models; what unlearned and retrained models must be to be compared."""
 
 import numpy as np
 from jaxtyping import Array, Float
 from scipy import special
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.attack import Estimate
+from jaxaudit.json_types import NumberOrNaN, StrictStruct
 
 FEWEST = 4
 """Models of a side."""
 LARGEST = 103.6
 """Nats: log-odds beyond are cut, as by the constant 1e-45 in the codes of LiRA and of the unlearning challenge."""
+
+
+class Estimate(StrictStruct, frozen=True):
+    """A number and its interval; NaN where there is none."""
+
+    value: NumberOrNaN
+    low: NumberOrNaN
+    high: NumberOrNaN
+
+
+NONE = Estimate(np.nan, np.nan, np.nan)
+
+
+def mean_of_models(values: Float[Array | np.ndarray, " models"], level: float) -> Estimate:
+    """The mean over models and its t interval, within 0 to 1; without one for a single model. NaN is left out."""
+    known = np.asarray(values)[np.isfinite(values)]
+    mean = float(known.mean()) if len(known) else np.nan
+    if len(known) < 2:
+        return Estimate(mean, np.nan, np.nan)
+    reach = special.stdtrit(len(known) - 1, (1 + level) / 2) * known.std(ddof=1) / np.sqrt(len(known))
+    return Estimate(mean, max(0.0, float(mean - reach)), min(1.0, float(mean + reach)))
 
 
 def checked_sides(

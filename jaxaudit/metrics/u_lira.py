@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from jaxaudit.metrics.attack import Estimate
-from jaxaudit.metrics.over_models import checked_sides, interval
+from jaxaudit.metrics.over_models import Estimate, checked_sides, interval
 from jaxaudit.randomness import generator_of
 
 SOURCE = "Hayes et al. 2024; Carlini et al. 2022"
@@ -80,7 +79,7 @@ def u_lira(
     drawn = zip(*(generator.multinomial(size, np.full(size, 1 / size), replicates) for size in sizes), strict=True)
     accuracies = np.array([_accuracy(sides, counts) for counts in drawn])
     found = interval(float(per_record.mean()), accuracies, min(sizes), level)
-    return ULira(found._replace(high=min(1.0, found.high)), per_record)
+    return ULira(Estimate(found.value, found.low, min(1.0, found.high)), per_record)
 
 
 def _accuracy(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> float:

@@ -12,9 +12,9 @@ from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Provenance
 
 Result = TypeVar("Result", bound=StrictStruct)
-NAMES = ("ks", "power", "pdtp", "attack", "record-attack", "efficacy", "unlearn")
+NAMES = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
 """Of `report/NAME/view.py`, where the kind stands in capitals; in the order of a page."""
-IN_KIND = ("ks", "attack", "record_attack")
+IN_KIND = ("ks",)
 """Whose kind stands in `kind.py`."""
 
 

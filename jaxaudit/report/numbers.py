@@ -30,7 +30,7 @@ def precise(value: float | str | None) -> str:
     >>> precise(0.000123456), precise(12.0), precise(None)
     ('0.0001235', '12', 'none')
     """
-    return number(value) if value is None or isinstance(value, str) else f"{value:.4g}"
+    return number(value) if value is None or isinstance(value, str) or not math.isfinite(value) else f"{value:.4g}"
 
 
 def share(value: float) -> str:
@@ -54,7 +54,7 @@ class _Interval(Protocol):
 
 def span(estimate: _Interval, digits: int = 2) -> str:
     """The interval of a number as `low to high`; empty where there is none."""
-    if estimate.low is None or estimate.high is None:
+    if NONE in (number(estimate.low), number(estimate.high)):
         return ""
     return f"{number(estimate.low, digits)} to {number(estimate.high, digits)}"
 

@@ -1,14 +1,11 @@
 """What the `attack` audit concludes from its numbers."""
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from support.findings import state
-from support.saved_runs.attack import attack_audit, with_accuracies
+from support.saved_runs.attack import attack_audit, with_accuracies, with_splits
 
-from jaxaudit.audits.attack.finding import best_attack
 from jaxaudit.audits.finding import Finding
 
 SOUND = attack_audit()
@@ -16,7 +13,7 @@ GUESSES, SUCCEEDS = (0.5, 0.47, 0.53), (0.7, 0.65, 0.75)
 
 
 def found(*accuracies: tuple[float, float, float], **known: Any) -> Finding:
-    return replace(with_accuracies(SOUND, *accuracies), **known).finding
+    return with_splits(with_accuracies(SOUND, *accuracies), **known).finding
 
 
 @pytest.mark.parametrize(
@@ -31,13 +28,12 @@ def found(*accuracies: tuple[float, float, float], **known: Any) -> Finding:
         # One attack alone may do better than by guessing: that is not a failure of all.
         ((GUESSES, (0.49, 0.41, 0.57)), "inconclusive", "distance"),
         ((GUESSES, (0.52, 0.48, 0.56)), "inconclusive", "frequency"),
-        (((0.7, np.nan, np.nan), (0.5, np.nan, np.nan)), "inconclusive", "distance"),
     ],
 )
 def test_one_rule_over_all_attacks(accuracies: Any, verdict: str, best: str):
     finding = found(*accuracies)
     assert finding.verdict == verdict
-    assert best_attack(with_accuracies(SOUND, *accuracies).attacks).name == best
+    assert with_accuracies(SOUND, *accuracies).result.decided_by == best
     assert f"{best} attack" in finding.sentence
     assert finding.tone == {"attack succeeds": "bad", "attacks fail": "good"}.get(verdict, "open")
     assert (finding.confidence.word == "none") == (verdict == "inconclusive")

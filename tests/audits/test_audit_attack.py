@@ -1,7 +1,6 @@
 """The `attack` audit end to end: what it finds of learners that memorise or do not, its draws, and going on."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,11 +10,12 @@ import pytest
 from support.interrupts import stop_after
 from support.tiny_learners import CLASSES, NearestCentroid, learner, records
 
-from jaxaudit.attacks import Distance, Frequency
-from jaxaudit.audits.attack.audit import audit_attack
-from jaxaudit.audits.attack.plan import ATTACKS, draw, models_to_train
-from jaxaudit.audits.attack.result import AttackAudit
-from jaxaudit.audits.attack.shadows import draw_pairs, groups_of, pair_outputs
+from jaxaudit.attacks import Distance, Frequency, Untargeted
+from jaxaudit.audits.attack.attack import attack
+from jaxaudit.audits.attack.pairs import draw_pairs, groups_of, pair_outputs
+from jaxaudit.audits.attack.plan import draw, models_to_train
+from jaxaudit.audits.attack.result import AttackAudit, Splits
+from jaxaudit.audits.attack.train_splits import SplitModels, train_splits
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, kept_models, log_probs_many
@@ -27,7 +27,6 @@ from jaxaudit.metrics.pdtp import pdtp
 
 KEY = jax.random.key(5)
 SIX_SIGMA = 6.1  # a standard normal lies further out once in 1e9
-TARGETED = (Distance(), Frequency())
 SMALL: dict[str, Any] = {
     "iterations": 3,
     "targets": 8,
@@ -45,10 +44,15 @@ CANDIDATES = Examples(*records(60, 4), tuple(f"class {i}" for i in range(CLASSES
 def audit() -> AttackAudit:
     seen: list[tuple[int, int]] = []
     execution = Execution(4, lambda done, total: seen.append((done, total)))
-    found = audit_attack(KEY, CANDIDATES, learner(), **{**SMALL, "execution": execution})
+    found = attack(train_splits(KEY, CANDIDATES, learner(), **{**SMALL, "execution": execution}))
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1]
     return found
+
+
+def splits_of(audit: AttackAudit) -> Splits:
+    assert audit.result.splits is not None
+    return audit.result.splits
 
 
 @dataclass(frozen=True)
@@ -80,28 +84,30 @@ def test_a_learner_that_memorises_is_found_out():
     inputs, labels = random.random((120, 6), np.float32), random.integers(0, 20, 120)
     examples = Examples(inputs, labels, tuple(map(str, range(20))), "noise")
     one = nearest_neighbours(20, neighbours=1, smoothing=1e-6)
-    found = audit_attack(KEY, examples, one, attacks=TARGETED, iterations=4, targets=60, measured=2)
+    found = attack(train_splits(KEY, examples, one, iterations=4, targets=60, measured=2, pooled_shadows=0))
     # Wrong only of non-members whose neighbour has their label: 1/40 of 480 attacks, up to 6.1 deviations.
     least = 1 - 1 / 40 - SIX_SIGMA * np.sqrt(1 / 40 / 480)
-    for attack in found.attacks:
-        assert attack.metrics.accuracy.value > least
-        assert attack.metrics.recall.value == 1
-    assert found.train_accuracy == 1
-    assert found.test_accuracy < 0.3
+    for each in found.result.attacks:
+        assert each.metrics is not None
+        assert each.metrics.accuracy.value > least
+        assert each.metrics.recall.value == 1
+    splits = splits_of(found)
+    assert splits.train_accuracy == 1
+    assert splits.test_accuracy < 0.3
     # Every record moves what is said of it as far as it can, but where its neighbour has its label.
-    assert np.median(found.pdtp) == pytest.approx(np.log(0.995 / 0.005))
-    assert found.share_of_risky_above(0.6) == 1
+    assert np.median([record.pdtp for record in splits.records]) == pytest.approx(np.log(0.995 / 0.005))
+    assert splits.strongest.share_above["0.6"] == 1
 
 
 def test_noise_is_attacked_at_chance():
-    found = audit_attack(
-        KEY, CANDIDATES, Noise(), attacks=TARGETED, iterations=10, targets=30, shadow_pairs=2, measured=1
-    )
+    how = {"iterations": 10, "targets": 30, "shadow_pairs": 2, "pooled_shadows": 0, "measured": 1}
+    found = attack(train_splits(KEY, CANDIDATES, Noise(), **how))
     # 600 attacks whose scores know nothing of the truth; two attacks, each off by 6.1 deviations once in 1e9.
-    for attack in found.attacks:
-        assert abs(attack.metrics.accuracy.value - 0.5) < SIX_SIGMA * 0.5 / np.sqrt(600)
-        assert 0.05 < (attack.scores > 0).mean() < 0.95
-    assert [attack.name for attack in found.attacks] == ["distance", "frequency"]
+    for each in found.result.attacks:
+        assert each.metrics is not None
+        assert abs(each.metrics.accuracy.value - 0.5) < SIX_SIGMA * 0.5 / np.sqrt(600)
+        assert 0.05 < (found.scores[each.name] > 0).mean() < 0.95
+    assert list(found.scores) == ["distance", "frequency"]
 
 
 # Draws, and what is kept of them.
@@ -114,19 +120,26 @@ def test_every_target_is_attacked_in_and_out_in_every_iteration(audit: AttackAud
     drawn = draw(KEY, CANDIDATES, 3, 8)
     assert (drawn.membership.sum(axis=1) == 30).all()
     assert len(np.unique(drawn.targets)) == 8
-    assert np.array_equal(drawn.targets, audit.targets)
+    assert np.array_equal(drawn.targets, audit.records)
     assert np.array_equal(audit.truth, drawn.membership[:, drawn.targets])
-    assert [attack.name for attack in audit.attacks] == ["untargeted", "distance", "frequency"]
-    for attack in audit.attacks:
-        right = (attack.scores > 0) == audit.truth
-        assert np.array_equal(attack.per_target, right.mean(axis=0))
-        assert attack.metrics.accuracy.value == pytest.approx(right.mean())
-        assert attack.metrics.accuracy.low <= attack.metrics.accuracy.value <= attack.metrics.accuracy.high
-    strongest = strongest_attack(np.stack([attack.per_target for attack in audit.attacks]))
-    assert all(map(np.array_equal, audit.strongest, strongest))
+    splits, names = splits_of(audit), ["untargeted", "distance", "frequency"]
+    assert [each.name for each in audit.result.attacks] == list(audit.scores) == names
+    rights = []
+    for each in audit.result.attacks:
+        right = (audit.scores[each.name] > 0) == audit.truth
+        rights.append(right.mean(axis=0))
+        assert [record.accuracy[each.name] for record in splits.records] == rights[-1].tolist()
+        assert each.metrics is not None
+        assert each.metrics.accuracy.value == pytest.approx(right.mean())
+        assert each.metrics.accuracy.low <= each.metrics.accuracy.value <= each.metrics.accuracy.high
+        assert each.auc == each.metrics.auc
+    largest, which = strongest_attack(np.stack(rights))
+    assert [record.largest_accuracy for record in splits.records] == largest.tolist()
+    assert [record.strongest_attack for record in splits.records] == [names[place] for place in which]
+    assert audit.measurements is not None
     assert audit.measurements.shape == (2, 8)
-    assert np.array_equal(audit.pdtp, audit.measurements.mean(axis=0))
-    assert 0 < audit.test_accuracy <= 1
+    assert [record.pdtp for record in splits.records] == audit.measurements.mean(axis=0).tolist()
+    assert 0 < splits.test_accuracy <= 1
 
 
 @jax.jit
@@ -141,7 +154,7 @@ def outputs_of(row: np.ndarray) -> np.ndarray:
 
 def test_pdtp_is_measured_in_the_half_that_holds_the_target():
     """Against models that were trained on the records themselves, one by one."""
-    found = audit_attack(KEY, CANDIDATES, NearestCentroid(), attacks=TARGETED, **SMALL)
+    found = train_splits(KEY, CANDIDATES, NearestCentroid(), **{**SMALL, "pooled_shadows": 0})
     drawn = draw(KEY, CANDIDATES, 3, 8)
     for i in range(2):
         for place, target in enumerate(drawn.targets):
@@ -187,18 +200,21 @@ def test_shadows_are_asked_for_their_own_target():
 
 def test_fresh_shadows_are_drawn_in_every_iteration():
     seen: list[int] = []
-    how: dict[str, Any] = {"attacks": [Distance()], "targets": 8, "shadow_pairs": 2, "measured": 1}
-    run = partial(audit_attack, KEY, CANDIDATES, NearestCentroid(), **how)
+    how: dict[str, Any] = {"targets": 8, "shadow_pairs": 2, "pooled_shadows": 0, "measured": 1}
+
+    def run(**more: Any) -> AttackAudit:
+        return attack(train_splits(KEY, CANDIDATES, NearestCentroid(), **how, **more), attacks=[Distance()])
+
     once = run(iterations=1)
-    np.testing.assert_array_equal(run(iterations=1, fresh_shadows=True).attacks[0].scores, once.attacks[0].scores)
+    np.testing.assert_array_equal(run(iterations=1, fresh_shadows=True).scores["distance"], once.scores["distance"])
     fresh = run(iterations=3, fresh_shadows=True, execution=Execution(progress=lambda done, total: seen.append(total)))
     kept = run(iterations=3)
     # The first iteration's shadows are the only ones of the other.
-    np.testing.assert_array_equal(fresh.attacks[0].scores[:2], kept.attacks[0].scores[:2])
-    assert not np.array_equal(fresh.attacks[0].scores[2:], kept.attacks[0].scores[2:])
+    np.testing.assert_array_equal(fresh.scores["distance"][:2], kept.scores["distance"][:2])
+    assert not np.array_equal(fresh.scores["distance"][2:], kept.scores["distance"][2:])
     drawn = draw(KEY, CANDIDATES, 3, 8)
-    plan: dict[str, Any] = {"attacks": [Distance()], "shadow_pairs": 2, "pooled_shadows": 9, "measured": 1}
-    width = fresh.models_per_batch
+    plan: dict[str, Any] = {"shadow_pairs": 2, "pooled_shadows": 0, "measured": 1}
+    width = fresh.models_per_batch or 0
     models = models_to_train(drawn, NearestCentroid(), **plan, fresh_shadows=True, models_per_batch=width)
     assert models.total == models.attacked + 3 * models.paired[0] + sum(models.left_out)
     assert set(seen) == {WHOLE}
@@ -209,18 +225,20 @@ def test_fresh_shadows_are_drawn_in_every_iteration():
 
 def test_a_stopped_audit_goes_on(audit: AttackAudit, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        audit_attack(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(4, stop_after(0.7), tmp_path)})
+        train_splits(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(4, stop_after(0.7), tmp_path)})
     drawn = draw(KEY, CANDIDATES, 3, 8)
     plan: dict[str, Any] = {name: SMALL[name] for name in ("shadow_pairs", "pooled_shadows", "measured")}
-    models = models_to_train(drawn, learner(), attacks=ATTACKS, fresh_shadows=False, models_per_batch=4, **plan).total
+    models = models_to_train(drawn, learner(), fresh_shadows=False, models_per_batch=4, **plan).total
     assert 6 < kept_models(tmp_path) < models
     # Another width is asked for: what is kept decides, and the answer says so.
-    again = audit_attack(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(7, checkpoints=tmp_path)})
+    again = attack(
+        train_splits(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(7, checkpoints=tmp_path)})
+    )
     assert again.models_per_batch == 4
     assert kept_models(tmp_path) == models
-    for one, other in zip(audit.attacks, again.attacks, strict=True):
-        np.testing.assert_array_equal(one.scores, other.scores)
-        assert str(one.metrics) == str(other.metrics)
+    for name, scores in audit.scores.items():
+        np.testing.assert_array_equal(scores, again.scores[name])
+    assert str(audit.result) == str(again.result)
     np.testing.assert_array_equal(audit.measurements, again.measurements)
 
 
@@ -230,20 +248,48 @@ def test_a_stopped_audit_goes_on(audit: AttackAudit, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"attacks": []}, r"attack.*none"),
-        ({"attacks": [Distance(), Distance()]}, r"attack.*distance, distance"),
-        *(({name: 0}, rf"{name.replace('_', ' ')}.* 0\.$") for name in ("iterations", "shadow_pairs", "measured")),
-        ({"pooled_shadows": 0}, r"pooled shadow models.* 0\.$"),
+        *(({name: 0}, rf"{name}.* 0\.$") for name in ("iterations", "measured")),
+        *(
+            ({name: -1}, rf"{said}.* -1\.$")
+            for name, said in (("shadow_pairs", "shadow pairs"), ("pooled_shadows", "pooled shadow models"))
+        ),
         ({"bins": -1}, r"-1 bins"),
-        ({"bins": 0}, r" 0 bins.*frequency attack"),
-        ({"level": 1.0}, r"level.* 1\.$"),
-        ({"targets": 0}, r"0 targets.*60 candidates"),
+        ({"bins": 1}, r"1 bins"),
+        ({"targets": 1}, r"1 targets.*60 candidates"),
         ({"targets": 61}, r"61 targets.*60 candidates"),
         ({"examples": CANDIDATES.take(slice(59))}, "59 candidates"),
-        ({"examples": CANDIDATES.take(slice(2)), "targets": 1}, "2 candidates"),
+        ({"examples": CANDIDATES.take(slice(2)), "targets": 2}, "2 candidates"),
+        ({"targets": 2, "iterations": 1, "key": jax.random.key(2)}, "all of the 2 targets in one half"),
         ({"examples": replace(CANDIDATES, labels=np.zeros(60, int))}, r"^candidates: .*\(class 0\)"),
     ],
 )
 def test_options_out_of_range_and_candidates_that_cannot_be_split_are_refused(options, words):
     with pytest.raises(InputError, match=words):
-        audit_attack(KEY, **{"examples": CANDIDATES, "learner": learner(), **SMALL, **options})
+        train_splits(**{"key": KEY, "examples": CANDIDATES, "learner": learner(), **SMALL, **options})
+
+
+@pytest.fixture(scope="module")
+def paired() -> SplitModels:
+    how: dict[str, Any] = {**SMALL, "pooled_shadows": 0, "bins": 0}
+    return train_splits(KEY, CANDIDATES, NearestCentroid(), **how)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"attacks": []}, r"attack.*none"),
+        ({"attacks": [Distance(), Distance()]}, r"attack.*distance, distance"),
+        ({"attacks": [Untargeted()]}, r"untargeted attack.*pooled"),
+        ({"attacks": [Frequency()]}, r"frequency attack.*bins"),
+        ({"level": 1.0}, r"level.* 1\.$"),
+        ({"delta": 1e-5}, "of a bank"),
+        ({"pdtp": np.zeros(8)}, "of a bank"),
+    ],
+)
+def test_attacks_that_lack_what_they_need_are_refused(options, words, paired: SplitModels):
+    with pytest.raises(InputError, match=words):
+        attack(paired, **options)
+
+
+def test_by_default_all_attacks_are_made_that_there_are_models_for(paired: SplitModels):
+    assert list(attack(paired).scores) == ["distance"]

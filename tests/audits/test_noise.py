@@ -13,14 +13,15 @@ from support.banks import QUERY, RECORDS, logits, planned, train
 from support.saved_runs.ks import check
 
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, RecordAttack, ShadowScores, Stacked
+from jaxaudit.audits.attack.evidence import BankOutputs, bank_outputs
+from jaxaudit.audits.attack.finding import SURELY
+from jaxaudit.audits.attack.records import attack_records
+from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import HoldoutTest, ReferenceTest, ShadowTest
 from jaxaudit.audits.ks.tests.rho import RhoTest
-from jaxaudit.audits.record_attack.audit import RecordTarget, attack_records
-from jaxaudit.audits.record_attack.evidence import BankOutputs, bank_outputs
-from jaxaudit.audits.record_attack.finding import SURELY
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.metrics.checks import distances_apart
@@ -73,16 +74,16 @@ def test_attacks_by_a_bank_succeed_on_noise_at_most_at_5_percent(
     attacks: list[RecordAttack], runs: int, empty: tuple[Bank, BankOutputs]
 ):
     """Over models by their 95% intervals; over a target at 1%. Neither the level nor the attacks beside move either."""
-    bank, found = empty[0], {"models": 0, "target": 0}
+    found = {"models": 0, "target": 0}
     for place in range(runs):
         known, target = noise(empty[1], place)
-        audit = attack_records(bank, known, [target], attacks=attacks)
-        verdicts = audit.finding.verdict, audit.targets[0].finding.verdict
+        audit = attack_records(known, [target], attacks=attacks)
+        verdicts = audit.finding.verdict, audit.result.targets[0].finding.verdict
         found["models"] += verdicts[0] == "attack succeeds"
         found["target"] += verdicts[1] == "attack succeeds"
         for level in LEVELS if place < 3 else ():
-            other = attack_records(bank, known, [target], attacks=attacks[:1], level=level)
-            assert (other.finding.verdict, other.targets[0].finding.verdict) == verdicts
+            other = attack_records(known, [target], attacks=attacks[:1], level=level)
+            assert (other.finding.verdict, other.result.targets[0].finding.verdict) == verdicts
     assert found["models"] <= most(runs)
     assert found["target"] <= most(runs, SURELY)
 

@@ -14,13 +14,14 @@ from support.terminals import said
 from support.tiny_learners import CLASSES, learner, records
 
 from jaxaudit.attacks import Attack, AttackInputs, Distance, PairedShadows, PooledShadows
-from jaxaudit.audits.attack.audit import audit_attack
+from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.result import AttackAudit
+from jaxaudit.audits.attack.train_splits import train_splits
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, Progress
 from jaxaudit.errors import InputError
-from jaxaudit.report.attack.record import AttackRecord
 from jaxaudit.report.html.render import report_html
+from jaxaudit.report.kinds import kind_of
 from jaxaudit.report.record import from_json, to_json
 from jaxaudit.runs.saved import read_run
 
@@ -84,17 +85,19 @@ class Blind:
 
 @pytest.fixture(scope="module")
 def audit() -> AttackAudit:
-    return audit_attack(jax.random.key(5), EXAMPLES, learner(), attacks=[Sure(), Distance(), Blind()], **HOW)
+    return attack(train_splits(jax.random.key(5), EXAMPLES, learner(), **HOW), attacks=[Sure(), Distance(), Blind()])
 
 
 def test_it_runs_beside_the_others_and_every_output_says_so(audit: AttackAudit, tmp_path):
     assert isinstance(Sure(), Attack)
-    assert [attack.name for attack in audit.attacks] == ["sure", "distance", "blind"]
-    for attack in audit.attacks:
-        assert np.array_equal(attack.per_target, ((attack.scores > 0) == audit.truth).mean(axis=0))
+    assert list(audit.scores) == ["sure", "distance", "blind"]
+    assert audit.result.splits is not None
+    for name, scores in audit.scores.items():
+        right = ((scores > 0) == audit.truth).mean(axis=0).tolist()
+        assert [record.accuracy[name] for record in audit.result.splits.records] == right
     run = attack_run(audit=audit)
     value = to_json(run.result)
-    assert from_json(AttackRecord, value) == run.result
+    assert str(from_json(kind_of("attack").record, value)) == str(run.result)
     assert [attack["name"] for attack in value["attacks"]] == ["sure", "distance", "blind"]
     assert value["attacks"][0]["meaning"] == Sure.meaning
     text, page = said(run), Parsed(report_html([run])).text
@@ -108,12 +111,14 @@ def test_it_runs_beside_the_others_and_every_output_says_so(audit: AttackAudit, 
 
 
 def test_it_changes_no_number_of_others(audit: AttackAudit):
-    alone = audit_attack(jax.random.key(5), EXAMPLES, learner(), attacks=[Distance()], **HOW)
-    np.testing.assert_array_equal(alone.attacks[0].scores, audit.attacks[1].scores)
+    how = {**HOW, "pooled_shadows": 0}
+    alone = attack(train_splits(jax.random.key(5), EXAMPLES, learner(), **how), attacks=[Distance()])
+    np.testing.assert_array_equal(alone.scores["distance"], audit.scores["distance"])
     np.testing.assert_array_equal(alone.measurements, audit.measurements)
-    assert str(alone.attacks[0].metrics) == str(audit.attacks[1].metrics)
+    assert str(alone.result.attacks[0]) == str(audit.result.attacks[1])
 
 
 def test_one_that_needs_bins_is_refused_without():
-    with pytest.raises(InputError, match="the blind attack needs them"):
-        audit_attack(jax.random.key(5), EXAMPLES, learner(), attacks=[Sure(), Blind()], bins=0, **HOW)
+    models = train_splits(jax.random.key(5), EXAMPLES, learner(), bins=0, **HOW)
+    with pytest.raises(InputError, match="the blind attack"):
+        attack(models, attacks=[Sure(), Blind()])

@@ -10,13 +10,13 @@ from support.banks import bank_of, planned, save, softmax, train
 from support.findings import check_of
 from support.record_attacks import target_of
 
-from jaxaudit import audit_records, load_bank
+from jaxaudit import attack, load_bank
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, Stacked
+from jaxaudit.audits.attack.evidence import bank_outputs
+from jaxaudit.audits.attack.result import AttackAudit
+from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.bank.open import open_bank
-from jaxaudit.audits.record_attack.audit import RecordTarget
-from jaxaudit.audits.record_attack.evidence import bank_outputs
-from jaxaudit.audits.record_attack.result import RecordAudit
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.formats import arrays
 
@@ -56,12 +56,13 @@ def test_a_coarse_target_moves_nothing_of_another(banks: dict[str, Bank], tmp_pa
     (values,) = sure(1, (np.arange(RECORDS) < 150)[None], seed=9)
     fine = target_of(tmp_path / "fine.npy", values, bank)
     coarse = target_of(tmp_path / "coarse.npy", softmax(values).round(2).astype(np.float32), bank)
-    alone, beside = (audit_records(bank, each, attacks=[LiRA()]) for each in ([fine], [fine, coarse]))
-    np.testing.assert_array_equal(alone.attacks[0].scores[0], beside.attacks[0].scores[0])
-    assert alone.targets[0].named[0][:3] == beside.targets[0].named[0][:3]
-    assert str(alone.attacks[0].rates) == str(beside.attacks[0].rates)
-    without = audit_records(bank, attacks=[LiRA()])
-    assert str(without.attacks[0].rates) == str(alone.attacks[0].rates)
+    alone, beside = (attack(bank, each, attacks=[LiRA()]) for each in ([fine], [fine, coarse]))
+    np.testing.assert_array_equal(alone.scores["lira"][0], beside.scores["lira"][0])
+    one, other = (each.result.targets[0].named[0] for each in (alone, beside))
+    assert (one.fpr, one.count, one.by_chance) == (other.fpr, other.count, other.by_chance)
+    assert str(alone.result.attacks) == str(beside.result.attacks)
+    without = attack(bank, attacks=[LiRA()])
+    assert str(without.result.attacks) == str(alone.result.attacks)
     assert str(without.finding) == str(alone.finding)
 
 
@@ -78,22 +79,22 @@ def lumpy(tmp_path_factory: pytest.TempPathFactory) -> Bank:
 
 def test_no_rate_is_given_at_a_limit_that_its_thresholds_do_not_keep(lumpy: Bank):
     """A rate that is given has a realised false positive rate like the stated one; the check names the others."""
-    found = audit_records(lumpy, attacks=[RMIA(), RMIA(False), AttackR(), BASE()])
+    found = attack(lumpy, attacks=[RMIA(), RMIA(False), AttackR(), BASE()])
     broken = [
-        (each.name, rate) for each in found.attacks for rate in each.rates.rates if rate.resolvable and not rate.holds
+        (each.name, rate) for each in found.result.attacks for rate in each.tpr_at_fpr if rate.resolvable > rate.holds
     ]
     assert broken
-    for each in found.attacks:
-        for rate in each.rates.rates:
-            assert np.isfinite(rate.true_positive.value) == (rate.resolvable and rate.holds)
-            assert not rate.holds or not rate.realised.value > 1.5 * rate.stated
+    for each in found.result.attacks:
+        for rate, real in each.rates:
+            assert np.isfinite(rate.value) == (rate.resolvable and rate.holds)
+            assert not rate.holds or not real.value > 1.5 * rate.fpr
     said = check_of(found.finding, "thresholds hold on other models")
     assert said.state == "failed"
-    assert all(f"{100 * rate.stated:g}% stated" in said.message and name in said.message for name, rate in broken)
+    assert all(f"{100 * rate.fpr:g}% stated" in said.message and name in said.message for name, rate in broken)
     # It does not decide, but is named.
-    beside = check_of(audit_records(lumpy, attacks=[BASE(), RMIA()]).finding, "thresholds hold on other models")
+    beside = check_of(attack(lumpy, attacks=[BASE(), RMIA()]).finding, "thresholds hold on other models")
     assert (beside.state, "rmia" in beside.message) == ("warning", True)
-    assert check_of(audit_records(lumpy, attacks=[BASE()]).finding, "thresholds hold on other models").state == "passed"
+    assert check_of(attack(lumpy, attacks=[BASE()]).finding, "thresholds hold on other models").state == "passed"
 
 
 # Who decides
@@ -106,24 +107,24 @@ def weak(tmp_path_factory: pytest.TempPathFactory) -> Bank:
     return bank_of(tmp_path_factory.mktemp("weak") / "bank", random.normal(size=rows.shape), rows, "log_odds")
 
 
-def decided(found: RecordAudit) -> tuple[Any, ...]:
+def decided(found: AttackAudit) -> tuple[Any, ...]:
     return found.finding.verdict, found.finding.sentence, found.finding.confidence, found.finding.would_change
 
 
 def test_only_the_first_attack_decides_and_the_sentence_says_so(weak: Bank, banks: dict[str, Bank]):
     """Attacks that tie or are weak beside it move nothing; chosen to decide, they cannot show that attacks fail."""
-    whole = audit_records(weak)
+    whole = attack(weak)
     assert whole.finding.verdict == "attacks fail"
-    assert decided(audit_records(weak, attacks=[Stacked(), AttackR(), RMIA(gamma=1e6)])) == decided(whole)
+    assert decided(attack(weak, attacks=[Stacked(), AttackR(), RMIA(gamma=1e6)])) == decided(whole)
     assert "stacked decides" in whole.finding.sentence
-    for attack in (AttackP(), LiRA()):
-        chosen = audit_records(weak, attacks=[attack, AttackR()])
+    for first in (AttackP(), LiRA()):
+        chosen = attack(weak, attacks=[first, AttackR()])
         assert chosen.finding.verdict == "inconclusive"
-        assert f"{attack.name} decides" in chosen.finding.sentence
-    for attack in (BASE(), Stacked()):
-        found = audit_records(banks["logits"], attacks=[attack, AttackR()])
+        assert f"{first.name} decides" in chosen.finding.sentence
+    for first in (BASE(), Stacked()):
+        found = attack(banks["logits"], attacks=[first, AttackR()])
         assert found.finding.verdict == "attack succeeds"
-        assert f"{attack.name} decides" in found.finding.sentence
+        assert f"{first.name} decides" in found.finding.sentence
 
 
 # One bank
@@ -137,7 +138,6 @@ def test_a_bank_has_one_hash_whoever_reads_it(tmp_path: Path):
     models = bank.finished().tolist()
     whole = open_bank(bank, models).content_hash
     assert whole == bank_outputs(bank, 1).content_hash == bank_outputs(bank, 1, records=30).content_hash
-    assert whole == audit_records(bank, attacks=[BASE()]).content_hash
     assert whole == open_bank(bank, models[::-1]).content_hash
     changed = np.load(folder / "outputs" / "00003.npy")
     changed[5, 1] += 0.5
@@ -174,16 +174,16 @@ def test_a_target_is_judged_alike_as_logits_and_as_their_softmax(used: int, bank
     """By a bank of probabilities, beside each other and alone."""
     bank = banks["probabilities"]
     targets = both_forms(used, bank, tmp_path)
-    for attack in (Stacked(), LiRA()):
-        both = audit_records(bank, targets, attacks=[attack])
-        one, other = both.targets
+    for first in (Stacked(), LiRA()):
+        both = attack(bank, targets, attacks=[first])
+        one, other = both.result.targets
         assert (one.finding, one.named) == (other.finding, other.named)
         assert check_of(one.finding, "trained as the shadow models").state == "passed"
-        np.testing.assert_allclose(*both.attacks[0].scores, rtol=1e-3, atol=1e-3)
-        if attack.name == "stacked":
+        np.testing.assert_allclose(*both.scores[first.name], rtol=1e-3, atol=1e-3)
+        if first.name == "stacked":
             assert one.finding.verdict == ("attack succeeds" if used else "inconclusive")
         else:
-            alone = [audit_records(bank, [each], attacks=[attack]).targets[0].finding.verdict for each in targets]
+            alone = [attack(bank, [each], attacks=[first]).result.targets[0].finding.verdict for each in targets]
             assert alone == [one.finding.verdict] * 2
 
 
@@ -198,7 +198,7 @@ def test_the_level_that_is_shown_moves_no_verdict(weak: Bank, banks: dict[str, B
     odds[:, :30] += 6.0 * rows[:, :30]
     for bank in (weak, banks["logits"], lumpy, bank_of(tmp_path / "few", odds, rows, "log_odds")):
         one, *others = (
-            audit_records(bank, attacks=[BASE(), AttackP()], level=level).finding for level in (0.95, 0.05, 0.999999)
+            attack(bank, attacks=[BASE(), AttackP()], level=level).finding for level in (0.95, 0.05, 0.999999)
         )
         for other in others:
             assert (one.verdict, one.confidence) == (other.verdict, other.confidence)

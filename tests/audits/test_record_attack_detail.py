@@ -9,12 +9,12 @@ from scipy import special
 from support.banks import bank_of
 from support.record_attacks import target_of
 
-from jaxaudit import audit_records
+from jaxaudit import attack
 from jaxaudit.attacks.records import BASE, LiRA
+from jaxaudit.audits.attack.detail import detail_of
+from jaxaudit.audits.attack.evidence import bank_outputs, memory_of
+from jaxaudit.audits.attack.targets import compared
 from jaxaudit.audits.bank_odds import log_odds_of
-from jaxaudit.audits.record_attack.detail import detail_of
-from jaxaudit.audits.record_attack.evidence import bank_outputs, memory_of
-from jaxaudit.audits.record_attack.judged import compared
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.errors import InputError
 
@@ -48,12 +48,12 @@ def test_files_of_one_kind_are_compared_as_they_are(dtype: str, tmp_path: Path):
     same = target_of(tmp_path / "same.npy", probabilities(odds).astype(dtype), bank)
     targets = [same, target_of(tmp_path / "logits.npy", logits(odds), bank), same._replace(name="bare", stored=None)]
     known = bank_outputs(bank, 1)
-    assert all(each.shadowed.models is known.shadowed.models for each in compared(targets, known, bank, 1))
-    found = audit_records(bank, targets, attacks=[LiRA()])
-    one, other, bare = found.targets
+    assert all(each.shadowed.models is known.shadowed.models for each in compared(targets, known, 1))
+    found = attack(bank, targets, attacks=[LiRA()])
+    one, other, bare = found.result.targets
     assert [each.finding.verdict for each in (found, one, other)] == ["attack succeeds"] * 3
     assert one.named == other.named == bare.named
-    assert next(each for each in one.named if each.stated == 0.1).count > 150
+    assert next(each for each in one.named if each.fpr == 0.1).count > 150
 
 
 def digits(values: np.ndarray) -> np.ndarray:
@@ -116,9 +116,7 @@ def test_copies_of_the_shadow_models_are_counted(tmp_path: Path, monkeypatch: py
         **{each: FORMS[each](probabilities(odds)) for each in ("four decimals", "float16")},
     }
     targets = [target_of(tmp_path / f"{name}.npy", values, bank) for name, values in forms.items()]
-    monkeypatch.setattr(
-        "jaxaudit.audits.record_attack.judged.MAX_BYTES", memory_of(MODELS, 1, RECORDS, attacks=1, others=1)
-    )
-    assert len(audit_records(bank, [*targets[:2], targets[0]], attacks=[BASE()]).targets) == 3
+    monkeypatch.setattr("jaxaudit.audits.attack.targets.MAX_BYTES", memory_of(MODELS, 1, RECORDS, attacks=1, others=1))
+    assert len(attack(bank, [*targets[:2], targets[0]], attacks=[BASE()]).result.targets) == 3
     with pytest.raises(InputError, match=r"2 other resolutions.*attack targets of one kind"):
-        audit_records(bank, targets, attacks=[BASE()])
+        attack(bank, targets, attacks=[BASE()])

@@ -39,18 +39,13 @@ def test_json_is_all_of_stdout_and_follows_the_schema():
     jsonschema.validate(result, schema_of("attack"))
     assert done.out.count("\n") == 1
     assert [one["name"] for one in result["attacks"]] == ["untargeted", "distance", "frequency"]
-    assert result["protocol"] == {
-        "candidates": 60,
-        "training_records": 30,
-        "iterations": 2,
-        "targets": 5,
-        "attacks_on_each_target": 4,
-        "measured_iterations": 1,
-        "bins": 100,
-    }
-    assert len({target["index"] for target in result["targets"]}) == 5
-    assert all(0 <= target["index"] < RECORDS for target in result["targets"])
-    for target in result["targets"]:
+    splits = result["splits"]
+    facts = {"candidates": 60, "training_records": 30, "iterations": 2, "measured_iterations": 1, "bins": 100}
+    assert {name: splits[name] for name in facts} == facts
+    assert (result["models"], result["records"]) == (4, 5)
+    assert len({target["index"] for target in splits["records"]}) == 5
+    assert all(0 <= target["index"] < RECORDS for target in splits["records"])
+    for target in splits["records"]:
         assert target["largest_accuracy"] == max(target["accuracy"].values())
         assert target["accuracy"][target["strongest_attack"]] == target["largest_accuracy"]
     lines = done.err.splitlines()
@@ -62,11 +57,11 @@ def test_json_is_all_of_stdout_and_follows_the_schema():
 def test_the_run_directory_holds_the_same_result_and_plain_arrays(people: Path):
     done = jaxaudit("attack", *BAYES, "--json", "--out", "run")
     assert json.loads((people / "run/result.json").read_text()) == done.result
-    with np.load(people / "run/outputs.npz", allow_pickle=False) as arrays:
-        assert set(arrays.files) == {"records", "truth", "pdtp", "scores_distance", "scores_frequency"}
-        assert arrays["records"].tolist() == [target["index"] for target in done.result["targets"]]
-        right = (arrays["scores_distance"] > 0) == arrays["truth"]
-        assert right.mean() == pytest.approx(done.result["attacks"][0]["accuracy"]["value"])
+    with np.load(people / "run/scores.npz", allow_pickle=False) as arrays:
+        assert set(arrays.files) == {"records", "truth", "pdtp", "distance", "frequency"}
+        assert arrays["records"].tolist() == [target["index"] for target in done.result["splits"]["records"]]
+        right = (arrays["distance"] > 0) == arrays["truth"]
+        assert right.mean() == pytest.approx(done.result["attacks"][0]["metrics"]["accuracy"]["value"])
     assert jaxaudit("attack", *BAYES, "--out", "run").err.startswith("Error: --out run ")
 
 
@@ -76,13 +71,13 @@ def test_the_same_command_and_the_one_that_it_records_give_the_same_numbers():
     command = one["provenance"]["command"]
     assert command[:2] == ["jaxaudit", "attack"]
     again = jaxaudit(*command[1:], "--json").result
-    assert (again["targets"], again["attacks"]) == (one["targets"], one["attacks"])
+    assert (again["splits"], again["attacks"]) == (one["splits"], one["attacks"])
     assert one["provenance"].pop("seconds") >= 0
     other["provenance"] |= {"started": one["provenance"]["started"]}
     other["provenance"].pop("seconds")
     assert one == other
     moved = jaxaudit("attack", *BAYES, "--json", "--seed", "8").result
-    assert moved["targets"] != one["targets"]
+    assert moved["splits"]["records"] != one["splits"]["records"]
     # A verdict changes the status only when asked.
     verdict, words = one["finding"]["verdict"], ("attack succeeds", "inconclusive")
     assert verdict in (*words, "attacks fail")
@@ -101,7 +96,9 @@ def test_the_same_command_and_the_one_that_it_records_give_the_same_numbers():
         (("--targets", "61"), ("61", "60", "people.csv")),
         (("--sample", "62"), ("--sample 62", "61", "people.csv")),
         (("--sample", "31"), ("--sample 31",)),
-        (("--bins", "0"), ("0 bins", "frequency")),
+        (("--bins", "0"), ("2 bins", "frequency")),
+        (("--targets", "1"), ("1", "2", "people.csv")),
+        (("--targets", "2", "--iterations", "1", "--seed", "2"), ("one half",)),
         (("--data", "wine"), ("--data", "--csv")),
     ],
 )

@@ -14,7 +14,7 @@ from support.banks import CLASSES, HOLDOUT, QUERY, RECORDS, bank_of, logits, pla
 from support.cli_runs import jaxaudit
 from support.other_tools import write_lira
 
-from jaxaudit import audit_records
+from jaxaudit import attack
 from jaxaudit.attacks.records import BASE, RECORD_ATTACKS, LiRA, LiRACode, ShadowScores
 from jaxaudit.audits.bank_odds import bank_log_odds
 from jaxaudit.data.bank.bank import load_bank
@@ -56,25 +56,25 @@ def test_without_a_target_every_model_is_one(folder: Path):
         found = {name: scores[name] for name in names}
     bank = load_bank("bank")
     shadowed = ShadowScores(bank_log_odds(bank)[:, None].astype(np.float64), np.array(bank.membership))
-    for attack in RECORD_ATTACKS:
-        if attack.name in names:
-            assert found[attack.name].shape == (MODELS, RECORDS)
-            np.testing.assert_allclose(found[attack.name], attack.scores(shadowed), rtol=1e-4, atol=1e-4)
+    for each in RECORD_ATTACKS:
+        if each.name in names:
+            assert found[each.name].shape == (MODELS, RECORDS)
+            np.testing.assert_allclose(found[each.name], each.scores(shadowed), rtol=1e-4, atol=1e-4)
     result = json.loads(Path("run/result.json").read_text())
     assert result == done.result
-    assert (result["schema"], result["decided_by"]) == ("jaxaudit.record-attack/2", "lira")
+    assert (result["schema"], result["decided_by"]) == ("jaxaudit.attack/2", "lira")
     assert [attack["name"] for attack in result["attacks"]] == names
-    for attack in result["attacks"]:
-        assert attack["auc"]["low"] < attack["auc"]["value"] < attack["auc"]["high"]
-        tenth, percent, *rest = attack["tpr_at_fpr"]
+    for said in result["attacks"]:
+        assert said["auc"]["low"] < said["auc"]["value"] < said["auc"]["high"]
+        tenth, percent, *rest = said["tpr_at_fpr"]
         assert (tenth["fpr"], percent["fpr"], [each["value"] for each in rest]) == (0.1, 0.01, [None, None])
         assert tenth["low"] <= tenth["value"] <= tenth["high"]
-        assert [each["fpr"] for each in attack["realised_fpr"]] == [0.1, 0.01, 0.001, 0.0001]
-        assert attack["realised_fpr"][0]["low"] < 0.1 < attack["realised_fpr"][0]["high"]
+        assert [each["fpr"] for each in said["realised_fpr"]] == [0.1, 0.01, 0.001, 0.0001]
+        assert said["realised_fpr"][0]["low"] < 0.1 < said["realised_fpr"][0]["high"]
     assert result["finding"]["verdict"] == "attack succeeds"
     # The same in Python, and from the command that the result names.
-    python = audit_records(bank, attacks=[LiRA()])
-    assert python.attacks[0].rates.auc.value == result["attacks"][0]["auc"]["value"]
+    python = attack(bank, attacks=[LiRA()])
+    assert python.result.attacks[0].auc.value == result["attacks"][0]["auc"]["value"]
     again = jaxaudit(*result["provenance"]["command"][1:], "--json").result
     assert again["attacks"] == result["attacks"]
 
@@ -288,8 +288,8 @@ def test_attacks_that_train_take_no_bank_and_the_reverse(folder: Path):
 
 def test_an_attack_of_ones_own_is_sent_to_python(folder: Path):
     err = refused("--attacks", "mine.py:Mine", said="lira-offline")
-    assert "jaxaudit.audit_records(jaxaudit.load_bank(PATH), attacks=[YourAttack()])" in err
-    cli_runs.refused(("attack", "--attacks", "distance,mine.py:Mine"), ("jaxaudit.audit_attack(",))
+    assert "jaxaudit.attack(PATH, attacks=[YourAttack()])" in err
+    cli_runs.refused(("attack", "--attacks", "distance,mine.py:Mine"), ("jaxaudit.attack(",))
 
 
 def test_the_list_of_records_says_where_a_gap_is_not_known(folder: Path):
@@ -354,8 +354,9 @@ def test_no_record_of_models_without_memory_is_surely_named(tmp_path: Path):
         random = np.random.default_rng(seed)
         rows = random.random((24, 400)) < 0.5
         bank = bank_of(tmp_path / str(seed), random.normal(size=rows.shape), rows, "log_odds")
-        found = audit_records(bank, attacks=[LiRA(fixed=True), BASE()])
-        surely += found.surely_named > 0
+        found = attack(bank, attacks=[LiRA(fixed=True), BASE()])
+        assert found.result.exposure is not None
+        surely += found.result.exposure.surely_named > 0
         verdicts.add(found.finding.verdict)
     assert surely <= 1
     assert "attack succeeds" not in verdicts or surely == 1

@@ -11,7 +11,7 @@ from support import cli_runs
 from support.banks import train
 from support.cli_runs import jaxaudit, records
 
-from jaxaudit import audit_records
+from jaxaudit import attack
 from jaxaudit.attacks.records import BASE
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.errors import InputError
@@ -64,9 +64,9 @@ def test_models_that_remember_refute_a_claim(folder: Path):
     plain = jaxaudit("attack", "--shadows", "coins", "--attacks", "base", "--json").result
     assert plain["epsilon"] is None
     assert plain["finding"] == attacked("coins")["finding"]
-    python = audit_records(load_bank("coins"), attacks=[BASE()], delta=1e-5).epsilon
+    python = attack(load_bank("coins"), attacks=[BASE()], delta=1e-5).result.epsilon
     assert python is not None
-    assert python.found.bound == found["bound"]
+    assert python.bound == found["bound"]
 
 
 def is_said(epsilon: dict[str, Any], words: str) -> None:
@@ -110,7 +110,7 @@ def test_models_are_trained_by_coins(folder: Path):
 
 def test_a_deal_of_fixed_sizes_is_refused(folder: Path):
     with pytest.raises(InputError, match=r"on 200 of 400 records.*--coins"):
-        audit_records(load_bank("fixed"), attacks=[BASE()], delta=1e-5)
+        attack(load_bank("fixed"), attacks=[BASE()], delta=1e-5)
     pytest.importorskip("jax_privacy.auditing", reason="the extra dp is not installed")
     refused("--shadows", "fixed", said="--coins")
 

@@ -5,7 +5,6 @@ however the levels are set; noise that a bank or rho judges is in `tests/audits/
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,10 @@ from scipy import stats
 from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit
 from support.people import PEOPLE, write_people
-from support.saved_runs.attack import attack_audit
+from support.saved_runs.attack import Said, attack_audit, split_models, with_splits
 
 from jaxaudit.audits.attack.result import AttackAudit
+from jaxaudit.audits.attack.splits import attack_splits
 from jaxaudit.audits.unlearn.against_retrained import protocol_of
 from jaxaudit.cli.app import COMMANDS
 from jaxaudit.cli.options import fields_of
@@ -127,15 +127,11 @@ def most(runs: int) -> int:
 def noise_audit(place: int, attacks: int) -> AttackAudit:
     """One of `attack` without any memory: answers that know nothing of the halves."""
     random = np.random.default_rng([place, attacks])
-    audit = SMALL
-    made = []
-    for each in [audit.attacks[0]] * attacks:
-        scores = random.normal(size=audit.truth.shape)
-        right = ((scores > 0) == audit.truth).mean(axis=0)
-        made.append(replace(each, scores=scores, per_target=right))
-    called = np.stack([each.scores for each in made]) > 0
-    p_value = better_than_guessing(jax.random.fold_in(KEY, place), called, audit.truth, permutations=199)
-    return replace(audit, attacks=tuple(made), p_value=p_value)
+    truth = SMALL.truth
+    assert SMALL.measurements is not None
+    models = split_models(truth, SMALL.measurements, key=jax.random.fold_in(KEY, place))
+    noise = [Said(f"noise-{each}", random.normal(size=truth.shape)) for each in range(attacks)]
+    return attack_splits(models, attacks=noise)
 
 
 @pytest.mark.outer
@@ -145,7 +141,7 @@ def test_attacks_on_noise_succeed_at_most_at_the_stated_rate_however_many_there_
     runs, found = 200, 0
     for place in range(runs):
         audit = noise_audit(place, attacks)
-        verdicts = {replace(audit, level=level).finding.verdict for level in LEVELS}
+        verdicts = {with_splits(audit, level).finding.verdict for level in LEVELS}
         assert len(verdicts) == 1
         found += verdicts == {"attack succeeds"}
     assert found <= most(runs)
@@ -199,4 +195,6 @@ def test_the_p_value_of_attacks_is_that_of_a_loop_and_membership_is_found():
             dealt += [first, ~first]
         larger += statistic(np.stack(dealt)) >= statistic(truth) - 1e-9
     assert found == pytest.approx(larger / 4000, abs=0.03)
-    assert attack_audit(30).p_value < 0.05
+    splits = attack_audit(30).result.splits
+    assert splits is not None
+    assert splits.p_value < 0.05

@@ -52,25 +52,26 @@ def test_rates_are_counts_over_all_models(seed: int):
     scores, truth = world(seed)
     found = attack_rates(scores, truth, false_positive_rates=(0.2, 0.1))
     judged = ~np.isnan(scores)
-    assert found.members, found.others == ((truth & judged).sum(), (~truth & judged).sum())
+    assert (found.members, found.non_members) == ((truth & judged).sum(), (~truth & judged).sum())
     assert found.unjudged == pytest.approx((~judged).mean())
     areas = [auc(own[seen], row[seen]) for own, row, seen in zip(scores, truth, judged, strict=True)]
-    np.testing.assert_allclose(found.auc_of, areas)
+    np.testing.assert_allclose(found.auc_of_models, areas)
     reach = stats.t.ppf(0.975, MODELS - 1) * np.std(areas, ddof=1) / np.sqrt(MODELS)
-    assert found.auc == pytest.approx((np.mean(areas), np.mean(areas) - reach, np.mean(areas) + reach))
-    for rate, limit in zip(found.rates, (0.2, 0.1), strict=True):
+    ends = np.mean(areas), np.mean(areas) - reach, np.mean(areas) + reach
+    assert (found.auc.value, found.auc.low, found.auc.high) == pytest.approx(ends)
+    for (rate, real), limit in zip(found.rates, (0.2, 0.1), strict=True):
         called = np.stack([slow_calls(scores, truth, limit, model) for model in range(MODELS)])
         hits, alarms = (called & truth).sum(), (called & ~truth).sum()
         exact = stats.binomtest(int(hits), found.members).proportion_ci(method="exact")
-        assert rate.true_positive == pytest.approx((hits / found.members, exact.low, exact.high))
-        assert rate.realised.value == pytest.approx(alarms / found.others)
+        assert (rate.value, rate.low, rate.high) == pytest.approx((hits / found.members, exact.low, exact.high))
+        assert real.value == pytest.approx(alarms / found.non_members)
         each = [(called & truth)[model].sum() / (truth & judged)[model].sum() for model in range(MODELS)]
         assert rate.spread == pytest.approx(np.std(each, ddof=1))
         all_scores, all_truth = scores[judged], truth[judged]
         best = max(
             (all_scores[all_truth] >= threshold).mean()
             for threshold in [*np.unique(all_scores), np.inf]
-            if (all_scores[~all_truth] >= threshold).sum() <= limit * found.others
+            if (all_scores[~all_truth] >= threshold).sum() <= limit * found.non_members
         )
         assert rate.on_curve == pytest.approx(best)
 
@@ -95,10 +96,11 @@ def test_a_rate_that_too_few_records_tell_is_not_given():
     truth = np.arange(2 * 1000).reshape(2, 1000) % 2 == 0
     scores = np.random.default_rng(0).normal(size=truth.shape)
     found = attack_rates(scores, truth)
-    assert [rate.resolvable for rate in found.rates] == [True, True, False, False]
-    assert [rate.stated for rate in found.rates] == list(FALSE_POSITIVE_RATES)
-    for rate in found.rates[2:]:
-        assert np.isnan([*rate.true_positive, *rate.realised, rate.on_curve, rate.spread]).all()
+    assert [rate.resolvable for rate in found.tpr_at_fpr] == [True, True, False, False]
+    assert [rate.fpr for rate in found.tpr_at_fpr] == list(FALSE_POSITIVE_RATES)
+    for rate, real in found.rates[2:]:
+        none = [rate.value, rate.low, rate.high, real.value, real.low, real.high, rate.on_curve, rate.spread]
+        assert np.isnan([*none, *rate.predictive_value.values()]).all()
 
 
 def test_one_model_of_known_membership_has_delongs_interval():
@@ -120,10 +122,10 @@ def test_stated_false_positive_rates_are_realised_on_average():
     random = np.random.default_rng(11)
     truth = random.random((200, 1000)) < 0.5
     scores = random.normal(size=truth.shape)
-    for rate in attack_rates(scores, truth, false_positive_rates=(0.1, 0.01, 0.001)).rates:
-        error = np.sqrt(rate.stated / (~truth).sum())
-        assert abs(rate.realised.value - rate.stated) < 4 * error
-        assert rate.realised.low < rate.stated < rate.realised.high
+    for _, real in attack_rates(scores, truth, false_positive_rates=(0.1, 0.01, 0.001)).rates:
+        error = np.sqrt(real.fpr / (~truth).sum())
+        assert abs(real.value - real.fpr) < 4 * error
+        assert real.low < real.fpr < real.high
 
 
 def lumps(models: int = 40, records: int = 2000) -> tuple[np.ndarray, np.ndarray]:
@@ -139,15 +141,15 @@ def test_a_rate_whose_thresholds_call_more_than_stated_is_not_that_of_its_limit(
     """Thresholds lie between the levels of the models, so the highest model has nearly all its records called."""
     scores, truth = lumps()
     found = attack_rates(scores, truth, false_positive_rates=(0.01,))
-    rate = found.rates[0]
-    called = called_at(scores, truth, [rate.stated])[0]
-    assert rate.realised.value == pytest.approx((called & ~truth).sum() / (~truth).sum())
-    assert rate.realised.value > 2 * rate.stated
+    ((rate, real),) = found.rates
+    called = called_at(scores, truth, [rate.fpr])[0]
+    assert real.value == pytest.approx((called & ~truth).sum() / (~truth).sum())
+    assert real.value > 2 * rate.fpr
     assert (rate.resolvable, rate.holds) == (True, False)
-    assert np.isnan([*rate.true_positive, rate.spread]).all()
+    assert np.isnan([rate.value, rate.low, rate.high, rate.spread]).all()
     # One threshold for all models, chosen with the truth, keeps the limit.
     levels = np.unique(scores)
-    kept = [level for level in levels if (scores[~truth] > level).mean() <= rate.stated]
+    kept = [level for level in levels if (scores[~truth] > level).mean() <= rate.fpr]
     assert rate.on_curve == pytest.approx((scores[truth] > min(kept)).mean())
     # Each model's own ties count, though no two models share them.
     shares = [np.unique(own, return_counts=True)[1].max() / len(own) for own in scores]
@@ -162,7 +164,7 @@ def test_thresholds_of_models_alike_hold():
     for _ in range(60):
         truth = random.random((20, 500)) < 0.5
         scores = random.normal(size=truth.shape) + 0.1 * random.normal(size=(20, 1)) + truth
-        assert all(rate.holds for rate in attack_rates(scores, truth).rates)
+        assert all(rate.holds for rate in attack_rates(scores, truth).tpr_at_fpr)
 
 
 def test_each_model_may_have_thresholds_of_other_models():

@@ -8,7 +8,7 @@ import pytest
 from scipy import special, stats
 
 from jaxaudit.attacks.records import BASE, ShadowScores
-from jaxaudit.audits.record_attack.epsilon import bound_by_halves
+from jaxaudit.audits.attack.epsilon import bound_by_halves
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import FALSE_ALARM, EpsilonBound, coins, epsilon_bound, refuse_unless_coins
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import norm
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics import u_lira
+from jaxaudit.metrics import Estimate, u_lira
 
 KEY = jax.random.key(5)
 
@@ -42,7 +42,7 @@ def test_equal_sides_are_not_told():
     found = [u_lira(KEY, *random.normal(size=(2, 8, 500)), replicates=2).accuracy.value for _ in range(5)]
     assert 0.42 < np.mean(found) < 0.5
     same = np.zeros((6, 3))
-    assert u_lira(KEY, same, same).accuracy == (0.5, 0.5, 0.5)
+    assert u_lira(KEY, same, same).accuracy == Estimate(0.5, 0.5, 0.5)
 
 
 def test_what_is_certain_is_told_from_what_is_not():

@@ -114,7 +114,7 @@ def of_attack(draw: st.DrawFn) -> Make:
         "level": 0.9,
         "p_value": draw(st.floats(0.001, 1)),
     }
-    return lambda: attack_run(audit=replace(with_accuracies(ATTACKED[targets], *both), **known))
+    return lambda: attack_run(audit=with_accuracies(ATTACKED[targets], *both, **known))
 
 
 @st.composite

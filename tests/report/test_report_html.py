@@ -306,7 +306,7 @@ def test_names_of_files_do_not_speak(tmp_path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    ("audit", "axes"), [(ks_audit, 3), (pdtp_audit, 2), (attack_audit, 3)], ids=["ks", "pdtp", "attack"]
+    ("audit", "axes"), [(ks_audit, 3), (pdtp_audit, 2), (attack_audit, 2)], ids=["ks", "pdtp", "attack"]
 )
 def test_plots_from_python(audit, axes: int):
     figure = audit().plot()

@@ -20,7 +20,7 @@ RECORD_ATTACKS: tuple[RecordAttack, ...] = (
     AttackP(),
     *(LiRACode(online, fixed) for online in (True, False) for fixed in (False, True)),
 )
-"""The built-in attacks of `audit_records` and `jaxaudit attack --shadows`; the first decides."""
+"""The built-in attacks of `attack` and `jaxaudit attack --shadows`; the first decides."""
 
 __all__ = [
     "BASE",

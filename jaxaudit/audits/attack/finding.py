@@ -1,150 +1,262 @@
-"""What the `attack` audit concludes: one rule for every output."""
+"""What the attacks conclude of models of a recipe: one rule for every output."""
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
+from jaxaudit.audits.attack.result import Attack, AttackResult, Splits
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
-from jaxaudit.metrics.attack import Estimate
+from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised, clopper_pearson
 from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.over_models import Estimate, mean_of_models
 
-if TYPE_CHECKING:
-    from jaxaudit.audits.attack.result import AttackAudit, AttackResult
-
-FEW_TARGETS = 30
+FEW_TARGETS, FEW_MODELS = 30, 16
 CLEARLY = 0.01
 """A p-value of at most this is far below the level."""
+CLEAR = 0.51
+"""`attack succeeds` by the area requires more than this: areas of models that share their shadow models are not
+independent, so an interval over models is somewhat too narrow."""
 MATTERS = 0.55
-"""`attacks fail` requires that the upper limits of all attacks' accuracies lie below this."""
+"""`attacks fail` requires that accuracies, or the area under the ROC curve, lie below this, with their intervals."""
+TIMES_CHANCE = 2.0
+"""And that the true positive rate does not reach this many times the stated false positive rate."""
+SURELY = 0.01
+"""The probability that some record is named so often by chance alone, at most."""
 MIN_REACH = 0.1
 """How far from guessing the commonest class to perfection a classifier that works must get."""
+NOT_GIVEN = "more non-members are called than stated, so no true positive rate is given there"
+"""Said wherever a rate would stand."""
+TIED = 0.2
+"""A commonest score of this share of a model's records leaves an attack with few thresholds."""
 
 
-def find(audit: "AttackAudit") -> Finding:
-    """The verdict over all attacks.
+def find(result: AttackResult, usual: bool = True) -> Finding:
+    """The verdict over models of this recipe.
 
-    `attack succeeds` if the p-value of "no attack is right more often than by guessing", over all attacks together, is
-    at most 0.05; `attacks fail` if the upper limit of every attack's accuracy (one-sided, 95%, over targets) is below
-    `MATTERS`; else `inconclusive`. No option moves these levels.
+    `attack succeeds` if what was measured excludes guessing; `attacks fail` if it excludes that the attacks are right
+    in `MATTERS` or more of all cases; else `inconclusive`. Levels are fixed: no option moves a verdict, and no attack
+    that is made beside others does so unpaid.
+
+    - On random halves all attacks decide together. They succeed if the p-value of "no attack is right more often than
+      by guessing" is at most 0.05; they fail if the upper limit of every attack's accuracy (one-sided, 95%, over
+      records) is below `MATTERS`.
+    - By a bank one attack decides, which is fixed before any number is seen. It succeeds if the 95% interval of its
+      area under the ROC curve lies above `CLEAR`, or that of its true positive rate above `TIMES_CHANCE` times a stated
+      false positive rate and the realised one, or if single records are named far more often than chance explains. It
+      fails if it comes near none of these, and could have, and is the attack that decides where none is named: an
+      attack that was chosen may be a weak one.
+
+    Args:
+        result: the numbers.
+        usual: of a bank, whether the deciding attack is the one that decides where none is named.
     """
-    best = best_attack(audit.attacks)
-    words = f"{best.name} attack, accuracy {_interval(best.metrics.accuracy, audit.level)}"
-    checks, caveats = _checks(audit), _caveats(audit)
-    if len(audit.targets) > 1 and audit.p_value <= ALPHA:
-        attacks = "" if len(audit.attacks) == 1 else f" over {len(audit.attacks)} attacks"
-        reasons = (words, f"p = {audit.p_value:.2g}{attacks} that guessing does as well")
-        sentence = f"Membership can be inferred better than by guessing ({'; '.join(reasons)}; guessing: 50%)."
-        return Finding("attack succeeds", "bad", sentence, reasons, _found(audit), checks, caveats, _advice(audit))
-    most = max(accuracy_limits(attack)[1] for attack in audit.attacks)
-    if most < MATTERS:
-        sentence = f"No attack is right on {MATTERS:.0%} or more of its guesses (best: {words}; guessing: 50%)."
-        return Finding("attacks fail", "good", sentence, (words,), _failed(audit, most), checks, caveats)
-    if len(audit.targets) == 1:
-        sentence = f"A single target gives no interval ({words})."
-        why = "One target does not represent the classifier's records."
-    else:
-        sentence = (
-            f"No attack is clearly better than guessing, but not all are clearly below {MATTERS:.0%} (best: {words})."
-        )
-        why = (
-            f"Guessing may do as well (p = {audit.p_value:.2g}), and some attack may be right on {MATTERS:.0%} or more."
-        )
-    more = ("Attack more targets (--targets), or each target more often (--iterations).",)
-    return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
+    return _by_bank(result, usual) if result.splits is None else _on_halves(result, result.splits)
 
 
-def best_attack(attacks: Sequence["AttackResult"]) -> "AttackResult":
+def best_on_halves(attacks: tuple[Attack, ...], splits: Splits) -> Attack:
     """The attack that is furthest above 0.5 by its lower limit; where none is, the one with the largest accuracy."""
 
-    def rank(attack: "AttackResult") -> tuple[float, float]:
-        low = accuracy_limits(attack)[0]
-        return (max(low, 0.5) if math.isfinite(low) else 0.5, attack.metrics.accuracy.value)
+    def rank(attack: Attack) -> tuple[float, float]:
+        assert attack.metrics is not None
+        return max(_limits(splits, attack.name)[0], 0.5), attack.metrics.accuracy.value
 
     return max(attacks, key=rank)
 
 
-def accuracy_limits(attack: "AttackResult") -> tuple[float, float]:
-    """The one-sided 95% limits of an attack's accuracy, by Student's t over targets; NaN with a single target."""
-    rates, targets = attack.per_target, len(attack.per_target)
-    if targets < 2:
-        return float("nan"), float("nan")
-    reach = special.stdtrit(targets - 1, 1 - ALPHA) * rates.std(ddof=1) / np.sqrt(targets)
+def _limits(splits: Splits, attack: str) -> tuple[float, float]:
+    """The one-sided 95% limits of an attack's accuracy, by Student's t over records."""
+    rates = np.array([record.accuracy[attack] for record in splits.records])
+    reach = special.stdtrit(len(rates) - 1, 1 - ALPHA) * rates.std(ddof=1) / np.sqrt(len(rates))
     return float(rates.mean() - reach), float(rates.mean() + reach)
 
 
-def _found(audit: "AttackAudit") -> Confidence:
-    if len(audit.targets) < FEW_TARGETS:
-        return Confidence("weak", f"Only {len(audit.targets)} targets were attacked.")
-    if audit.p_value > CLEARLY:
-        return Confidence("fair", "The p-value is exact, and not far below 0.05.")
-    return Confidence("strong", "The p-value is exact, and pays for the number of attacks.")
-
-
-def _failed(audit: "AttackAudit", most: float) -> Confidence:
-    if len(audit.targets) < FEW_TARGETS:
-        return Confidence("weak", f"Only {len(audit.targets)} targets were attacked.")
-    limit = math.ceil(1000 * most) / 1000
-    why = f"The accuracy of every attack is at most {limit:.1%} (95%). An attack that was not tried may do better."
-    return Confidence("fair", why)
-
-
-def _advice(audit: "AttackAudit") -> tuple[str, ...]:
-    few = len(audit.targets) < FEW_TARGETS
-    return ("Attack more targets for a firmer answer (--targets).",) if few else ()
-
-
-def _checks(audit: "AttackAudit") -> tuple[Checked, ...]:
-    targets, guess = len(audit.targets), audit.guess_accuracy
-    enough = targets >= FEW_TARGETS
-    reach = (audit.test_accuracy - guess) / (1 - guess) if guess < 1 else 0.0
-    coarse = [f"{100 * rate.limit:g}%" for rate in audit.attacks[0].metrics.true_positive_rates if not rate.resolvable]
-    accuracies = f"target accuracy: {audit.train_accuracy:.1%} train, {audit.test_accuracy:.1%} held out"
-    return in_order(
-        (
-            Checked(
-                "enough targets",
-                _warning(enough),
-                f"{targets:,} targets were attacked"
-                + ("" if enough else f"; attack {FEW_TARGETS} or more (--targets)"),
-            ),
-            Checked(
-                "classifier accuracy",
-                _warning(reach >= MIN_REACH),
-                f"{accuracies} (guessing the commonest class: {guess:.1%})"
-                + (
-                    ""
-                    if reach >= MIN_REACH
-                    else "; a classifier that learned nothing leaks nothing: train longer (--epochs)"
-                ),
-            ),
-            Checked(
-                "low false positive rates",
-                _warning(not coarse),
-                f"too few attacks on non-members to measure a rate at {' and '.join(coarse)} false positives"
-                if coarse
-                else "there are enough attacks on non-members for the rates shown",
-            ),
-        )
+def _on_halves(result: AttackResult, splits: Splits) -> Finding:
+    best, p_value, few = result.deciding, splits.p_value, result.records < FEW_TARGETS
+    assert best.metrics is not None
+    words = f"{best.name} attack, accuracy {_interval(best.metrics.accuracy, result.level)}"
+    most = max(_limits(splits, attack.name)[1] for attack in result.attacks)
+    checks, caveats = (
+        in_order((*_of_splits(splits), *_of_rates(result, best))),
+        _caveats_on_halves(result, splits, most),
     )
+    weak = Confidence("weak", f"Only {result.records} targets were attacked.")
+    if p_value <= ALPHA:
+        together = "" if len(result.attacks) == 1 else f" over {len(result.attacks)} attacks"
+        reasons = (words, f"p = {p_value:.2g}{together} that guessing does as well")
+        sentence = f"Membership can be inferred better than by guessing ({'; '.join(reasons)}; guessing: 50%)."
+        sure = (
+            weak
+            if few
+            else Confidence("fair", "The p-value is exact, and not far below 0.05.")
+            if p_value > CLEARLY
+            else Confidence("strong", "The p-value is exact, and pays for the number of attacks.")
+        )
+        more = ("Attack more targets for a firmer answer (--targets).",) if few else ()
+        return Finding("attack succeeds", "bad", sentence, reasons, sure, checks, caveats, more)
+    if most < MATTERS:
+        sentence = f"No attack is right on {MATTERS:.0%} or more of its guesses (best: {words}; guessing: 50%)."
+        limit = math.ceil(1000 * most) / 1000
+        why = f"The accuracy of every attack is at most {limit:.1%} (95%). An attack that was not tried may do better."
+        return Finding(
+            "attacks fail", "good", sentence, (words,), weak if few else Confidence("fair", why), checks, caveats
+        )
+    sentence = (
+        f"No attack is clearly better than guessing, but not all are clearly below {MATTERS:.0%} (best: {words})."
+    )
+    why = f"Guessing may do as well (p = {p_value:.2g}), and some attack may be right on {MATTERS:.0%} or more."
+    more = ("Attack more targets (--targets), or each target more often (--iterations).",)
+    return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
+
+
+def _by_bank(result: AttackResult, usual: bool) -> Finding:
+    deciding, exposure = result.deciding, result.exposure
+    area, words = _decided_area(deciding), _in_words(deciding)
+    checks, caveats = checks_of_bank(result, deciding), _caveats_by_bank(result)
+    strong = [(rate, real) for rate, real in deciding.rates if _well_above(rate, real, deciding)]
+    if area.low > CLEAR or strong:
+        sentence = f"Records that a model of this recipe was trained on can be told from others ({words})."
+        if result.models < FEW_MODELS:
+            sure = Confidence("weak", f"Only {result.models} models were attacked.")
+        elif strong:
+            rate, real = strong[-1]
+            found = f"{rate.value:.1%} of members are found at {100 * real.value:.2g}% false positives."
+            sure = Confidence("strong", found)
+        else:
+            sure = Confidence("fair", "Members score higher on average, but few are found with confidence.")
+        return Finding("attack succeeds", "bad", sentence, (words,), sure, checks, caveats)
+    single = 0 if exposure is None else exposure.surely_named
+    if single:
+        sentence = (
+            f"Single records are given away: {single:,} {'is' if single == 1 else 'are'} called a member by models "
+            f"trained on {'it' if single == 1 else 'them'} far more often than chance explains. On average over "
+            f"records the attack does not succeed clearly ({words})."
+        )
+        why = f"With probability {1 - SURELY:.0%} no record's outputs would differ so much by chance."
+        return Finding("attack succeeds", "bad", sentence, (words,), Confidence("fair", why), checks, caveats)
+    fails = _fails(area, deciding)
+    if fails and usual:
+        sentence = f"Records that a model was trained on cannot be told from others ({words}; guessing: 0.5)."
+        why = f"The attack stays below an area of {MATTERS}. Another may do better."
+        sure = Confidence("fair" if result.models >= FEW_MODELS else "weak", why)
+        return Finding("attacks fail", "good", sentence, (words,), sure, checks, caveats)
+    if fails:
+        sentence = f"The deciding attack fails, but it is not the one that can show that attacks fail ({words})."
+        why = "An attack that was chosen may be weaker than the one that decides where none is named."
+        more = ("Leave out --attacks (in Python, attacks=None).",)
+    else:
+        sentence = f"The deciding attack is not clearly better than guessing, and does not clearly fail ({words})."
+        why = (
+            f"Its interval reaches {MATTERS} or more, there is none, or its scores tie too often to tell records apart."
+        )
+        more = ("Add shadow models to the bank (--models).",)
+    return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
+
+
+def _decided_area(rates: AttackRates) -> Estimate:
+    """The area with the interval that decides, whatever level is shown."""
+    return mean_of_models(np.array(rates.auc_of_models), 1 - ALPHA)
+
+
+def _decided(rate: RateAt | Realised, of: int) -> Estimate:
+    """The same of a share."""
+    return clopper_pearson(round(rate.value * of), of, 1 - ALPHA)
+
+
+def _well_above(rate: RateAt, real: Realised, rates: AttackRates) -> bool:
+    if not (rate.resolvable and rate.holds):
+        return False
+    found, realised = _decided(rate, rates.members), _decided(real, rates.non_members)
+    return found.low > TIMES_CHANCE * max(rate.fpr, realised.high)
+
+
+def _fails(area: Estimate, rates: AttackRates) -> bool:
+    told = [rate for rate in rates.tpr_at_fpr if rate.resolvable]
+    calm = (rate.holds and _decided(rate, rates.members).high < TIMES_CHANCE * rate.fpr for rate in told)
+    return area.high < MATTERS and any(rate.fpr <= 0.01 for rate in told) and rates.tied <= TIED and all(calm)
+
+
+def _in_words(attack: Attack, decides: bool = True) -> str:
+    area = attack.auc
+    between = f", {area.low:.3f} to {area.high:.3f}" if math.isfinite(area.low) else ""
+    return f"{attack.name}{' decides' if decides else ''}: area under the ROC curve {area.value:.3f}{between}"
+
+
+def _interval(estimate: Estimate, level: float) -> str:
+    if not math.isfinite(estimate.low):
+        return f"{estimate.value:.1%}"
+    return f"{estimate.value:.1%}, {100 * level:.10g}% interval {estimate.low:.1%} to {estimate.high:.1%}"
 
 
 def _warning(passed: bool) -> State:
     return "passed" if passed else "warning"
 
 
-def _caveats(audit: "AttackAudit") -> tuple[str, ...]:
-    found = []
-    models, targets = audit.truth.shape
-    unresolved = [rate.limit for rate in audit.attacks[0].metrics.true_positive_rates if not rate.resolvable]
-    if unresolved:
-        limits = " and ".join(f"{100 * limit:g}%" for limit in unresolved)
-        found.append(
-            f"A true positive rate at {limits} false positives requires {round(1 / min(unresolved)):,} attacks on "
-            f"non-members, but there were {int((~audit.truth).sum()):,}. The rate at no false positive is given."
-        )
+def checks_of_bank(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...]:
+    """What the deciding attack's rates rest on; they may be those of the shadow models at a target's resolution."""
+    enough = result.models >= FEW_MODELS
+    words = f"{result.models} shadow models" + ("" if enough else f"; train {FEW_MODELS} or more")
+    return in_order((Checked("enough shadow models", _warning(enough), words), *_of_rates(result, deciding)))
+
+
+def _of_rates(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...]:
+    """Checks of the deciding attack's rates; whether thresholds hold is said of all attacks that were made."""
+    coarse = [f"{100 * rate.fpr:g}%" for rate in deciding.tpr_at_fpr if not rate.resolvable]
+    rates_of = {each.name: deciding if each.name == result.decided_by else each for each in result.attacks}
+    off = {name: words for name, rates in rates_of.items() if (words := _not_held(rates))}
+    return (
+        Checked(
+            "low false positive rates",
+            _warning(not coarse),
+            f"too few non-members to measure a rate at {' and '.join(coarse)} false positives"
+            if coarse
+            else "there are enough non-members for the rates shown",
+        ),
+        Checked(
+            "thresholds hold on other models",
+            "failed" if result.decided_by in off else _warning(not off),
+            f"{NOT_GIVEN}: {'; '.join(f'{name}, {words}' for name, words in off.items())}"
+            if off
+            else "realised false positive rates are not above the stated ones",
+            f"true positive rates of {', '.join(off)}" if off else "",
+        ),
+        Checked(
+            "few ties",
+            _warning(deciding.tied <= TIED),
+            f"{deciding.tied:.0%} of a model's scores are equal" if deciding.tied > TIED else "scores differ",
+        ),
+    )
+
+
+def _not_held(rates: AttackRates) -> str:
+    return ", ".join(
+        f"{100 * rate.fpr:g}% stated and {100 * real.value:.2g}% realised"
+        for rate, real in rates.rates
+        if rate.resolvable and not rate.holds
+    )
+
+
+def _of_splits(splits: Splits) -> tuple[Checked, ...]:
+    targets, guess = len(splits.records), splits.guess_accuracy
+    enough, reach = targets >= FEW_TARGETS, (splits.test_accuracy - guess) / (1 - guess) if guess < 1 else 0.0
+    accuracies = f"target accuracy: {splits.train_accuracy:.1%} train, {splits.test_accuracy:.1%} held out"
+    learned = "" if reach >= MIN_REACH else "; a classifier that learned nothing leaks nothing: train longer (--epochs)"
+    return (
+        Checked(
+            "enough targets",
+            _warning(enough),
+            f"{targets:,} targets were attacked" + ("" if enough else f"; attack {FEW_TARGETS} or more (--targets)"),
+        ),
+        Checked(
+            "classifier accuracy",
+            _warning(reach >= MIN_REACH),
+            f"{accuracies} (guessing the commonest class: {guess:.1%}){learned}",
+        ),
+    )
+
+
+def _caveats_on_halves(result: AttackResult, splits: Splits, most: float) -> tuple[str, ...]:
+    found, targets = [], result.records
     if targets < 3:
         found.append(f"A correlation requires at least 3 targets; there were {targets}.")
     else:
@@ -154,19 +266,36 @@ def _caveats(audit: "AttackAudit") -> tuple[str, ...]:
             f"By chance alone, a correlation over {targets} targets lies within {by_chance:.2f} of 0 with 95% "
             "probability" + (", so it is little evidence." if targets < FEW_TARGETS else ".")
         )
-    spread = 0.5 / np.sqrt(models)
     found.append(
-        f"Per-target accuracies are over {models} attacks each: guessing lies within {2 * spread:.2f} of 0.5 on most "
-        "targets, and the best of several attacks lies above 0.5 even if all of them guess."
+        f"Per-target accuracies are over {result.models} attacks each: guessing lies within "
+        f"{1 / np.sqrt(result.models):.2f} of 0.5 on most targets, and the best of several attacks lies above 0.5 even "
+        "if all of them guess."
     )
-    if not np.isfinite(audit.pdtp).all():
+    if not all(math.isfinite(record.pdtp) for record in splits.records):
         found.append("Some PDTP are infinite (outputs of 0 without bins), so there is no correlation with them.")
-    if max(accuracy_limits(attack)[1] for attack in audit.attacks) < MATTERS:
+    if most < MATTERS:
         found.append("Attacks that fail do not prove that a better one would fail.")
     return tuple(found)
 
 
-def _interval(estimate: Estimate, level: float) -> str:
-    if not math.isfinite(estimate.low):
-        return f"{estimate.value:.1%}"
-    return f"{estimate.value:.1%}, {100 * level:.10g}% interval {estimate.low:.1%} to {estimate.high:.1%}"
+def _caveats_by_bank(result: AttackResult) -> tuple[str, ...]:
+    first, *others = result.attacks
+    found = [
+        "The rates hold for models that are trained as the shadow models are, on records drawn as theirs were. A "
+        "stronger attack may exist.",
+        "Intervals of rates treat records and models as independent; the spread over models is told beside them.",
+        "The riskiest of many records look riskier than they are: their intervals hold for a record alone.",
+    ]
+    better = [
+        _in_words(each, decides=False) for each in others if _decided_area(each).low > max(CLEAR, first.auc.value)
+    ]
+    if better:
+        found.append(f"Attacks that do not decide do better: {'; '.join(better)}.")
+    if first.unjudged > 0:
+        found.append(f"{first.unjudged:.1%} of the records and models have too few shadow models and are not judged.")
+    if result.exposure is not None and result.exposure.copies:
+        found.append(
+            f"{result.exposure.copies:,} records have the same outputs as another in every model: copies hide what "
+            "their removal would change."
+        )
+    return tuple(found)

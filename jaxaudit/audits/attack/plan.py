@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Int, Key
 from jaxaudit.attacks.attack import Attack
 from jaxaudit.attacks.targeted import Distance, Frequency
 from jaxaudit.attacks.untargeted import Untargeted
-from jaxaudit.audits.attack.shadows import groups_of, shadow_models
+from jaxaudit.audits.attack.pairs import groups_of, shadow_models
 from jaxaudit.audits.left_out import measured_models_per_batch, models_trained
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
@@ -19,7 +19,7 @@ from jaxaudit.membership import halves
 from jaxaudit.randomness import generator_of, stream
 
 ATTACKS: tuple[Attack, ...] = (Untargeted(), Distance(), Frequency())
-"""The built-in attacks of `audit_attack` and `jaxaudit attack`."""
+"""The built-in attacks of `attack_splits` and of `jaxaudit attack` without a bank."""
 MOST = 1_000_000
 """The largest count that is accepted: no machine can do more, and keys and rows alone would fill its memory."""
 
@@ -37,10 +37,10 @@ class Drawn(NamedTuple):
 
 
 def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int) -> Drawn:
-    """The targets and splits that `audit_attack` draws with this key.
+    """The targets and splits that `train_splits` draws with this key.
 
     Raises:
-        InputError: see `audit_attack`.
+        InputError: see `train_splits`.
     """
     candidates = len(examples)
     if candidates % 2 or candidates < 4:
@@ -48,10 +48,10 @@ def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int)
             f"{examples.name}: {candidates} candidates cannot be split into equal halves of at least 2 records; leave "
             "one out, or use more."
         )
-    if not 1 <= targets <= candidates:
+    if not 2 <= targets <= candidates:
         raise InputError(
             f"{targets} targets cannot be drawn from the {candidates} candidates of {examples.name}: ask for at least "
-            "1 and at most all."
+            "2, since one gives no interval, and at most all."
         )
     present = np.unique(examples.labels)
     if len(present) < 2:
@@ -61,14 +61,14 @@ def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int)
         )
     chosen = np.sort(generator_of(stream(key, "targets")).choice(candidates, targets, replace=False))
     generator = generator_of(stream(key, "halves"))
-    return Drawn(chosen, np.concatenate([halves(generator, candidates) for _ in range(iterations)]))
-
-
-def shadow_draws(attacks: Sequence[Attack], iterations: int, fresh_shadows: bool) -> int:
-    """How many times paired shadow models are drawn: 0 if no attack learns from them."""
-    if not any(attack.shadows == "paired" for attack in attacks):
-        return 0
-    return iterations if fresh_shadows else 1
+    drawn = Drawn(chosen, np.concatenate([halves(generator, candidates) for _ in range(iterations)]))
+    held = drawn.membership[:, chosen].sum(axis=1)
+    if not ((held > 0) & (held < targets)).any():
+        raise InputError(
+            f"every one of the {iterations} splits has all of the {targets} targets in one half, so that members and "
+            "others cannot be compared: ask for more targets, or for more iterations."
+        )
+    return drawn
 
 
 class ModelsToTrain(NamedTuple):
@@ -96,21 +96,20 @@ def models_to_train(
     drawn: Drawn,
     learner: Learner,
     *,
-    attacks: Sequence[Attack],
     shadow_pairs: int,
     pooled_shadows: int,
     measured: int,
     fresh_shadows: bool,
     models_per_batch: int,
 ) -> ModelsToTrain:
-    """The models of the audit with these options, by purpose."""
+    """The models that `train_splits` trains with these options, by purpose."""
     models, candidates = drawn.membership.shape
     held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1)
-    a_draw = shadow_models(drawn.targets, candidates // 2, shadow_pairs)
+    draws = (models // 2 if fresh_shadows else 1) if shadow_pairs else 0
     return ModelsToTrain(
         models,
-        pooled_shadows if any(attack.shadows == "pooled" for attack in attacks) else 0,
-        (a_draw,) * shadow_draws(attacks, models // 2, fresh_shadows),
+        pooled_shadows,
+        (shadow_models(drawn.targets, candidates // 2, shadow_pairs),) * draws,
         tuple(left_out_models(int(records), len(drawn.targets), learner, models_per_batch) for records in held),
     )
 
@@ -135,36 +134,38 @@ def left_out_models(records: int, targets: int, learner: Learner, models_per_bat
     return models_trained(-(-records // size) * size, size)
 
 
-def check_options(
-    attacks: Sequence[Attack],
-    iterations: int,
-    shadow_pairs: int,
-    pooled_shadows: int,
-    measured: int,
-    bins: int,
-    level: float,
-) -> None:
-    """Refuses numbers out of range, and attacks with equal names.
+def check_options(iterations: int, shadow_pairs: int, pooled_shadows: int, measured: int, bins: int) -> None:
+    """Refuses numbers out of range.
 
     Raises:
-        InputError: see `audit_attack`.
+        InputError: see `train_splits`.
+    """
+    counts = {"iterations": (1, iterations), "measured iterations": (1, measured)}
+    shadows = {"shadow pairs": (0, shadow_pairs), "pooled shadow models": (0, pooled_shadows)}
+    for name, (least, count) in (counts | shadows).items():
+        if not least <= count <= MOST:
+            raise InputError(f"the number of {name} must be from {least} to {MOST:,}; got {count}.")
+    check_bins(bins)
+    if bins < 0 or bins == 1:
+        raise InputError(f"outputs cannot be rounded into {bins} bins: give at least 2, or 0 for none.")
+
+
+def check_attacks(attacks: Sequence[Attack], bins: int, paired: bool, pooled: bool) -> None:
+    """Refuses attacks with equal names, and those that lack what they need.
+
+    Raises:
+        InputError: see `attack_splits`.
     """
     names = [attack.name for attack in attacks]
     if not names or len(set(names)) < len(names):
         raise InputError(f"give at least one attack, each once; got {', '.join(names) or 'none'}.")
-    counts = {
-        "iterations": iterations,
-        "shadow pairs": shadow_pairs,
-        "pooled shadow models": pooled_shadows,
-        "measured iterations": measured,
-    }
-    for name, count in counts.items():
-        if not 1 <= count <= MOST:
-            raise InputError(f"the number of {name} must be from 1 to {MOST:,}; got {count}.")
-    check_bins(bins)
-    needing = [attack.name for attack in attacks if attack.needs_bins]
-    if bins < 0 or bins == 1 or (bins == 0 and needing):
-        without = f", but the {needing[0]} attack needs them" if needing else ""
-        raise InputError(f"outputs cannot be rounded into {bins} bins: give at least 2, or 0 for none{without}.")
-    if not 0 < level < 1:
-        raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
+    for attack in attacks:
+        if not bins and attack.needs_bins:
+            raise InputError(
+                f"the {attack.name} attack compares outputs that are rounded into bins: give at least 2 bins."
+            )
+        if not (paired if attack.shadows == "paired" else pooled):
+            raise InputError(
+                f"the {attack.name} attack learns from {attack.shadows} shadow models, and none were trained: give "
+                f"`train_splits` a number of {'shadow_pairs' if attack.shadows == 'paired' else 'pooled_shadows'}."
+            )

@@ -19,7 +19,6 @@ from jaxaudit.audits.unlearn.result import (
     JudgedPlace,
     Method,
     Protocol,
-    Ranged,
     Score,
     Scores,
     Spread,
@@ -130,7 +129,7 @@ def compared(
             None,
             None,
             found and _challenge(found.challenge),
-            found and Ranged(*map(float, found.u_lira.accuracy)),
+            found and found.u_lira.accuracy,
             {layer: median(values[index]) for layer, values in layers[name].items()},
         )
 
@@ -148,10 +147,10 @@ def _place(mine: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " seeds"
 def _challenge(found: ChallengeScore) -> Challenge:
     return Challenge(
         tuple(found.epsilon.tolist()),
-        Ranged(*map(float, found.quality)),
+        found.quality,
         number(found.remaining_ratio),
         number(found.test_ratio),
-        Ranged(*map(float, found.score)) if np.isfinite(found.score).all() else None,
+        found.score if np.isfinite(found.score.value) else None,
     )
 
 

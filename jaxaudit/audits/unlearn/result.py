@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
-from jaxaudit.metrics import ULira
+from jaxaudit.metrics import Estimate, ULira
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -110,14 +110,6 @@ class JudgedPlace(StrictStruct, frozen=True):
         return self.verdict in ("above", "below")
 
 
-class Ranged(StrictStruct, frozen=True):
-    """A number and its interval over models."""
-
-    value: float
-    low: float
-    high: float
-
-
 class Challenge(StrictStruct, frozen=True):
     """The score of the NeurIPS 2023 unlearning challenge; see `jaxaudit.metrics.ChallengeScore`.
 
@@ -126,10 +118,10 @@ class Challenge(StrictStruct, frozen=True):
     """
 
     epsilon: tuple[float, ...]
-    quality: Ranged
+    quality: Estimate
     remaining_ratio: Number
     test_ratio: Number
-    score: Ranged | None
+    score: Estimate | None
 
 
 class Method(StrictStruct, frozen=True):
@@ -153,7 +145,7 @@ class Method(StrictStruct, frozen=True):
     conclusion: Conclusion | None
     finding: Finding | None
     challenge: Challenge | None
-    u_lira: Ranged | None
+    u_lira: Estimate | None
     layers: dict[str, float]
 
 

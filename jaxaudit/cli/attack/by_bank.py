@@ -11,12 +11,14 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, RecordAttack
+from jaxaudit.audits.attack.attack import attack
+from jaxaudit.audits.attack.evidence import bank_outputs
+from jaxaudit.audits.attack.exposure import place_in_set
+from jaxaudit.audits.attack.records import USUAL
+from jaxaudit.audits.attack.result import AttackAudit
+from jaxaudit.audits.attack.target_file import prefixes, read_members, target_log_odds
+from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.pdtp.result import PDTPResult
-from jaxaudit.audits.record_attack.audit import USUAL, attack_records
-from jaxaudit.audits.record_attack.evidence import bank_outputs
-from jaxaudit.audits.record_attack.judged import RecordTarget
-from jaxaudit.audits.record_attack.result import RecordAudit
-from jaxaudit.audits.record_attack.target import prefixes, read_members, target_log_odds
 from jaxaudit.cli.attack.command import AttackOptions, attacks_named
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.progress import say
@@ -24,15 +26,14 @@ from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import auditing
+from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
-from jaxaudit.report.record_attack.exposure import Names
-from jaxaudit.report.record_attack.record import record_attack_record
 from jaxaudit.runs.directory import Writer, arrays
 from jaxaudit.runs.provenance import describe_bank
 from jaxaudit.runs.saved import read_run
 
 
-def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
+def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     """The work that these options mean.
 
     Raises:
@@ -53,9 +54,8 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
     if records < bank.description.records:
         say(f"attacking the {records:,} records of the {prefixes(bank)[records]}")
 
-    def audit(execution: Execution) -> RecordAudit:
-        return attack_records(
-            bank,
+    def audit(execution: Execution) -> AttackAudit:
+        return attack(
             known,
             targets,
             attacks=attacks,
@@ -65,13 +65,12 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
             progress=execution.progress,
         )
 
-    def outcome(found: RecordAudit, provenance: Provenance) -> Outcome:
-        names = _names(bank)
+    def outcome(found: AttackAudit, provenance: Provenance) -> Outcome:
         files: dict[str, Writer] = {
             "scores.npz": arrays(_scores(found, records)),
-            "records.csv": lambda file: _write_records(file, found, names),
+            "records.csv": lambda file: _write_records(file, found, bank),
         }
-        return Outcome(record_attack_record(found, names, provenance), {}, files)
+        return Outcome(recorded("attack", found.result, found.sources, provenance), {}, files)
 
     return Job(
         options=options,
@@ -147,65 +146,63 @@ def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " 
     )
 
 
-def _names(bank: Bank) -> Names:
-    sizes = {role: count for role, count in bank.description.sizes._asdict().items() if count}
-    return Names(sizes, bank.labels.tolist(), list(bank.description.class_names))
-
-
-def _scores(found: RecordAudit, records: int) -> dict[str, np.ndarray]:
+def _scores(found: AttackAudit, records: int) -> dict[str, np.ndarray]:
     """The scores of each attack, with a column for each record, NaN of those that were dropped."""
     scores = {}
-    for attack in found.attacks:
-        scores[attack.name] = np.full((len(attack.scores), records), np.nan)
-        scores[attack.name][:, found.columns] = attack.scores
+    for name, said in found.scores.items():
+        scores[name] = np.full((len(said), records), np.nan)
+        scores[name][:, found.records] = said
     return scores
 
 
-def _write_records(file: IO[bytes], found: RecordAudit, names: Names) -> None:
+def _write_records(file: IO[bytes], found: AttackAudit, bank: Bank) -> None:
     """A row a record."""
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerows(_rows(found, names))
+    rows.writerows(_rows(found, bank))
     text.detach()
 
 
-def _rows(found: RecordAudit, names: Names) -> Iterator[list[Any]]:
-    each = found.vulnerability
+def _rows(found: AttackAudit, bank: Bank) -> Iterator[list[Any]]:
+    known = found.by_record
+    assert known is not None
+    each = known.vulnerability
     numbers = {
         "models_with": each.inside,
         "models_without": each.outside,
         "gap": each.gap,
         "gap_low": each.gap_low,
         "gap_high": each.gap_high,
-        "saturated": found.saturated,
+        "saturated": known.saturated,
         "separation": each.separation,
         "named": each.named,
         "named_low": each.named_low,
         "named_high": each.named_high,
         "wrongly_named": each.wrongly,
-        "same_outputs": found.copies,
-        **({} if found.pdtp is None else {"pdtp": found.pdtp.pdtp}),
+        "same_outputs": known.copies,
+        **({} if known.pdtp is None else {"pdtp": known.pdtp}),
     }
+    deciding = found.scores[found.result.decided_by]
     scores = {
         f"{kind}_{place}": values.tolist()
-        for place, target in enumerate(found.targets)
-        for kind, values in (("score", found.attacks[0].scores[place]), ("called", _called(found, place)))
+        for place, (said, called) in enumerate(zip(deciding, known.called, strict=False))
+        for kind, values in (("score", said), ("called", _called(said, called)))
     }
     yield ["set", "place", "label", *numbers, "revealing_class", *scores]
-    for at, column in enumerate(found.columns.tolist()):
-        of, place = names.of(column)
-        revealing = "" if found.revealing is None or found.revealing[at] < 0 else found.revealing[at]
+    for at, column in enumerate(found.records.tolist()):
+        of, place = place_in_set(bank, column)
+        revealing = "" if known.revealing is None or known.revealing[at] < 0 else known.revealing[at]
         values = (number[at].item() for number in numbers.values())
         shown = [_shown(value) for value in values]
         extra = [_shown(score[at]) for score in scores.values()]
-        yield [of, place, names.labels[column], *shown, revealing, *extra]
+        yield [of, place, int(bank.labels[column]), *shown, revealing, *extra]
 
 
-def _called(found: RecordAudit, place: int) -> np.ndarray:
+def _called(said: np.ndarray, called: np.ndarray) -> np.ndarray:
     """1 or 0 of each record of a target; nothing of those that are not judged."""
-    called = found.targets[place].called.astype(object) * 1
-    called[np.isnan(found.attacks[0].scores[place])] = None
-    return called
+    shown = called.astype(object) * 1
+    shown[np.isnan(said)] = None
+    return shown
 
 
 def _shown(value: Any) -> Any:

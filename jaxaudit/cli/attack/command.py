@@ -33,8 +33,9 @@ def attacks_named(text: str | None) -> tuple[str, ...]:
     if own is not None:
         raise InputError(
             f"--attacks {own.strip()}: an attack of your own is given in Python, not here: "
-            "jaxaudit.audit_records(jaxaudit.load_bank(PATH), attacks=[YourAttack()]) by shadow models, "
-            "jaxaudit.audit_attack(key, examples, learner, attacks=[YourAttack()]) without. Names here: "
+            "jaxaudit.attack(PATH, attacks=[YourAttack()]) by shadow models, "
+            "jaxaudit.attack(jaxaudit.train_splits(key, examples, learner), attacks=[YourAttack()]) without. Names "
+            "here: "
             f"{', '.join(ON_RECORDS)} with --shadows; {', '.join(ON_TARGETS)} without."
         )
     return ON_TARGETS if text is None else parse_names(text, (*ON_TARGETS, *ON_RECORDS), "--attacks")

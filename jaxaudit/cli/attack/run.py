@@ -4,11 +4,20 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 
-from jaxaudit.audits.attack.audit import audit_attack
-from jaxaudit.audits.attack.plan import ATTACKS, attack_models_per_batch, check_options, draw, models_to_train
+from jaxaudit.audits.attack.attack import attack
+from jaxaudit.audits.attack.plan import (
+    ATTACKS,
+    attack_models_per_batch,
+    check_attacks,
+    check_options,
+    draw,
+    models_to_train,
+)
 from jaxaudit.audits.attack.result import AttackAudit
+from jaxaudit.audits.attack.train_splits import train_splits
 from jaxaudit.cli.attack.command import AttackOptions, attacks_named
 from jaxaudit.cli.classifiers import demand_memory, make_classifier
 from jaxaudit.cli.harness import Job, Outcome
@@ -16,7 +25,7 @@ from jaxaudit.cli.tables import describe, read_table, table_data
 from jaxaudit.data import Table, candidate_indices
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.report.attack.record import attack_record
+from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
 
@@ -30,12 +39,15 @@ def prepare(options: AttackOptions) -> Job[AttackAudit]:
     """The work that these options mean."""
     asked = options.audit
     names = attacks_named(asked.attacks)
-    attacks = tuple(attack for attack in ATTACKS if attack.name in names)
+    attacks = tuple(each for each in ATTACKS if each.name in names)
     sizes = DEMONSTRATION if options.data.data is None and options.data.csv is None else USUAL
     iterations = asked.iterations or sizes["iterations"]
-    pairs, pooled = asked.shadow_pairs, asked.pooled_shadow_models
+    # Only the shadow models that an attack learns from are trained.
+    pairs = asked.shadow_pairs if any(each.shadows == "paired" for each in attacks) else 0
+    pooled = asked.pooled_shadow_models if any(each.shadows == "pooled" for each in attacks) else 0
     # What can be refused without reading data is refused first.
-    check_options(attacks, iterations, pairs, pooled, asked.measured_iterations, asked.bins, asked.level)
+    check_options(iterations, pairs, pooled, asked.measured_iterations, asked.bins)
+    check_attacks(attacks, asked.bins, bool(pairs), bool(pooled))
     whole = read_table(options.data)
     describe(whole, columns=options.data.csv is not None)
     candidates = _candidates(options.data.sample, whole)
@@ -48,7 +60,6 @@ def prepare(options: AttackOptions) -> Job[AttackAudit]:
     key = jax.random.key(asked.seed)
     drawn = draw(key, examples, iterations, targets)
     how: dict[str, Any] = {
-        "attacks": attacks,
         "shadow_pairs": pairs,
         "pooled_shadows": pooled,
         "measured": min(asked.measured_iterations, iterations),
@@ -64,21 +75,25 @@ def prepare(options: AttackOptions) -> Job[AttackAudit]:
         return models_to_train(drawn, learner, **how, models_per_batch=models_per_batch).total
 
     def audit(execution: Execution) -> AttackAudit:
-        return audit_attack(
+        models = train_splits(
             *(key, examples, learner),
             **how,
             iterations=iterations,
             targets=targets,
             bins=asked.bins,
-            level=asked.level,
             execution=execution,
         )
+        return attack(models, attacks=attacks, level=asked.level)
 
     def outcome(found: AttackAudit, provenance: Provenance) -> Outcome:
-        records = whole.in_file(chosen[found.targets])
-        scores = {f"scores_{attack.name}": attack.scores for attack in found.attacks}
-        kept = {"records": records, "truth": found.truth, "pdtp": found.measurements, **scores}
-        return Outcome(attack_record(found, records, provenance), kept, {"outputs.npz": arrays(kept)})
+        places = whole.in_file(chosen[found.records])
+        splits = found.result.splits
+        assert splits is not None
+        listed = zip(splits.records, places.tolist(), strict=True)
+        in_file = tuple(msgspec.structs.replace(record, index=place) for record, place in listed)
+        result = msgspec.structs.replace(found.result, splits=msgspec.structs.replace(splits, records=in_file))
+        kept = {"records": places, "truth": found.truth, "pdtp": found.measurements, **found.scores}
+        return Outcome(recorded("attack", result, found.sources, provenance), {}, {"scores.npz": arrays(kept)})
 
     return Job(
         options=settled,

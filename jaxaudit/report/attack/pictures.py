@@ -5,108 +5,117 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxaudit.audits.attack.exposure import OFTEN, RISKY
+from jaxaudit.audits.attack.result import Attack, AttackResult, BesidePDTP, Exposure, Splits
 from jaxaudit.errors import visible
+from jaxaudit.metrics.attack_rates import Curve
 from jaxaudit.plots import attack as plot
+from jaxaudit.plots.attack import Row, draw_estimates
 from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.attack.record import AttackRecord, Estimate
-from jaxaudit.report.attack.view import best_of, correlation_text
+from jaxaudit.report.attack.view import area_of, beside_words, correlation_text
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.record import as_float
 from jaxaudit.report.run import Run, named
 
-SAMPLED = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, *(share / 10 for share in range(1, 11)))
+SHOWN = 6
+"""Curves in one chart: the deciding attack, then those with the largest areas."""
+SAMPLED = (0.0001, 0.001, 0.01, 0.1, 0.5)
 
 
-def attack_pictures(run: Run[AttackRecord]) -> tuple[Picture, ...]:
+def attack_pictures(run: Run[AttackResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
     result = run.result
-    rows = [_row(attack.name, attack.accuracy) for attack in result.attacks]
-    accuracies = _estimates("accuracy", "Accuracy of each attack", rows, result.level)
-    return (accuracies, *(_curves(run) if run.arrays else ()), _against_pdtp(result))
+    areas = _areas("auc", "Area under the ROC curve of each attack", [_row(each) for each in result.attacks], result)
+    return (
+        areas,
+        _curves(result),
+        *(() if result.splits is None else (_against_pdtp(result, result.splits),)),
+        *(() if result.exposure is None else (_separations(result.exposure),)),
+        *(() if result.beside_pdtp is None else (_beside(result.beside_pdtp),)),
+    )
 
 
-def compared_picture(runs: Sequence[Run[AttackRecord]]) -> Picture:
-    """The best attack of several runs."""
-    found = [(named(run), best_of(run.result)) for run in runs]
-    rows = [_row(f"{name}: {best.name}", best.accuracy) for name, best in found]
-    return _estimates("compared-accuracy", "Accuracy of the best attack", rows, runs[0].result.level)
+def compared_picture(runs: Sequence[Run[AttackResult]]) -> Picture:
+    """The deciding attack of several runs."""
+    rows = [_row(run.result.deciding, f"{named(run)}: {run.result.decided_by}") for run in runs]
+    return _areas("compared-auc", "Area under the ROC curve of the deciding attack", rows, runs[0].result)
 
 
-def _row(name: str, estimate: Estimate) -> plot.Row:
-    return plot.Row(visible(name), *(as_float(each) for each in (estimate.value, estimate.low, estimate.high)))
+def _row(attack: Attack, name: str = "") -> Row:
+    return Row(visible(name or attack.name), attack.auc.value, attack.auc.low, attack.auc.high)
 
 
-def _estimates(name: str, title: str, rows: list[plot.Row], level: float) -> Picture:
-
+def _areas(name: str, title: str, rows: list[Row], result: AttackResult) -> Picture:
     def draw() -> Figure:
         figure, axes = canvas(row_height(len(rows)))
-        plot.draw_estimates(axes, rows, "attack accuracy", 0.5)
+        draw_estimates(axes, rows, "area under the ROC curve", 0.5)
         return figure
 
     return Picture(
         name,
         title,
         "; ".join(f"{row.name}: {number(row.value)}" for row in rows) + ". A line marks 0.5.",
-        f"The diamond is the accuracy, the bar its {percent(level)} interval. The dotted line is guessing.",
+        f"The diamond is the area, {area_of(result)}; the bar is its {percent(result.level)} interval. The dotted "
+        "line is guessing.",
         draw,
         Cells(
-            "Accuracy",
-            ("attack", "accuracy", "low", "high"),
-            tuple((row.name, *(number(value) for value in row[1:])) for row in rows),
-            ("accuracy", "low", "high"),
+            "Areas",
+            ("attack", "AUC", "low", "high"),
+            tuple((row.name, *(number(value, 4) for value in row[1:])) for row in rows),
+            ("AUC", "low", "high"),
             folded=True,
         ),
     )
 
 
-def _curves(run: Run[AttackRecord]) -> list[Picture]:
-    curves = [
-        (visible(attack.name), plot.operating_curve(run.arrays[f"scores_{attack.name}"], run.arrays["truth"]))
-        for attack in run.result.attacks
-    ]
+def _curves(result: AttackResult) -> Picture:
+    first = result.deciding
+    others = sorted((each for each in result.attacks if each is not first), key=lambda each: -each.auc.value)
+    shown = (first, *others[: SHOWN - 1])
+    bands = [_band(each) for each in shown]
 
-    def at(curve: plot.Curve, limit: float) -> str:
-        place = np.searchsorted(curve.false_positive, limit, side="right") - 1
-        return f"{curve.true_positive[place]:.4f}"
-
-    names = tuple(name for name, _ in curves)
-    numbers = Cells(
-        "True positive rate at no more than this false positive rate",
-        ("false positive rate", *names),
-        tuple((f"{limit:g}", *(at(curve, limit) for _, curve in curves)) for limit in SAMPLED),
-        ("false positive rate", *names),
-        folded=True,
-    )
-    seen = "At 10% false positives: " + "; ".join(f"{name} finds {at(curve, 0.1)} of members" for name, curve in curves)
-
-    def draw(logarithmic: bool) -> Figure:
+    def draw() -> Figure:
         figure, axes = canvas()
-        plot.draw_curves(axes, curves, logarithmic=logarithmic)
+        plot.draw_bands(axes, bands)
         return figure
 
-    captions = (
-        "The true positive rate at each false positive rate. The higher above the dotted line, the better the attack.",
-        "The same on logarithmic axes: the left end shows members that are found at almost no false positives. A curve "
-        "above the dotted line there finds some members with high confidence.",
+    names = tuple(band.name for band in bands)
+    rows = tuple((f"{limit:g}", *(_at(each.roc, limit) for each in shown)) for limit in SAMPLED)
+    seen = "; ".join(f"{visible(each.name)} {_at(each.roc, 0.01)}" for each in shown)
+    return Picture(
+        "roc-log",
+        "ROC curves, logarithmic",
+        f"True positive rate at 1% false positives: {seen}.",
+        "The left end shows members that are found at almost no false positives. The band is the first attack's "
+        "(Clopper-Pearson, all models together). Above the dotted line an attack finds some members with confidence.",
+        draw,
+        Cells(
+            "True positive rate at no more than this false positive rate",
+            ("false positive rate", *names),
+            rows,
+            ("false positive rate", *names),
+            folded=True,
+        ),
     )
-    return [
-        Picture(
-            "roc-log" if logarithmic else "roc",
-            "Operating characteristic" + (", logarithmic" if logarithmic else ""),
-            seen,
-            captions[logarithmic],
-            lambda logarithmic=logarithmic: draw(logarithmic),
-            numbers,
-        )
-        for logarithmic in (False, True)
-    ]
 
 
-def _against_pdtp(result: AttackRecord) -> Picture:
+def _band(attack: Attack) -> plot.Band:
+    return plot.Band(visible(attack.name), *(np.array(each) for each in _columns(attack.roc)))
+
+
+def _columns(roc: Curve) -> tuple[tuple[float, ...], ...]:
+    return roc.fpr, roc.tpr, roc.low, roc.high
+
+
+def _at(roc: Curve, limit: float) -> str:
+    place = int(np.searchsorted(roc.fpr, limit, side="right")) - 1
+    return f"{roc.tpr[max(place, 0)]:.4f}"
+
+
+def _against_pdtp(result: AttackResult, splits: Splits) -> Picture:
     names = [attack.name for attack in result.attacks]
-    values = np.array([as_float(target.pdtp) for target in result.targets])
-    accuracies = [(visible(name), np.array([target.accuracy[name] for target in result.targets])) for name in names]
+    values = np.array([record.pdtp for record in splits.records])
+    accuracies = [(visible(name), np.array([record.accuracy[name] for record in splits.records])) for name in names]
 
     def draw() -> Figure:
         figure, axes = canvas()
@@ -114,7 +123,11 @@ def _against_pdtp(result: AttackRecord) -> Picture:
         return figure
 
     shown = tuple(map(visible, names))
-    said = "; ".join(f"{visible(attack.name)} {correlation_text(attack.correlation)}" for attack in result.attacks)
+    said = "; ".join(
+        f"{visible(attack.name)} {correlation_text(attack.correlation)}"
+        for attack in result.attacks
+        if attack.correlation is not None
+    )
     return Picture(
         "accuracy-pdtp",
         "Attack accuracy against PDTP",
@@ -126,9 +139,60 @@ def _against_pdtp(result: AttackRecord) -> Picture:
             ("record", "PDTP", *shown),
             tuple(
                 (str(each.index), precise(each.pdtp), *(f"{each.accuracy[name]:.3f}" for name in names))
-                for each in result.targets
+                for each in splits.records
             ),
             ("record", "PDTP", *shown),
+            folded=True,
+        ),
+    )
+
+
+def _separations(exposure: Exposure) -> Picture:
+    edges, counts = np.array(exposure.separation_edges), np.array(exposure.separation_counts)
+
+    def draw() -> Figure:
+        figure, axes = canvas()
+        plot.draw_separations(axes, edges, counts)
+        return figure
+
+    above = int(counts[edges[:-1] >= 0.9 - 1e-9].sum())
+    rows = tuple(
+        (f"{low:.2f} to {high:.2f}", f"{count:,}") for low, high, count in zip(edges, edges[1:], counts, strict=False)
+    )
+    return Picture(
+        "separations",
+        "How far records are given away",
+        f"{above:,} of {int(counts.sum()):,} records have a separation of 0.9 or more.",
+        "Separation: the chance that a model trained on the record is surer of its class than one that was not. "
+        "Records at the dotted line give nothing away; some lie off it by chance.",
+        draw,
+        Cells("Records by separation", ("separation", "records"), rows, ("records",), folded=True),
+    )
+
+
+def _beside(found: BesidePDTP) -> Picture:
+    """PDTP against the share of models that name a record."""
+    values, named = np.array(found.pdtp), np.array(found.named)
+
+    def draw() -> Figure:
+        figure, axes = canvas()
+        plot.draw_beside_pdtp(axes, values, named, (RISKY, OFTEN))
+        return figure
+
+    alone = f"{found.pdtp_alone:,} at risk by PDTP alone, {found.attack_alone:,} by the attack alone"
+    columns = ("PDTP (nats)", "share of its models that name it")
+    return Picture(
+        "beside-pdtp",
+        "PDTP, and how often a record is given away",
+        f"{found.both:,} records are at risk by both, {alone}.",
+        "A mark is a record. Right of the vertical line PDTP is above 1 nat; above the horizontal line half or more of "
+        f"the models trained on the record give it away. {alone}. {beside_words(found)}",
+        draw,
+        Cells(
+            "Records by PDTP and calls",
+            columns,
+            tuple((f"{value:.4g}", f"{share:.4g}") for value, share in zip(values, named, strict=True)),
+            columns,
             folded=True,
         ),
     )

@@ -1,143 +1,383 @@
 """The content of an `attack` run for the terminal and the page."""
 
+import math
+from collections.abc import Sequence
+
+from jaxaudit.audits.attack.finding import NOT_GIVEN
+from jaxaudit.audits.attack.result import (
+    Attack,
+    AttackedRecord,
+    AttackResult,
+    BesidePDTP,
+    Exposure,
+    Riskiest,
+    Splits,
+    Target,
+    check,
+)
 from jaxaudit.errors import visible
-from jaxaudit.report.attack.record import Attack, AttackRecord, Correlation, Estimate, Rate
+from jaxaudit.metrics.attack import Correlation
+from jaxaudit.metrics.attack_rates import AttackRates
+from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.glossary import Term, terms
-from jaxaudit.report.numbers import number, percent, precise, span, text
+from jaxaudit.report.kind import Kind
+from jaxaudit.report.numbers import NONE, number, percent, precise, span, text
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
+from jaxaudit.report.record import record_type
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
-NUMBERS = ("accuracy", "precision", "recall", "f1", "auc")
-TITLES = ("accuracy", "precision", "recall", "F1", "AUC")
-LISTED = 60
+METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
+LISTED, CUT = 60, " (cut)"
 
 
-def attack_part(run: Run[AttackRecord], top: int = 5) -> Part:
-    """The content of a run of `attack`; `top` is the number of targets that a terminal lists."""
-    result, protocol = run.result, run.result.protocol
-    learner = text(result.provenance.options.get("model"))
+def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
+    """The content of a run of `attack`; `top` is the number of records that a terminal lists."""
+    result = run.result
 
     def pictures() -> tuple[Picture, ...]:
         from jaxaudit.report.attack.pictures import attack_pictures
 
         return attack_pictures(run)
 
+    question, setting = _asked(result, text(run.provenance.options.get("model")))
+    halves, beside = result.splits, result.beside_pdtp
     return Part(
         named(run),
         run.kind,
-        "Can an attacker tell which records were in the training set?",
-        f"The classifier ({learner}) was trained on random halves of {protocol.candidates:,} records. "
-        f"{protocol.targets:,} target records were attacked {protocol.attacks_on_each_target:,} times each, half "
-        "of them as members. Guessing has an accuracy of 50%.",
-        (_answer(result),),
-        (_grid(result), _metrics(result), _targets(result, top, "terminal"), _targets(result, LISTED, "page")),
+        question,
+        setting,
+        (_answer(result), *(_of_target(target) for target in result.targets)),
+        (
+            *(() if halves is None else (_metrics(result, "terminal"), _metrics(result, "page"))),
+            _grid(result, "terminal"),
+            _grid(result, "page"),
+            *_all_rates(result),
+            *(() if beside is None else (beside_table(beside, result.decided_by),)),
+            *_records(result, top),
+        ),
         pictures,
         _legend(result),
-        repeat(result.provenance),
+        repeat(run.provenance),
         (
-            *terms("membership attack", "accuracy of an attack", "ROC and AUC", "PDTP", "nat"),
-            *terms("correlation", "interval"),
-            *(Term(f"{each.name} attack", each.meaning, each.source) for each in result.attacks if each.meaning),
+            *terms("membership attack", "ROC and AUC", "nat", "interval"),
+            *(terms("log-odds", "shadow bank", "shadow model") if halves is None else ()),
+            *(terms("accuracy of an attack", "PDTP", "correlation") if halves is not None else ()),
+            *(terms("PDTP", "DTP-1") if beside is not None else ()),
+            *(Term(f"{visible(each.name)} attack", each.meaning, each.source) for each in result.attacks),
         ),
-        (
-            "Where models remember nothing, `attack succeeds` is said with probability 5% at most, over all attacks "
-            f"together. Intervals are {percent(result.level)} intervals over targets.",
-        ),
+        _errors(result),
     )
 
 
-def best_of(result: AttackRecord) -> Attack:
-    """The attack that the finding is about."""
-    return next(attack for attack in result.attacks if attack.name == result.best_attack)
-
-
-def _answer(result: AttackRecord) -> Answer:
-    best = best_of(result)
-    accuracy = best.accuracy
-    known = accuracy.low is not None and accuracy.high is not None
-    between = f"{accuracy.low:.1%} to {accuracy.high:.1%} ({percent(result.level)} interval)" if known else ""
-    return Answer(
-        "",
-        result.finding,
-        f"accuracy of the best attack ({visible(best.name)})",
-        f"{accuracy.value:.1%}",
-        between,
-        (
-            ("Area under its ROC", f"{number(best.auc.value)} ({span(best.auc, 3) or 'no interval'})"),
-            ("Largest PDTP of a target", f"{number(result.max_pdtp)} nats"),
-        ),
-    )
-
-
-def _legend(result: AttackRecord) -> tuple[str, ...]:
-    protocol, strongest = result.protocol, result.strongest
-    found = [
-        f"{protocol.targets:,} targets, {protocol.attacks_on_each_target:,} attacks on each, half of them as members.",
-        f"Target accuracy: {result.train_accuracy:.1%} train, {result.test_accuracy:.1%} held out.",
-        f"Below each number: its {percent(result.level)} interval. r: correlation of a target's attack accuracy with "
-        "its PDTP, over targets; below it its p-value. -: too few attacks on non-members.",
-        f"Target PDTP: mean {number(result.mean_pdtp)}, max {number(result.max_pdtp)}; above 1: "
-        f"{strongest.pdtp_above_1}.",
-    ]
-    if len(result.attacks) > 1:
-        found.append(
-            f"Each target's best attack accuracy against its PDTP: r = {correlation_text(strongest.correlation)}."
+def _asked(result: AttackResult, learner: str) -> tuple[str, str]:
+    """The question, and how it was asked."""
+    if result.splits is not None:
+        return (
+            "Can an attacker tell which records were in the training set?",
+            f"The classifier ({learner}) was trained on random halves of {result.splits.candidates:,} records. "
+            f"{result.records:,} target records were attacked {result.models:,} times each, half of them as members. "
+            "Guessing has an accuracy of 50%.",
         )
-    return tuple(found)
+    views = "" if result.views == 1 else f", in {result.views} views"
+    return (
+        "Which records does a model of this recipe give away?",
+        f"{result.models:,} shadow models were each attacked by the others: was a record in its training set, judging "
+        f"by its output? {result.records:,} records{views}. Thresholds come from the other models alone.",
+    )
 
 
-def _grid(result: AttackRecord) -> Cells:
-    """A row an attack, narrow enough for 80 columns."""
-    limits = [rate.at_false_positive_rate for rate in result.attacks[0].true_positive_rates]
-    numbers = (*TITLES, *(f"TPR at\n{100 * limit:g}% FPR" for limit in limits), "r with\nPDTP")
+def _errors(result: AttackResult) -> tuple[str, ...]:
+    """What is known of the errors of the verdict, and what thresholds led to."""
+    found = [f"Intervals are {percent(result.level)} intervals."]
+    if result.splits is not None:
+        found = [
+            "Where models remember nothing, `attack succeeds` is said with probability 5% at most, over all attacks "
+            f"together. Intervals are {percent(result.level)} intervals, those of accuracies over targets."
+        ]
+    reached = "; ".join(
+        f"{percent(rate.fpr)} stated, {100 * rate.value:.2g}% reached"
+        for rate in result.deciding.realised_fpr
+        if math.isfinite(rate.value)
+    )
+    if reached:
+        found.append(f"False positive rates by thresholds of other models: {reached}.")
+    return (" ".join(found),)
 
-    def below(estimate: Estimate | Rate) -> str:
-        ends = [f"{end:.2f}".removeprefix("0") for end in (estimate.low, estimate.high) if end is not None]
-        return f"{number(estimate.value)}\n{'-'.join(ends) if len(ends) == 2 else 'none'}"
+
+def _answer(result: AttackResult) -> Answer:
+    best, exposure, halves = result.deciding, result.exposure, result.splits
+    area, between = number(best.auc.value), _between(best.auc, result.level)
+    if halves is not None and best.metrics is not None:
+        accuracy = best.metrics.accuracy
+        ends = f"{accuracy.low:.1%} to {accuracy.high:.1%} ({percent(result.level)} interval)"
+        return Answer(
+            "",
+            result.finding,
+            f"accuracy of the best attack ({visible(best.name)})",
+            f"{accuracy.value:.1%}",
+            ends if math.isfinite(accuracy.low) else "",
+            (
+                ("Area under its ROC curve", f"{area} ({span(best.auc, 3) or 'no interval'})"),
+                ("Largest PDTP of a target", f"{number(halves.max_pdtp)} nats"),
+            ),
+        )
+    facts = [("Records", f"{result.records:,}"), ("Shadow models", f"{result.models:,}")]
+    if exposure is not None and math.isfinite(exposure.exposed) and math.isfinite(exposure.at_fpr):
+        facts.append(
+            (
+                "Records that half or more of their models give away",
+                f"{exposure.exposed:.1%} (at {percent(exposure.at_fpr)} false positives)",
+            )
+        )
+    if result.epsilon is not None:
+        bound = result.epsilon
+        facts.append(
+            (
+                f"Epsilon of this recipe, at delta {bound.delta:g}",
+                f"at least {bound.bound:.3g} ({percent(bound.level)})" if bound.bound > 0 else "no bound above 0",
+            )
+        )
+    about, measure = (
+        "models of this recipe" if result.targets else "",
+        f"area under the ROC curve ({visible(best.name)})",
+    )
+    return Answer(about, result.finding, measure, area, between, tuple(facts))
+
+
+def _between(estimate: Estimate, level: float) -> str:
+    return f"{span(estimate, 3)} ({percent(level)} interval)" if span(estimate) else ""
+
+
+def _of_target(target: Target) -> Answer:
+    first = target.named[min(1, len(target.named) - 1)] if target.named else None
+    if first is None:
+        return Answer(visible(target.name), target.finding, "records called members", NONE, "")
+    return Answer(
+        visible(target.name),
+        target.finding,
+        f"records called members, at {percent(first.fpr)} false positives",
+        f"{first.count:,}",
+        f"by chance about {number(first.by_chance, 0)}, at most {number(first.at_most, 0)}",
+    )
+
+
+def _metrics(result: AttackResult, on: Where) -> Cells:
+    """A row an attack on random halves, narrow enough for 80 columns on a terminal."""
+    numbers = (*METRICS.values(), "r with\nPDTP" if on == "terminal" else "correlation with PDTP")
+
+    def shown(estimate: Estimate) -> str:
+        if on == "page":
+            return number(estimate.value) + (f" ({span(estimate, 3)})" if span(estimate) else "")
+        ends = [f"{end:.2f}".removeprefix("0") for end in (estimate.low, estimate.high) if math.isfinite(end)]
+        return f"{number(estimate.value)}\n{'-'.join(ends) if len(ends) == 2 else NONE}"
 
     def row(attack: Attack) -> tuple[str, ...]:
-        rates = (below(rate) if rate.resolvable else "-" for rate in attack.true_positive_rates)
+        assert attack.metrics is not None
+        assert attack.correlation is not None
         found = attack.correlation
-        r = "none" if found.with_pdtp is None else f"{found.with_pdtp:.2f}\np {found.p_value:.1g}"
-        return (visible(attack.name), *(below(getattr(attack, name)) for name in NUMBERS), *rates, r)
+        r = NONE if math.isnan(found.coefficient) else f"{found.coefficient:.2f}\np {found.p_value:.1g}"
+        cells = (shown(getattr(attack.metrics, name)) for name in METRICS)
+        return visible(attack.name), *cells, r if on == "terminal" else correlation_text(found)
 
-    return Cells("", ("attack", *numbers), tuple(map(row, result.attacks)), numbers, on="terminal")
-
-
-def _metrics(result: AttackRecord) -> Cells:
-    attacks = result.attacks
-    rows = [
-        (label, *(_estimate(getattr(attack, name)) for attack in attacks))
-        for name, label in zip(NUMBERS, TITLES, strict=True)
-    ]
-    for place, rate in enumerate(attacks[0].true_positive_rates):
-        rates = [attack.true_positive_rates[place] for attack in attacks]
-        shown = (_estimate(rate) if rate.resolvable else "not resolvable" for rate in rates)
-        rows.append((f"true positive rate at {100 * rate.at_false_positive_rate:g}% false positives", *shown))
-    rows.append(("correlation with PDTP", *(correlation_text(attack.correlation) for attack in attacks)))
-    names = tuple(visible(attack.name) for attack in attacks)
-    return Cells(f"Each attack ({percent(result.level)} intervals)", ("number", *names), tuple(rows), names)
-
-
-def _estimate(estimate: Estimate | Rate) -> str:
-    between = span(estimate, 3)
-    return number(estimate.value) + (f" ({between})" if between else "")
+    title = "" if on == "terminal" else f"Each attack's answers ({percent(result.level)} intervals)"
+    return Cells(title, ("attack", *numbers), tuple(map(row, result.attacks)), numbers, on=on)
 
 
 def correlation_text(found: Correlation) -> str:
     """A correlation and its p-value, or why there is none."""
-    if found.with_pdtp is None:
-        return f"none ({visible(found.reason or 'undefined')})"
-    return f"{number(found.with_pdtp, 2)} (p = {precise(found.p_value)})"
+    if math.isnan(found.coefficient):
+        return f"{NONE} ({visible(found.reason or 'undefined')})"
+    return f"{number(found.coefficient, 2)} (p = {precise(found.p_value)})"
 
 
-def _targets(result: AttackRecord, count: int, on: Where) -> Cells:
-    ranked = sorted(result.targets, key=lambda target: -target.largest_accuracy)[:count]
+def _grid(result: AttackResult, on: Where) -> Cells:
+    """A row an attack."""
+    limits = [rate.fpr for rate in result.attacks[0].tpr_at_fpr if rate.resolvable]
+    gap = "\n" if on == "terminal" else " "
+    heads = tuple(f"TPR at\n{percent(limit)} FPR" for limit in limits)
+
+    def row(attack: Attack) -> tuple[str, ...]:
+        shown = (_rate(rate.value, real.value, gap) for rate, real in attack.rates if rate.fpr in limits)
+        area = f"{number(attack.auc.value)}{gap}{span(attack.auc, 3).replace(' to ', '-')}"
+        return (visible(attack.name), area, number(attack.balanced_accuracy.value), *shown)
+
+    columns = ("attack", "AUC", "balanced\naccuracy", *heads)
+    title = "" if on == "terminal" else "All attacks; in brackets the realised false positive rate"
+    if title and any(map(_withheld, result.attacks)):
+        title += f"; {NONE} beside one: {NOT_GIVEN}"
+    return Cells(title, columns, tuple(map(row, result.attacks)), columns[1:], on=on)
+
+
+def _rate(value: float, realised: float, gap: str) -> str:
+    if math.isnan(realised):
+        return NONE
+    if value == realised == 0:
+        return "ties"
+    return f"{NONE if math.isnan(value) else f'{value:.2%}'}{gap}({100 * realised:.2g}%)"
+
+
+def _all_rates(result: AttackResult) -> tuple[Cells, ...]:
+    """The rates of the deciding attack, and of the first that was made on targets of known membership."""
+    best = result.deciding
+    told = [(each.name, each.of_targets) for each in result.attacks if each.of_targets is not None]
+    return (
+        _rates_table(best.name, best, "page"),
+        *(_rates_table(f"{name}, targets of known membership", rates, "both") for name, rates in told[:1]),
+    )
+
+
+def _rates_table(name: str, rates: AttackRates, on: Where) -> Cells:
+    rows = []
+    for rate, real in rates.rates:
+        if not rate.resolvable:
+            continue
+        right = (number(share) for share in rate.predictive_value.values())
+        rows.append(
+            (
+                percent(rate.fpr),
+                f"{number(rate.value, 4)} ({span(rate, 4)})" if rate.holds else NONE,
+                f"{number(real.value, 4)} ({span(real, 4)})",
+                number(rate.spread, 4),
+                number(rate.on_curve, 4),
+                *right,
+            )
+        )
+    shares = [f"right if {percent(float(share))} are members" for share in rates.tpr_at_fpr[0].predictive_value]
+    columns = ("stated FPR", "true positive rate", "realised FPR", "TPR, SD over models", "TPR on the curve", *shares)
+    title = f"What {visible(name)} reaches" + (f"; {NONE}: {NOT_GIVEN}" if _withheld(rates) else "")
+    return Cells(title, columns, tuple(rows), columns, on=on)
+
+
+def _withheld(rates: AttackRates) -> bool:
+    """Whether some true positive rate is not given, because thresholds do not hold."""
+    return any(rate.resolvable and not rate.holds for rate in rates.tpr_at_fpr)
+
+
+def beside_table(found: BesidePDTP, attack: str) -> Cells:
+    """Records by what they are at risk by."""
+    columns = ("", f"given away by {visible(attack)}", "not given away")
+    rows = (
+        ("PDTP above 1", f"{found.both:,}", f"{found.pdtp_alone:,}"),
+        ("PDTP up to 1", f"{found.attack_alone:,}", f"{found.neither:,}"),
+    )
+    return Cells("Records at risk by PDTP, and by the attack", columns, rows, columns[1:], on="both")
+
+
+def beside_words(found: BesidePDTP) -> str:
+    """How the two agree, in a sentence."""
+    if math.isnan(found.rank_correlation):
+        return "PDTP and the attack have no rank correlation: one of them is the same for all records."
+    both = f"{number(found.rank_correlation, 2)} (p = {found.p_value:.1g})"
+    return (
+        f"Rank correlation of PDTP with how often the attack names a record: {both}; with its separation: "
+        f"{number(found.separation_correlation, 2)}. PDTP is of the classifier of its own run, and does not say how "
+        "much models differ by anyhow."
+    )
+
+
+def _records(result: AttackResult, top: int) -> tuple[Cells, ...]:
+    """Single records, as many as a terminal and a page list."""
+    if result.splits is not None:
+        ranked = sorted(result.splits.records, key=lambda record: -record.largest_accuracy)
+        return _attacked(ranked[:top], "terminal"), _attacked(ranked[:LISTED], "page")
+    assert result.exposure is not None
+    return _riskiest(result.exposure, top, "terminal"), _riskiest(result.exposure, LISTED, "page")
+
+
+def _attacked(listed: Sequence[AttackedRecord], on: Where) -> Cells:
     numbers = ("record", "accuracy", "PDTP")
     rows = (
         (str(each.index), number(each.largest_accuracy), precise(each.pdtp), visible(each.strongest_attack))
-        for each in ranked
+        for each in listed
     )
-    title = f"The {len(ranked)} targets with the highest attack accuracy"
+    title = f"The {len(listed)} targets with the highest attack accuracy"
     return Cells(title, (*numbers, "best attack"), tuple(rows), numbers, folded=True, on=on)
+
+
+def _riskiest(exposure: Exposure, count: int, on: Where) -> Cells:
+    listed = exposure.riskiest[:count]
+    columns = ("record", "class", "named", "interval", "separation", "gap (nats)", "given away by")
+
+    def row(each: Riskiest) -> tuple[str, ...]:
+        copies = f" ({each.copies} cop{'y' if each.copies == 1 else 'ies'})" if each.copies else ""
+        interval = f"{each.named_low:.0%} to {each.named_high:.0%}"
+        return (
+            f"{visible(each.set)} {each.place}{copies}",
+            visible(each.label),
+            f"{each.named:.0%} of {each.models}",
+            interval,
+            number(each.separation),
+            precise(each.gap) + (CUT if each.saturated else ""),
+            NONE if each.revealing is None else visible(each.revealing),
+        )
+
+    title = f"The {len(listed)} records that are given away most" if listed else ""
+    return Cells(title, columns, tuple(map(row, listed)), ("separation", "gap (nats)"), folded=True, on=on)
+
+
+def _legend(result: AttackResult) -> tuple[str, ...]:
+    halves, exposure = result.splits, result.exposure
+    found = [
+        f"AUC: area under the ROC curve, {area_of(result)}, with its {percent(result.level)} interval. Balanced "
+        "accuracy and TPR: with thresholds of the other models; below TPR the realised false positive rate.",
+    ]
+    if halves is not None:
+        found = [*_of_halves(result, halves), *found]
+    if exposure is not None and math.isfinite(exposure.at_fpr):
+        found.append(
+            "named: share of the models trained on a record in which it is called a member, at "
+            f"{percent(exposure.at_fpr)} false positives. separation: chance that a model with it is surer of "
+            "its class than one without. given away by: the class whose probability changes most."
+        )
+    coarse = [percent(rate.fpr) for rate in result.attacks[0].tpr_at_fpr if not rate.resolvable]
+    if coarse:
+        found.append(f"Not shown, for too few records: rates at {' and '.join(coarse)} false positives.")
+    if any(map(_withheld, result.attacks)):
+        found.append(f"{NONE} beside a realised rate: {NOT_GIVEN}. It happens where many scores of a model are equal.")
+    if exposure is not None and any(each.saturated for each in exposure.riskiest):
+        found.append(
+            f"{CUT.strip()}: some of the models' log-odds on this record lie where their files can say no more, so the "
+            "gap is not known."
+        )
+    if result.epsilon is not None:
+        bound = result.epsilon
+        found.append(
+            f"{bound.sentence} By {visible(bound.attack)}: {bound.references} models attack {bound.audited} others; "
+            f"{bound.right:,} of {bound.guesses:,} guesses are right. For one record added or removed, by outputs on "
+            "these records alone."
+        )
+    if result.beside_pdtp is not None:
+        found.append(beside_words(result.beside_pdtp))
+    if result.left_out:
+        found.append(f"Too few shadow models for: {', '.join(map(visible, result.left_out))}.")
+    return tuple(found)
+
+
+def area_of(result: AttackResult) -> str:
+    """What an area under the ROC curve is of."""
+    return "mean over models" if result.splits is None else "of all attacks together"
+
+
+def _of_halves(result: AttackResult, halves: Splits) -> list[str]:
+    found = [
+        f"{result.records:,} targets, {result.models:,} attacks on each, half of them as members.",
+        f"Target accuracy: {halves.train_accuracy:.1%} train, {halves.test_accuracy:.1%} held out.",
+        f"Below each number: its {percent(result.level)} interval. r: correlation of a target's attack accuracy with "
+        "its PDTP, over targets; below it its p-value.",
+        f"Target PDTP: mean {number(halves.mean_pdtp)}, max {number(halves.max_pdtp)}; above 1: "
+        f"{halves.strongest.pdtp_above_1}.",
+    ]
+    if len(result.attacks) > 1:
+        related = correlation_text(halves.strongest.correlation)
+        found.append(f"Each target's best attack accuracy against its PDTP: r = {related}.")
+    return found
+
+
+def _compared(runs: Sequence[Run[AttackResult]]) -> tuple[Picture, ...]:
+    from jaxaudit.report.attack.pictures import compared_picture
+
+    return (compared_picture(runs),) if len(runs) > 1 else ()
+
+
+ATTACK = Kind("attack", record_type("attack", AttackResult), attack_part, check, compared=_compared)

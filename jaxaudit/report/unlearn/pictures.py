@@ -6,8 +6,9 @@ import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED, Ranged, Spread, UnlearnResult
+from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED, Spread, UnlearnResult
 from jaxaudit.errors import visible
+from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.attack import Row
 from jaxaudit.plots.style import canvas, row_height
@@ -145,7 +146,7 @@ def _estimates(
     name: str,
     title: str,
     across: str,
-    found: Sequence[tuple[str, Ranged]],
+    found: Sequence[tuple[str, Estimate]],
     meaning: str,
     guess: float | None = None,
 ) -> Picture:

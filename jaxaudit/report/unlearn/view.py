@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 
 from jaxaudit.audits.unlearn.finding import SCORES, clause
-from jaxaudit.audits.unlearn.result import Method, Ranged, Spread, UnlearnResult, check
+from jaxaudit.audits.unlearn.result import Method, Spread, UnlearnResult, check
 from jaxaudit.errors import visible
+from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.kind import Kind
 from jaxaudit.report.numbers import number, percent, precise, span
@@ -128,8 +129,8 @@ def _against_retrained(result: UnlearnResult) -> tuple[Cells, ...]:
         challenge, lira = method.challenge, method.u_lira
         assert challenge is not None
         columns = challenge.quality, challenge.remaining_ratio, challenge.test_ratio, challenge.score, lira
-        ranged = [each if isinstance(each, Ranged) else None for each in columns]
-        shown = [number(each.value if isinstance(each, Ranged) else each, 2) for each in columns]
+        ranged = [each if isinstance(each, Estimate) else None for each in columns]
+        shown = [number(each.value if isinstance(each, Estimate) else each, 2) for each in columns]
         values.append((visible(method.name), *shown))
         ranges.append(("", *("" if each is None else span(each) for each in ranged)))
     if not values:

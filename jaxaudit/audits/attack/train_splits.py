@@ -1,15 +1,15 @@
-"""The `attack` audit, end to end: the membership-attack protocol of Long, Bindschaedler & Gunter (2017)."""
+"""Models of random halves that are attacked, and the shadow models that attacks on them learn from."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.attacks import Attack, AttackInputs, PooledShadows
+from jaxaudit.attacks import AttackInputs, PairedShadows, PooledShadows
+from jaxaudit.audits.attack.pairs import outputs_on, pair_outputs
 from jaxaudit.audits.attack.plan import (
-    ATTACKS,
     Drawn,
     attack_models_per_batch,
     check_options,
@@ -17,25 +17,52 @@ from jaxaudit.audits.attack.plan import (
     left_out_models_per_batch,
     models_to_train,
 )
-from jaxaudit.audits.attack.result import AttackAudit, AttackResult
-from jaxaudit.audits.attack.shadows import outputs_on, pair_outputs
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, kept_models_per_batch, log_probs_many
 from jaxaudit.learners import Learner
 from jaxaudit.membership import subsets
-from jaxaudit.metrics.attack import attack_metrics, correlation, per_target_accuracy
 from jaxaudit.metrics.pdtp import BINS, pdtp
-from jaxaudit.metrics.permutation import better_than_guessing
 from jaxaudit.randomness import generator_of, several, stream
 
 
-def audit_attack(
+@dataclass(frozen=True, eq=False)
+class SplitModels:
+    """Models of random halves that are attacked, and the shadow models that attacks learn from.
+
+    Attributes:
+        key: of all that is drawn, and of what attacks draw.
+        asked: the attacked models' outputs on the target records; rows 2 i and 2 i + 1 are the halves of iteration i.
+        targets: places of the target records among the candidates.
+        truth: whether each attacked model was trained on each of them.
+        pairs: shadow models with and without each target, once or for each iteration; empty without.
+        pooled: shadow models of random halves; None without.
+        measurements: PDTP of each target in nats, one row per measured iteration.
+        train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other.
+        guess_accuracy: of guessing the commonest class of the candidates.
+        candidates: records of the candidate set D.
+        models_per_batch: models trained at the same time.
+    """
+
+    key: Key[Array, ""]
+    asked: AttackInputs
+    targets: Int[np.ndarray, " targets"]
+    truth: Bool[np.ndarray, "models targets"]
+    pairs: tuple[PairedShadows, ...]
+    pooled: PooledShadows | None
+    measurements: Float[np.ndarray, "measurements targets"]
+    train_accuracy: float
+    test_accuracy: float
+    guess_accuracy: float
+    candidates: int
+    models_per_batch: int
+
+
+def train_splits(
     key: Key[Array, ""],
     examples: Examples,
     learner: Learner,
     *,
-    attacks: Sequence[Attack] = ATTACKS,
     iterations: int = 100,
     targets: int = 100,
     shadow_pairs: int = 5,
@@ -43,10 +70,9 @@ def audit_attack(
     measured: int = 10,
     fresh_shadows: bool = False,
     bins: int = BINS,
-    level: float = 0.95,
     execution: Execution = DEFAULT_EXECUTION,
-) -> AttackAudit:
-    """How well do membership attacks work on this classifier? Long et al. (2017), sections 5.3 and 5.4.
+) -> SplitModels:
+    """Trains the models that are attacked, and shadow models. Long et al. (2017), sections 5.3 and 5.4.
 
     Each iteration splits the candidate set D at random into halves D1 and D2. Every target record is attacked through
     A(D1) and through A(D2). It is in the training set of one of them, so guessing has an accuracy of 0.5. The attacker
@@ -71,23 +97,22 @@ def audit_attack(
         key: random key; everything follows from it.
         examples: the candidate set D, an even number of records; the paper has 2,000.
         learner: A, the model and training recipe of the attacked models, known to the attacker.
-        attacks: the attacks, built-in or your own; see `jaxaudit.attacks.Attack`.
         iterations: random splits, 100 in the paper.
         targets: records to attack, 100 in the paper.
-        shadow_pairs: pairs of shadow models per target, with and without it, for attacks that learn from pairs.
-        pooled_shadows: shadow models of random halves, for attacks that learn from all candidates.
+        shadow_pairs: pairs of shadow models per target, with and without it, for attacks that learn from pairs; 0 for
+            none.
+        pooled_shadows: shadow models of random halves, for attacks that learn from all candidates; 0 for none.
         measured: the number of (first) iterations in which PDTP is measured.
         fresh_shadows: see above.
         bins: equal bins into which outputs are rounded before any use; 0: no bins; 1 is refused.
-        level: confidence level of the bootstrap intervals over targets; the verdict does not depend on it.
         execution: how models are trained, progress, and where finished chunks are kept. A later call with the same
             arguments resumes from them; see `fit_many`. The caller must ensure that `learner` is unchanged.
 
     Raises:
         InputError: the number of candidates is odd, there is a single class, there are more targets than candidates,
-            a number is out of range, or a learner diverges.
+            no split has targets in both halves, a number is out of range, or a learner diverges.
     """
-    check_options(attacks, iterations, shadow_pairs, pooled_shadows, measured, bins, level)
+    check_options(iterations, shadow_pairs, pooled_shadows, measured, bins)
     drawn = draw(key, examples, iterations, targets)
     half, measured = len(examples) // 2, min(measured, iterations)
     keys = several(stream(key, "train"), len(drawn.membership))
@@ -100,7 +125,6 @@ def audit_attack(
     models = models_to_train(
         drawn,
         learner,
-        attacks=attacks,
         shadow_pairs=shadow_pairs,
         pooled_shadows=pooled_shadows,
         measured=measured,
@@ -114,39 +138,28 @@ def audit_attack(
     attacked = fit_many(keys, drawn.membership, *pool, learner, execution=of_attacked, summarize=say)
     outputs, train_accuracy, test_accuracy = attacked
     inputs = _scaled(examples)
-    asked = AttackInputs(outputs, inputs[drawn.targets], examples.labels[drawn.targets], bins)
-    parts: dict[str, list[np.ndarray]] = {attack.name: [] for attack in attacks}
-    if models.pooled:
-        pooled = _pooled(stream(key, "untargeted"), examples, inputs, learner, pooled_shadows, of_pooled)
-        for attack in attacks:
-            if attack.shadows == "pooled":
-                parts[attack.name].append(attack.scores(stream(key, attack.name), asked, pooled, None))
-    for index, of_draw in enumerate(of_pairs):
-        own = stream(key, "shadows", index)
-        pairs = pair_outputs(own, examples, learner, drawn.targets, half, shadow_pairs, of_draw)
-        rows = outputs[2 * index : 2 * index + 2] if fresh_shadows else outputs
-        for attack in attacks:
-            if attack.shadows == "paired":
-                said = attack.scores(stream(own, attack.name), asked._replace(outputs=rows), pairs, None)
-                parts[attack.name].append(said)
+    pooled = None
+    if pooled_shadows:
+        own = stream(key, "untargeted")
+        pooled = _pooled(own, examples, inputs, learner, pooled_shadows, of_pooled)
+    pairs = [
+        pair_outputs(stream(key, "shadows", index), examples, learner, drawn.targets, half, shadow_pairs, of_draw)
+        for index, of_draw in enumerate(of_pairs)
+    ]
     size = left_out_models_per_batch(targets, models_per_batch)
     measurements = _measure(keys, examples, learner, drawn, models.left_out, bins, size, of_left_out)
-    truth = drawn.membership[:, drawn.targets]
-    judge = partial(_judge, stream(key, "intervals"), truth, measurements.mean(axis=0), level)
-    scores = [np.concatenate(parts[attack.name]) for attack in attacks]
-    return AttackAudit(
+    return SplitModels(
+        key=key,
+        asked=AttackInputs(outputs, inputs[drawn.targets], examples.labels[drawn.targets], bins),
         targets=drawn.targets,
-        truth=truth,
-        attacks=tuple(map(judge, attacks, scores)),
-        p_value=better_than_guessing(stream(key, "verdict"), np.stack(scores) > 0, truth),
+        truth=drawn.membership[:, drawn.targets],
+        pairs=tuple(pairs),
+        pooled=pooled,
         measurements=measurements,
         train_accuracy=float(np.mean(train_accuracy)),
         test_accuracy=float(np.mean(test_accuracy)),
         guess_accuracy=float(np.bincount(examples.labels).max() / len(examples)),
-        level=level,
         candidates=len(examples),
-        bins=bins,
-        shadow_pairs=shadow_pairs,
         models_per_batch=models_per_batch,
     )
 
@@ -209,19 +222,3 @@ def _measure(
         left = leave_out(keys[model], examples.take(members), learner, records, execution=part)
         values[model // 2, held] = pdtp(left.with_record, left.without_record, bins=bins).values[: len(held)]
     return values
-
-
-def _judge(
-    key: Key[Array, ""],
-    truth: Bool[np.ndarray, "models targets"],
-    mean_pdtp: Float[np.ndarray, " targets"],
-    level: float,
-    attack: Attack,
-    scores: Float[np.ndarray, "models targets"],
-) -> AttackResult:
-    models, targets = truth.shape
-    flat = scores.ravel(), truth.ravel(), np.tile(np.arange(targets), models)
-    accuracy = per_target_accuracy(*flat, targets)
-    metrics = attack_metrics(key, *flat, level=level)
-    related = correlation(accuracy, mean_pdtp)
-    return AttackResult(attack.name, metrics, accuracy, related, scores, attack.meaning, attack.source)

@@ -6,18 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy import stats
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import check
-from jaxaudit.audits.record_attack.calls import by_chance, expected, rate_named_at
-from jaxaudit.audits.record_attack.detail import Detail, brought, coarser, detail_of
-from jaxaudit.audits.record_attack.evidence import BankOutputs, memory_of
-from jaxaudit.audits.record_attack.finding import SURELY, find_target
-from jaxaudit.audits.record_attack.result import Named, RecordAudit, TargetRecords
-from jaxaudit.data.bank.bank import Bank
+from jaxaudit.audits.attack.detail import Detail, brought, coarser, detail_of
+from jaxaudit.audits.attack.evidence import BankOutputs, memory_of
+from jaxaudit.audits.attack.exposure import rate_named_at
+from jaxaudit.audits.attack.finding import SURELY
+from jaxaudit.audits.attack.result import AttackResult, Named, Target
+from jaxaudit.audits.attack.target_finding import find_target
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import number
 from jaxaudit.metrics.attack_rates import attack_rates, called_at
 from jaxaudit.metrics.vulnerability import likeness
 
@@ -72,20 +74,19 @@ class Heard(NamedTuple):
     scores: Float[np.ndarray, "models n"]
 
 
-def compared(targets: Sequence[RecordTarget], known: BankOutputs, bank: Bank, attacks: int) -> tuple[Group, ...]:
+def compared(targets: Sequence[RecordTarget], known: BankOutputs, attacks: int) -> tuple[Group, ...]:
     """The targets, each with the shadow models at the coarser of their resolutions; no other target moves it.
 
     Args:
         targets: the targets.
         known: the shadow models.
-        bank: their bank.
         attacks: how many score all of it, for the memory that this takes.
 
     Raises:
         InputError: a target's log-odds are of another shape or not finite, or there is too little memory for the shadow
             models at all of these resolutions.
     """
-    wanted = (bank.description.queries, known.records)
+    wanted = (known.bank.description.queries, known.records)
     own_details, whole, unused = [detail_of(each) for each in known.stored], known.shadowed, known.shadowed.unused
     # Models by what makes them coarse; as their own files have them they take no copy.
     by_coarse: dict[tuple[Detail, ...], Float[np.ndarray, "models views n"]] = {(): whole.models}
@@ -165,21 +166,24 @@ def heard_by(
 
 
 def judged_targets(
-    targets: Sequence[RecordTarget], heard: Sequence[Heard], found: RecordAudit, attack: RecordAttack
-) -> tuple[TargetRecords, ...]:
-    """What the deciding attack says of each target, with the thresholds of the shadow models at its resolution."""
-    surely, first = 1 - SURELY / max(len(targets), 1), found.attacks[0].rates
+    targets: Sequence[RecordTarget], heard: Sequence[Heard], result: AttackResult, attack: RecordAttack
+) -> tuple[tuple[Target, ...], Bool[np.ndarray, "targets n"]]:
+    """What the deciding attack says of each target, with the thresholds of the shadow models at its resolution.
+
+    Beside that, which records are called members of each target at the false positive rate that records are named at.
+    """
+    surely = 1 - SURELY / max(len(targets), 1)
     rates_of = {id(each.scores): each for each in heard}
-    asks, limits_of = getattr(attack, "relative", None), [rate.stated for rate in first.rates]
+    asks, limits_of = getattr(attack, "relative", None), [rate.fpr for rate in result.deciding.tpr_at_fpr]
     rates = {
-        at: attack_rates(each.scores, each.own.membership, false_positive_rates=limits_of, level=found.level)
+        at: attack_rates(each.scores, each.own.membership, false_positive_rates=limits_of, level=result.level)
         for at, each in rates_of.items()
     }
-    judged = []
+    judged, calls = [], []
     for target, each in zip(targets, heard, strict=True):
         own, here = each.own, rates[id(each.scores)]
         relative = asks is not None and asks(own)
-        limits = [] if relative else [rate.stated for rate in here.rates if rate.resolvable and rate.holds]
+        limits = [] if relative else [rate.fpr for rate in here.tpr_at_fpr if rate.resolvable and rate.holds]
         named_at, records = rate_named_at(here), int((~np.isnan(each.said)).sum())
         asked = [*limits, named_at] if np.isfinite(named_at) else limits
         none, thresholds = np.zeros((1, len(each.said)), bool), [(each.scores, own.membership)]
@@ -192,9 +196,37 @@ def judged_targets(
         like = None
         if len(own.models) >= 4:
             like = likeness(each.target.mean(axis=0), own.models.mean(axis=1), own.membership)
-        at = next((number for number in numbers if number.stated == named_at), None)
-        finding = find_target(found, here, at, like, records, relative)
+        at = next((of_rate for of_rate in numbers if of_rate.fpr == named_at), None)
         judged.append(
-            TargetRecords(target.name, called[-1] if np.isfinite(named_at) else none[0], numbers, like, finding)
+            Target(
+                name=target.name,
+                finding=find_target(result, here, at, like, records, relative),
+                named=numbers,
+                strangeness=None if like is None else number(like.strangeness),
+                usual_strangeness=None if like is None else number(like.usual),
+                likeness_p_value=None if like is None else number(like.p_value),
+            )
         )
-    return tuple(judged)
+        calls.append(called[-1] if np.isfinite(named_at) else none[0])
+    return tuple(judged), np.array(calls, bool).reshape(len(judged), result.records)
+
+
+def by_chance(
+    scores: Float[np.ndarray, "models n"], truth: Bool[np.ndarray, "models n"], limits: Sequence[float]
+) -> list[Float[np.ndarray, " judged"]]:
+    """The realised false positive rate at each stated one, of each shadow model that some record could be called by."""
+    outside = ~truth & ~np.isnan(scores)
+    kept = outside.any(axis=1)
+    return [
+        (called & outside)[kept].sum(axis=1) / outside[kept].sum(axis=1) for called in called_at(scores, truth, limits)
+    ]
+
+
+def expected(rates: Float[np.ndarray, " models"], records: int, level: float) -> tuple[float, float]:
+    """How many of these records a model that used none would have called, on average, and at most."""
+    mean = float(rates.mean())
+    if len(rates) < 2:
+        return mean * records, float(records)
+    spread = rates.std(ddof=1) * np.sqrt(1 + 1 / len(rates))
+    most = mean + float(stats.t.ppf(level, len(rates) - 1)) * max(spread, np.sqrt(mean * (1 - mean) / records))
+    return mean * records, float(most * records)

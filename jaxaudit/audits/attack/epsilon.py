@@ -1,28 +1,15 @@
 """A lower bound on the epsilon of a bank's recipe: half of its models attack the other half."""
 
-from typing import NamedTuple
+import msgspec
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
+from jaxaudit.audits.attack.result import Epsilon
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.epsilon import EpsilonBound, epsilon_bound, refuse_unless_coins
+from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse_unless_coins
 
 
-class RecipeBound(NamedTuple):
-    """What is known of the epsilon of a recipe.
-
-    Attributes:
-        found: the bound.
-        attack: the attack that gave it.
-        sentence: what it says of a claim of differential privacy.
-    """
-
-    found: EpsilonBound
-    attack: str
-    sentence: str
-
-
-def bound_of_recipe(bank: Bank, own: ShadowScores, attack: RecordAttack, delta: float, level: float) -> RecipeBound:
+def bound_of_recipe(bank: Bank, own: ShadowScores, attack: RecordAttack, delta: float, level: float) -> Epsilon:
     """A lower bound on epsilon by one attack.
 
     Raises:
@@ -35,7 +22,7 @@ def bound_of_recipe(bank: Bank, own: ShadowScores, attack: RecordAttack, delta: 
         )
     refuse_unless_coins(own.membership)
     found = bound_by_halves(own, attack, delta=delta, level=level)
-    return RecipeBound(found, attack.name, _sentence(found))
+    return Epsilon(**msgspec.structs.asdict(found), method=METHOD, attack=attack.name, sentence=_sentence(found))
 
 
 def bound_by_halves(own: ShadowScores, attack: RecordAttack, *, delta: float, level: float = 0.95) -> EpsilonBound:

@@ -3,22 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import check, enough
 from jaxaudit.attacks.records.lira_code import LiRACode
-from jaxaudit.audits.record_attack.beside_pdtp import beside_pdtp
-from jaxaudit.audits.record_attack.calls import called_by_shadows, rate_named_at, surely_named
-from jaxaudit.audits.record_attack.epsilon import bound_of_recipe
-from jaxaudit.audits.record_attack.evidence import BankOutputs, bank_outputs, revealing_classes
-from jaxaudit.audits.record_attack.judged import Heard, RecordTarget, compared, heard_by, judged_targets, scores_of
-from jaxaudit.audits.record_attack.result import RecordAttackResult, RecordAudit
-from jaxaudit.data.bank.bank import Bank
+from jaxaudit.audits.attack.epsilon import bound_of_recipe
+from jaxaudit.audits.attack.evidence import BankOutputs, revealing_classes
+from jaxaudit.audits.attack.exposure import beside_pdtp, called_by_shadows, exposure_of, rate_named_at
+from jaxaudit.audits.attack.finding import find
+from jaxaudit.audits.attack.result import Attack, AttackAudit, AttackResult, RecordArrays
+from jaxaudit.audits.attack.targets import Heard, RecordTarget, compared, heard_by, judged_targets, scores_of
+from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, AttackRates, attack_rates
+from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, SOURCE, AttackRates, attack_rates
+from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
 from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
 
 USUAL: tuple[RecordAttack, ...] = tuple(each for each in RECORD_ATTACKS if not isinstance(each, LiRACode))
@@ -26,60 +28,7 @@ MOST_UNJUDGED = 0.5
 """An attack that says nothing of more than this share of records is refused."""
 
 
-def audit_records(
-    bank: Bank,
-    targets: Sequence[RecordTarget] = (),
-    *,
-    attacks: Sequence[RecordAttack] | None = None,
-    records: int | None = None,
-    false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
-    level: float = 0.95,
-    delta: float | None = None,
-    pdtp: Float[np.ndarray, " records"] | None = None,
-    progress: Progress | None = None,
-) -> RecordAudit:
-    """Which records do models of this recipe give away? Every attack on every record, by the models of a bank.
-
-    Each shadow model is attacked by all others, so rates are those of attacks on models of known membership. Thresholds
-    come from the other models, and realised false positive rates stand beside stated ones. Nothing is random. A target
-    and the shadow models are compared at the coarser of their resolutions, so its verdict does not depend on whether
-    its file has logits or probabilities; the rates over shadow models do not depend on targets.
-
-    Args:
-        bank: the shadow models; those without outputs are left out.
-        targets: models that are attacked with the thresholds of the shadow models; without them, these are attacked
-            alone.
-        attacks: the deciding one first; by default all that the bank has enough models for, `stacked` first. No other
-            moves a verdict, and the verdict that attacks fail is given by the default one alone.
-        records: attack only the first so many of the bank, such as its query set; by default all.
-        false_positive_rates: the stated ones.
-        level: confidence level of the intervals.
-        delta: bound epsilon from below, for differential privacy with this delta, by the deciding attack.
-        pdtp: nats, of each record that is attacked, dropped ones included; NaN where it was not measured. The deciding
-            attack is compared with it.
-        progress: told of each attack made.
-
-    Raises:
-        InputError: the bank has fewer than 4 finished models or cannot be used, an attack that was named has too few
-            models, or a target's outputs do not fit; or epsilon is to be bounded, and the bank was not dealt by fair
-            coins or the extra `dp` is not installed.
-    """
-    known = bank_outputs(bank, len(USUAL if attacks is None else attacks), records)
-    return attack_records(
-        bank,
-        known,
-        targets,
-        attacks=attacks,
-        false_positive_rates=false_positive_rates,
-        level=level,
-        delta=delta,
-        pdtp=pdtp,
-        progress=progress,
-    )
-
-
 def attack_records(
-    bank: Bank,
     known: BankOutputs,
     targets: Sequence[RecordTarget] = (),
     *,
@@ -89,22 +38,46 @@ def attack_records(
     delta: float | None = None,
     pdtp: Float[np.ndarray, " records"] | None = None,
     progress: Progress | None = None,
-) -> RecordAudit:
-    """What these attacks say of the records of a bank whose outputs were read; see `audit_records`."""
+) -> AttackAudit:
+    """Which records do models of this recipe give away? Every attack on every record, by the models of a bank.
+
+    Each shadow model is attacked by all others, so rates are those of attacks on models of known membership. Thresholds
+    come from the other models, and realised false positive rates stand beside stated ones. Nothing is random. A target
+    and the shadow models are compared at the coarser of their resolutions, so its verdict does not depend on whether
+    its file has logits or probabilities; the rates over shadow models do not depend on targets.
+
+    Args:
+        known: the shadow models, from `bank_outputs`.
+        targets: models that are attacked with the thresholds of the shadow models; without them, these are attacked
+            alone.
+        attacks: the deciding one first; by default all that the bank has enough models for, `stacked` first. No other
+            moves a verdict, and the verdict that attacks fail is given by the default one alone.
+        false_positive_rates: the stated ones.
+        level: confidence level of the intervals.
+        delta: bound epsilon from below, for differential privacy with this delta, by the deciding attack.
+        pdtp: nats, of each record that is attacked, dropped ones included; NaN where it was not measured. The deciding
+            attack is compared with it.
+        progress: told of each attack made.
+
+    Raises:
+        InputError: an attack that was named has too few models, or a target's outputs do not fit; or epsilon is to be
+            bounded, and the bank was not dealt by fair coins or the extra `dp` is not installed.
+    """
     named = USUAL if attacks is None else tuple(attacks)
     if not named or len({each.name for each in named}) < len(named):
         raise InputError(
             f"attacks are {', '.join(each.name for each in named) or 'none'}: give each once, at least one."
         )
-    own = known.shadowed
+    bank, own = known.bank, known.shadowed
     check(own)
     chosen, left_out = _possible(named, own, refuse=attacks is not None)
-    groups = compared(targets, known, bank, len(chosen))
+    groups = compared(targets, known, len(chosen))
     if pdtp is not None and pdtp.shape != (known.records,):
         raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {known.records:,} records.")
     # Refused before the attacks are made.
     epsilon = None if delta is None else bound_of_recipe(bank, own, chosen[0], delta, level)
-    results: list[RecordAttackResult] = []
+    results: list[Attack] = []
+    kept: dict[str, np.ndarray] = {}
     best: tuple[RecordAttack, np.ndarray, list[Heard]] | None = None
     # Of records that all models have, or none, nothing can be told but how the bank was dealt.
     alone = np.asarray(own.membership.all(axis=0) | ~own.membership.any(axis=0))
@@ -121,40 +94,50 @@ def attack_records(
         heard = heard_by(attack, groups, own, scores, alone)
         of_targets = _of_targets(heard, targets, known, false_positive_rates, level)
         best = best or (attack, scores, heard)
-        kept = np.stack([each.said for each in heard]) if heard else scores
-        results.append(RecordAttackResult(attack.name, attack.meaning, attack.source, kept, rates, of_targets))
+        kept[attack.name] = np.stack([each.said for each in heard]) if heard else scores
+        words = {"name": attack.name, "meaning": attack.meaning, "source": attack.source}
+        results.append(Attack(**msgspec.structs.asdict(rates), **words, of_targets=of_targets))
         if progress is not None:
             progress(place + 1, len(chosen))
     if best is None:
         raise InputError("the bank has too few shadow models for any attack; train at least 4, preferably 32.")
     deciding, scores, heard = best
-    named_at = rate_named_at(results[0].rates)
+    named_at = rate_named_at(results[0])
     called, judged = called_by_shadows(scores, own.membership, named_at)
     odds = own.models.mean(axis=1)
     seen = vulnerability(odds, own.membership, called, judged, level=level)
-    found = RecordAudit(
-        attacks=tuple(results),
-        left_out=left_out,
-        targets=(),
-        usual=attacks is None or deciding == _possible(USUAL, own, refuse=False)[0][0],
-        named_at=named_at,
-        surely_named=surely_named(seen, len(own.models)),
+    by_record = RecordArrays(
         vulnerability=seen,
         saturated=(np.abs(own.models) >= known.limit).mean(axis=(0, 1)),
         copies=same_outputs(odds, bank.labels[known.columns]),
         revealing=revealing_classes(bank, known.models.tolist(), known.columns),
-        models=known.models,
-        membership=own.membership,
-        columns=known.columns,
-        records=known.records,
-        content_hash=known.content_hash,
-        references=(groups[0].shadowed if groups else own).references,
-        views=bank.description.queries,
-        level=level,
-        epsilon=epsilon,
-        pdtp=None if pdtp is None else beside_pdtp(pdtp[known.columns], seen.named, seen.separation),
+        called=np.zeros((0, len(known.columns)), bool),
+        pdtp=None if pdtp is None else pdtp[known.columns],
     )
-    return replace(found, targets=judged_targets(targets, heard, found, deciding))
+    result = AttackResult(
+        finding=UNDECIDED,
+        decided_by=deciding.name,
+        level=level,
+        models=len(own.models),
+        references=(groups[0].shadowed if groups else own).references,
+        records=len(known.columns),
+        views=bank.description.queries,
+        left_out=left_out,
+        attacks=tuple(results),
+        exposure=exposure_of(bank, known.columns, by_record, named_at, len(own.models)),
+        epsilon=epsilon,
+        beside_pdtp=None if by_record.pdtp is None else beside_pdtp(by_record.pdtp, seen.named, seen.separation),
+    )
+    usual = attacks is None or deciding == _possible(USUAL, own, refuse=False)[0][0]
+    judgements, calls = judged_targets(targets, heard, result, deciding)
+    return AttackAudit(
+        result=msgspec.structs.replace(result, finding=find(result, usual), targets=judgements),
+        scores=kept,
+        truth=own.membership,
+        records=known.columns,
+        by_record=replace(by_record, called=calls),
+        sources=(*(each.source for each in results), SOURCE, *(() if epsilon is None else (OF_EPSILON,))),
+    )
 
 
 def _possible(

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 
 from jaxaudit.attacks.records import ShadowScores
 from jaxaudit.attacks.records.attack import Dealt, deal_of, unused_records
+from jaxaudit.audits.attack.detail import brought, coarser, detail_of
 from jaxaudit.audits.bank_odds import BLOCK, FINEST, log_odds_of
-from jaxaudit.audits.record_attack.detail import brought, coarser, detail_of
 from jaxaudit.audits.resolution import as_stored, distinct
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.reading import read_models
@@ -25,6 +25,7 @@ class BankOutputs(NamedTuple):
     """The finished models of a bank, and the records that are not dropped.
 
     Attributes:
+        bank: the bank.
         models: their numbers in the bank.
         columns: of the records in the bank; `records`: those of the bank that are attacked, dropped ones included.
         shadowed: log-odds and membership; the log-odds of all models at the coarsest resolution of their files.
@@ -33,6 +34,7 @@ class BankOutputs(NamedTuple):
         content_hash: of the bank; see `read_models`.
     """
 
+    bank: Bank
     models: Int[np.ndarray, " models"]
     columns: Int[np.ndarray, " n"]
     records: int
@@ -91,7 +93,9 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
     )
     # The largest log-odds that these files can say.
     limit = FINEST if bank.description.outputs == "logits" else LIMIT
-    return BankOutputs(models, columns, records or bank.description.records, shadowed, stored, limit, content_hash)
+    return BankOutputs(
+        bank, models, columns, records or bank.description.records, shadowed, stored, limit, content_hash
+    )
 
 
 def memory_of(models: int, views: int, records: int, attacks: int, others: int = 0) -> int:

@@ -1,0 +1,146 @@
+"""How far the records of a bank are given away: which surely, which most, and which that PDTP does not call risky."""
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy import stats
+
+from jaxaudit.audits.attack.finding import SURELY
+from jaxaudit.audits.attack.result import MOST_POINTS, BesidePDTP, Exposure, RecordArrays, Riskiest
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.metrics.attack import correlation
+from jaxaudit.metrics.attack_rates import AttackRates, called_at
+from jaxaudit.metrics.vulnerability import Vulnerability
+
+NAMED_AT = 0.01
+"""The false positive rate at which a record counts as named."""
+LISTED = 100
+"""The riskiest records that the result lists; records.csv has all."""
+BINS = 20
+"""Of the histogram of separations."""
+RISKY, OFTEN = 1.0, 0.5
+"""At risk: a PDTP above 1 nat (DTP-1); named in half or more of the models trained on the record."""
+
+
+def rate_named_at(rates: AttackRates) -> float:
+    """The false positive rate at which records count as named; NaN if none can be told or thresholds hold at none."""
+    told = sorted(rate.fpr for rate in rates.tpr_at_fpr if rate.resolvable and rate.holds and rate.fpr >= NAMED_AT)
+    return told[0] if told else float("nan")
+
+
+def called_by_shadows(
+    scores: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"], named_at: float
+) -> tuple[Bool[np.ndarray, "models n"], Bool[np.ndarray, "models n"]]:
+    """Which records are called members of each shadow model, and of which anything is said."""
+    if not np.isfinite(named_at):
+        return np.zeros(scores.shape, bool), np.zeros(scores.shape, bool)
+    return called_at(scores, membership, [named_at])[0], ~np.isnan(scores)
+
+
+def surely_named(seen: Vulnerability, models: int) -> int:
+    """The records that half or more of their models name, and whose outputs differ by more than chance explains.
+
+    Calls of one record rest on the same shadow models, so they are not independent; outputs of different models are. So
+    the rank-sum test of outputs decides (Mann & Whitney 1947, normal approximation, too large far out in the tail), by
+    Bonferroni over all records.
+    """
+    pairs = seen.inside * seen.outside
+    known = np.isfinite(seen.named) & (pairs > 0)
+    if not known.any():
+        return 0
+    distance = (seen.separation[known] - 0.5) * np.sqrt(pairs[known] * 12 / (models + 1))
+    sure = stats.norm.sf(distance) * np.count_nonzero(known) < SURELY
+    return int((sure & (seen.named[known] >= OFTEN)).sum())
+
+
+def exposure_of(
+    bank: Bank, columns: Int[np.ndarray, " n"], known: RecordArrays, at_fpr: float, models: int
+) -> Exposure:
+    """How far the records in these columns of a bank are given away.
+
+    Args:
+        bank: the bank.
+        columns: the records.
+        known: of each of them.
+        at_fpr: the false positive rate that they are named at.
+        models: shadow models of the bank that were attacked.
+    """
+    found = known.vulnerability
+    separations, named = found.separation[np.isfinite(found.separation)], found.named[np.isfinite(found.named)]
+    counts, edges = np.histogram(separations, bins=BINS, range=(0, 1))
+    return Exposure(
+        at_fpr=at_fpr,
+        surely_named=surely_named(found, models),
+        exposed=float((named >= OFTEN).mean()) if len(named) else float("nan"),
+        judged=len(named),
+        copies=int((known.copies >= 0).sum()),
+        separation_edges=tuple(edges.tolist()),
+        separation_counts=tuple(counts.tolist()),
+        riskiest=tuple(_riskiest(bank, columns, known, at) for at in riskiest_order(found)[:LISTED].tolist()),
+    )
+
+
+def riskiest_order(found: Vulnerability) -> Int[np.ndarray, " judged"]:
+    """Places of the judged records, the riskiest first: by the share of models that name them, then by separation."""
+    judged = np.flatnonzero(np.isfinite(found.named))
+    separation = np.nan_to_num(found.separation[judged])
+    gap = np.nan_to_num(found.gap_low[judged], nan=-np.inf)
+    return judged[np.lexsort((-gap, -separation, -found.named[judged]))]
+
+
+def place_in_set(bank: Bank, column: int) -> tuple[str, int]:
+    """The set of a record of a bank, and its place there."""
+    for name, count in bank.description.sizes._asdict().items():
+        if column < count:
+            return name, column
+        column -= count
+    raise IndexError(column)
+
+
+def _riskiest(bank: Bank, columns: Int[np.ndarray, " n"], known: RecordArrays, at: int) -> Riskiest:
+    found, column, group = known.vulnerability, int(columns[at]), int(known.copies[at])
+    of, place = place_in_set(bank, column)
+    revealing = None if known.revealing is None or known.revealing[at] < 0 else int(known.revealing[at])
+    return Riskiest(
+        set=of,
+        place=place,
+        label=_class_of(bank, int(bank.labels[column])),
+        named=float(found.named[at]),
+        named_low=float(found.named_low[at]),
+        named_high=float(found.named_high[at]),
+        models=int(found.inside[at]),
+        gap=float(found.gap[at]),
+        gap_low=float(found.gap_low[at]),
+        gap_high=float(found.gap_high[at]),
+        saturated=float(known.saturated[at]),
+        separation=float(found.separation[at]),
+        revealing=None if revealing is None else _class_of(bank, revealing),
+        copies=0 if group < 0 else int((known.copies == group).sum()) - 1,
+    )
+
+
+def _class_of(bank: Bank, number: int) -> str:
+    names = bank.description.class_names
+    return names[number] if names else str(number)
+
+
+def beside_pdtp(
+    pdtp: Float[np.ndarray, " n"], named: Float[np.ndarray, " n"], separation: Float[np.ndarray, " n"]
+) -> BesidePDTP:
+    """PDTP of records beside the share of models that name them and their separation; NaN where one is not known."""
+    places = np.flatnonzero(~np.isnan(pdtp) & np.isfinite(named))
+    listed = np.sort(places[np.argsort(-pdtp[places], kind="stable")[:MOST_POINTS]])
+    values, shares, separations = (each[places] for each in (pdtp, named, separation))
+    by_pdtp, by_attack = values > RISKY, shares >= OFTEN
+    ranks = [stats.rankdata(each) for each in (values, shares, np.nan_to_num(separations, nan=0.5))]
+    related = correlation(ranks[0], ranks[1])
+    return BesidePDTP(
+        rank_correlation=related.coefficient,
+        p_value=related.p_value,
+        separation_correlation=correlation(ranks[0], ranks[2]).coefficient,
+        both=int((by_pdtp & by_attack).sum()),
+        pdtp_alone=int((by_pdtp & ~by_attack).sum()),
+        attack_alone=int((~by_pdtp & by_attack).sum()),
+        neither=int((~by_pdtp & ~by_attack).sum()),
+        pdtp=tuple(pdtp[listed].tolist()),
+        named=tuple(named[listed].tolist()),
+    )

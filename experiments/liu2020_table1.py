@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 import optax
 
@@ -101,11 +102,14 @@ def main() -> None:
     key, tests = jax.random.key(arguments.seed), (RhoTest(replicates=arguments.replicates, subsample=1.0),)
     execution = Execution(progress=progress)
     shadows = train_shadows(key, query, calibration, learner, columns, tests=tests, execution=execution)
-    result = judge(key, shadows, columns, tests=tests)
+    audit = judge(key, shadows, columns, tests=tests)
+    floor, first = audit.result.noise_floor, audit.targets[0]
+    assert floor is not None
+    assert first.ks is not None
     if arguments.arrays:
-        arrays: dict[str, Any] = {target.name: target.confidences for target in result.targets}
-        np.savez(arguments.arrays, query=result.query_confidences, calibration=result.calibration_confidences, **arrays)
-    ratios = [target.rho for target in result.targets if target.rho is not None]
+        named = zip(audit.targets, audit.target_confidences, strict=True)
+        arrays: dict[str, Any] = {target.name: said for target, said in named}
+        np.savez(arguments.arrays, query=audit.query_confidences, calibration=audit.calibration_confidences, **arrays)
     record = {
         "experiment": "liu2020_table1",
         "size": arguments.size,
@@ -120,21 +124,22 @@ def main() -> None:
                 "paper_ks": PAPER[paper_name][0],
                 "paper_rho": PAPER[paper_name][1],
                 "expected": target.truth.expected if target.truth else None,
-                "training_records": target.truth.records if target.truth else None,
-                "ks": float(np.median(rho.distances)),
-                "rho": rho.median,
-                "low": rho.low,
-                "high": rho.high,
-                "values": [float(value) for value in rho.values],
+                "training_records": target.truth.training_records if target.truth else None,
+                "ks": float(np.median(np.array(target.ks.target, float))),
+                "rho": target.rho.median,
+                "low": target.rho.low,
+                "high": target.rho.high,
+                "values": target.rho.values,
                 "verdict": target.verdict,
                 "because": target.because,
                 "paper_rule": target.paper_rule,
             }
-            for paper_name, target, rho in zip(PAPER, result.targets, ratios, strict=True)
+            for paper_name, target in zip(PAPER, audit.targets, strict=True)
+            if target.rho is not None and target.ks is not None
         ],
-        "noise_floor": [float(value) for value in result.noise_floor],
-        "calibration_distances": [float(value) for value in ratios[0].calibration_distances],
-        "checks": [check._asdict() for check in result.targets[0].checks],
+        "noise_floor": floor.values,
+        "calibration_distances": first.ks.calibration,
+        "checks": msgspec.to_builtins(first.checks),
     }
     record["sentence"] = sentence(record["columns"])
     name = f"liu2020_table1-{arguments.size}-{device_slug()}"
@@ -194,11 +199,11 @@ def table(record: dict) -> str:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for column in record["columns"]:
+        between = "none" if column["low"] is None else f"{column['low']:.2f} to {column['high']:.2f}"
         lines.append(
             f"| {column['name']} | {column['paper_name']} | {column['expected']} | {column['paper_ks']:.3f} | "
             f"{column['ks']:.3f} | {column['paper_rho']:.3f} | {column['rho']:.3f} | "
-            f"{column['low']:.2f} to {column['high']:.2f} | "
-            f"{column['paper_rule']} | {column['verdict']} |"
+            f"{between} | {column['paper_rule']} | {column['verdict']} |"
         )
     lines += ["", "Checks:", ""]
     lines += [

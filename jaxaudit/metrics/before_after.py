@@ -5,27 +5,26 @@ dealt, is common to both and cancels in the difference of a record's two scores.
 contains it twice.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.metrics.effect import ALPHA, LEVEL, share_of_effect
 from jaxaudit.metrics.holdout import adjusted_scores, effect_of
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
 
 
-class Change(NamedTuple):
+class Change(StrictStruct, frozen=True):
     """The used fraction before minus that after.
 
     Attributes:
-        fraction: its estimate, in [-1, 1]; NaN if full use makes no difference.
+        fraction: its estimate, in [-1, 1]; None if full use makes no difference.
         low, high: its interval; -1 and 1 if the data do not determine it.
         p_value: two-sided p-value of "the use did not change".
         p_never_before: p-value of "the model before never used the query set"; a small value is evidence of use.
     """
 
-    fraction: float
+    fraction: Number
     low: float
     high: float
     p_value: float
@@ -81,7 +80,7 @@ def before_after(
     fraction, low, high = (float(np.clip(each, -1, 1)) for each in share_of_effect(effect, level))
     p_never_before = permutation_test(key, first[0, :size], first[0, size:], **how).p_larger
     return Change(
-        fraction,
+        number(fraction),
         low,
         high,
         min(1.0, 2 * min(test.p_larger, test.p_smaller)),

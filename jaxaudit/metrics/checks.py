@@ -6,12 +6,12 @@ Each check has a number, a threshold, and what to do if it fails.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
+from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.metrics.ks import Rho, deciding
 
 MIN_ACCURACY = 0.9
@@ -41,22 +41,22 @@ RECIPE = "train longer (--epochs), change the learning rate (--learning-rate), o
 ONE_CLASS = "all its records are of one class, so accuracy shows nothing:"
 
 
-class Check(NamedTuple):
+class Check(StrictStruct, frozen=True):
     """One assumption that was tested.
 
     Attributes:
         name: what was checked.
         passed: whether it holds.
-        value: the number measured.
-        threshold: what the number is compared with.
+        value: the number measured; None where there is none, or it is infinite.
+        threshold: what the number is compared with; None where there is nothing to compare.
         decisive: whether a failure makes the verdict `inconclusive`; otherwise a failure is a warning.
         message: what was measured and, if it failed, what to do.
     """
 
     name: str
     passed: bool
-    value: float
-    threshold: float
+    value: Number
+    threshold: Number
     decisive: bool
     message: str
 
@@ -83,7 +83,8 @@ def better_recipe(fit: Check, recipe: str = RECIPE) -> str:
     """What to do if the minimum detectable fraction is too large; empty unless the test's models fit badly."""
     if fit.passed:
         return ""
-    return f"its models fit badly (lowest training accuracy: {fit.value:.1%}): {recipe}"
+    lowest = "unknown" if fit.value is None else f"{fit.value:.1%}"
+    return f"its models fit badly (lowest training accuracy: {lowest}): {recipe}"
 
 
 def _fit(name: str, whose: str, accuracies: np.ndarray, minimum: float, recipe: str, *, decisive: bool) -> Check:
@@ -123,7 +124,7 @@ def calibration_reach(
 def not_measured(name: str) -> Check:
     """A shared check that a verdict rests on, in an audit without models to measure it on: a warning."""
     message = "not measured, since this audit has no models to measure it on; add RhoTest() to the tests"
-    return Check(name, False, float("nan"), float("nan"), False, message)
+    return Check(name, False, None, None, False, message)
 
 
 def distances_apart(
@@ -136,7 +137,7 @@ def distances_apart(
         return Check(
             DISTANCES_APART,
             False,
-            float("nan"),
+            None,
             maximum,
             True,
             "one replicate cannot measure the noise between seeds; use --replicates 5",
@@ -149,7 +150,7 @@ def distances_apart(
         "; the calibration set is too similar to the query set, or the noise between seeds is too large, to interpret "
         "rho: train to convergence (--epochs) or use another calibration set"
     )
-    return Check(DISTANCES_APART, passed, share, maximum, True, message + ("" if passed else advice))
+    return Check(DISTANCES_APART, passed, number(share), maximum, True, message + ("" if passed else advice))
 
 
 def query_size(
@@ -166,7 +167,7 @@ def query_size(
     passed = share <= maximum
     message = f"with {records} query records, distances below {critical:.3f} can be chance"
     advice = f", and the smallest measured is {least:.3f}; more query records are needed"
-    return Check(QUERY_SIZE, passed, share, maximum, True, message + ("" if passed else advice))
+    return Check(QUERY_SIZE, passed, number(share), maximum, True, message + ("" if passed else advice))
 
 
 def tied_confidences(
@@ -201,7 +202,8 @@ def class_coverage(
     where = ("query", "calibration")[side]
     message = f"the rarest class is {class_names[scarcest]!r}, with {fewest} records in the {where} set"
     advice = f"; models cannot learn a class from fewer than {minimum}: add records or drop the class from both sets"
-    return Check(CLASS_COVERAGE, passed, fewest, minimum, False, message + ("" if passed else advice))
+    message += "" if passed else advice
+    return Check(CLASS_COVERAGE, passed, float(fewest), float(minimum), False, message)
 
 
 def positive_control(controls: Sequence[Rho]) -> Check:
@@ -222,7 +224,7 @@ def positive_control(controls: Sequence[Rho]) -> Check:
         )
         message = f"rho of a control trained on the calibration set and the whole query set: {found}"
     advice = "; rho does not clearly detect use here, so `forgotten` is not concluded"
-    return Check(POSITIVE_CONTROL, passed, worst, 1.0, True, message + ("" if passed else advice))
+    return Check(POSITIVE_CONTROL, passed, number(worst), 1.0, True, message + ("" if passed else advice))
 
 
 def target_accuracy(

@@ -32,6 +32,7 @@ of a quarter tells the two apart with a wide margin. Smaller limits need more re
 
 
 Question = Literal["used", "left"]
+Designs = Literal["guessed", "mixed", "none"]
 
 
 class Wording(NamedTuple):
@@ -117,7 +118,7 @@ class Usage(NamedTuple):
     reasons: tuple[str, ...]
     upper: float = 1.0
     p_never_adjusted: float | None = None
-    design: str = "guessed"
+    design: Designs = "guessed"
     doubts: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()

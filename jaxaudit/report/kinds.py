@@ -14,8 +14,6 @@ from jaxaudit.report.record import Provenance
 Result = TypeVar("Result", bound=StrictStruct)
 NAMES = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
 """Of `report/NAME/view.py`, where the kind stands in capitals; in the order of a page."""
-IN_KIND = ("ks",)
-"""Whose kind stands in `kind.py`."""
 
 
 def kind_of(name: str) -> Kind:
@@ -26,9 +24,7 @@ def kind_of(name: str) -> Kind:
     """
     if name not in NAMES:
         raise KeyError(name)
-    place = name.replace("-", "_")
-    module = "kind" if place in IN_KIND else "view"
-    return getattr(import_module(f"jaxaudit.report.{place}.{module}"), place.upper())
+    return getattr(import_module(f"jaxaudit.report.{name}.view"), name.upper())
 
 
 def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:

@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 import pytest
 from support.clouds import CALIBRATION, HOLDOUT, QUERY, examples, probabilities
 from support.clouds import LEARNER as CLOUDS
 from support.ks_audits import audit_ks
-from support.saved_runs.ks import rho_of
 
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
@@ -54,12 +54,13 @@ def told(audit: KSAudit, name: str) -> dict[str, Any]:
 
     Without the p-values that are adjusted for the number of targets.
     """
-    (target,) = (target for target in audit.targets if target.name == name)
+    ((place, target),) = ((place, each) for place, each in enumerate(audit.targets) if each.name == name)
+    assert target.rho is not None
     return {
-        "rho": [np.asarray(each).tolist() for each in rho_of(target)],
-        "confidences": target.confidences.tolist(),
-        "ema": [each.p_value for each in target.ema],
-        **{usage.method: repr(usage._replace(p_never_adjusted=None)) for usage in target.usage},
+        "rho": [target.rho, target.ks, target.paper_rule],
+        "confidences": audit.target_confidences[place].tolist(),
+        "ema": [] if target.ema is None else list(target.ema.p_values),
+        **{usage.method: msgspec.structs.replace(usage, p_never_adjusted=None) for usage in target.usage},
     }
 
 
@@ -122,5 +123,5 @@ def test_which_test_decides_changes_no_number(everything):
     other = run(RHO, EMATest(), SHADOW)
     same(other, everything, "shadow", "rho", "ema", "confidences")
     for target in other.targets:
-        assert [each.test for each in target.judgements] == ["rho", "ema", "shadow"]
-        assert target.finding == target.judgements[0].finding
+        assert [each.name for each in target.tests] == ["rho", "ema", "shadow"]
+        assert target.finding == target.tests[0].finding

@@ -17,7 +17,7 @@ from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, CLASS_COVERAGE, SHADOW_ACCURACY
@@ -79,7 +79,7 @@ def audit() -> KSAudit:
 
 
 def verdicts(judged: TargetResult) -> dict[str, str]:
-    return {each.test: each.finding.verdict for each in judged.judgements}
+    return {each.name: each.finding.verdict for each in judged.tests}
 
 
 def test_no_check_of_the_calibration_set_is_lost(audit: KSAudit):
@@ -243,8 +243,8 @@ def test_a_plan_that_changed_the_shadow_models_is_a_reason(own_recipe: bool, tes
 # Whether the shadow models have the target's recipe.
 
 
-def judgement(test: KSTest, bank: Evidence, said: TargetOutputs) -> Judgement:
-    return judge_outputs(KEY, bank, (said,), (test,)).targets[0].judgements[0]
+def judgement(test: KSTest, bank: Evidence, said: TargetOutputs) -> TargetResult:
+    return judge_outputs(KEY, bank, (said,), (test,)).targets[0]
 
 
 RHO = RhoTest(replicates=3)
@@ -263,10 +263,10 @@ def test_forgotten_takes_the_targets_own_recipe(test: KSTest):
     known, guessed = (judgement(test, replace(bank, own_recipe=own), said) for own in (True, False))
     assert (known.finding.verdict, guessed.finding.verdict) == ("forgotten", "inconclusive")
     assert "how much this model remembers of what it used is not known" in guessed.finding.sentence
-    if known.usage and guessed.usage:
-        assert np.isfinite(known.usage.fraction)
-        assert np.isnan(guessed.usage.fraction)
-        assert (known.usage.upper < guessed.usage.upper, guessed.usage.p_fully) == (True, None)
+    for fair, blind in zip(known.usage, guessed.usage, strict=True):
+        assert fair.fraction is not None
+        assert (blind.fraction, blind.p_fully) == (None, None)
+        assert fair.upper < blind.upper
     reduced = judgement(test, replace(bank, reduced=("2 epochs, not 20",)), said).finding
     assert reduced.verdict == "inconclusive"
     assert "2 epochs, not 20" in reduced.sentence
@@ -290,9 +290,7 @@ def test_a_reference_that_was_used_leaves_neither_forgotten_nor_a_fraction():
     members[0, : len(QUERY)] = np.arange(len(QUERY)) % 2
     odds = WORLD.outputs(np.random.default_rng(7), members)[0]
     found = judgement(ReferenceTest(), whole(), unused()._replace(log_odds=odds, trained_here=True))
-    assert found.usage is not None
-    assert found.fraction_confidence is not None
+    (usage,) = found.usage
     assert found.finding.verdict != "forgotten"
-    assert np.isnan(found.usage.fraction)
-    assert (found.usage.upper, found.usage.p_fully) == (1.0, None)
-    assert "of the reference looks used" in found.fraction_confidence.why
+    assert (usage.fraction, usage.upper, usage.p_fully) == (None, 1.0, None)
+    assert "of the reference looks used" in usage.fraction_confidence.why

@@ -5,7 +5,7 @@ import pytest
 from support.saved_runs.ks import UNSURE, UNUSED, USED, check, ema, judged, rho_between
 
 from jaxaudit.audits.finding import Checked
-from jaxaudit.audits.ks.multiple_targets import adjusted
+from jaxaudit.audits.ks.judge_outputs import adjusted
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.tests import HoldoutTest, Judgement, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.memory import Lack
@@ -35,9 +35,9 @@ def test_the_first_test_decides_and_all_are_kept():
     target = judged(usage=(UNUSED, other), emas=(ema(1.0),))
     assert (target.verdict, target.method) == ("forgotten", "holdout")
     assert target.rho_verdict == "not forgotten"
-    assert target.usage == (UNUSED, other)
-    assert [each.test for each in target.judgements] == ["holdout", "shadow", "ema", "rho"]
-    assert target.finding == target.judgements[0].finding
+    assert [usage.p_never for usage in target.usage] == [UNUSED.p_never, other.p_never]
+    assert [each.name for each in target.tests] == ["holdout", "shadow", "ema", "rho"]
+    assert target.finding == target.tests[0].finding
     assert judged(usage=(other,), emas=(ema(1.0),)).method == "shadow"
     assert judged(emas=(ema(1.0),)).method == "ema"
     assert judged().method == "rho"
@@ -101,7 +101,7 @@ def decided_again(test: HoldoutTest | ShadowTest, p_never: float, limits: Limits
 
 
 def test_verdicts_of_several_targets_follow_the_adjusted_p_values():
-    rho = judged().judgements
+    rho = (RhoTest().decide(rho_between(0.4, 0.6), (), (), ()),)
     each = [
         (decided_again(HoldoutTest(), p, WIDE), decided_again(ShadowTest(), 0.3, WIDE), *rho)
         for p in (0.03, 0.0005, 0.04)
@@ -141,20 +141,20 @@ def test_verdicts_of_several_targets_follow_the_adjusted_p_values():
 def test_a_failed_check_takes_away_the_verdicts_that_rest_on_it(name: str, takes_away: set[str]):
     every = (USED, USED._replace(method="shadow"))
     target = judged(usage=every, emas=(ema(1.0),), checks=(failed(name),))
-    for judgement in target.judgements:
-        finding = judgement.finding
+    for test in target.tests:
+        finding = test.finding
         (shown,) = finding.checks
-        assert (finding.verdict == "inconclusive") == (judgement.test in takes_away)
-        assert shown.state == ("failed" if judgement.test in takes_away else "warning")
-        if takes_away == {"rho"} and judgement.test in ("holdout", "shadow"):
-            assert finding.confidence.word == {"holdout": "strong", "shadow": "fair"}[judgement.test]
-        if judgement.test in takes_away:
+        assert (finding.verdict == "inconclusive") == (test.name in takes_away)
+        assert shown.state == ("failed" if test.name in takes_away else "warning")
+        if takes_away == {"rho"} and test.name in ("holdout", "shadow"):
+            assert finding.confidence.word == {"holdout": "strong", "shadow": "fair"}[test.name]
+        if test.name in takes_away:
             assert shown.affects == ""
             assert finding.reasons == (f"{name}: does not hold",)
             assert finding.confidence.word == "none"
             assert finding.tone == "open"
         else:
-            titles = {each.test: each.title for each in target.judgements}
+            titles = {each.name: each.title for each in target.tests}
             assert set(shown.affects.split(", ")) == {titles[test] for test in takes_away}
 
 
@@ -214,4 +214,4 @@ def test_tests_that_agree_or_do_not_tell_change_no_confidence():
     for second, checks in ((SHADOW_SAYS["used"], ()), (UNSURE, ()), (SHADOW_SAYS["unused"], lost)):
         target = judged(usage=(USED, second), checks=checks)
         assert (target.verdict, target.finding.confidence.word) == ("not forgotten", "strong")
-        assert not checks or target.judgements[1].finding.verdict == "inconclusive"
+        assert not checks or target.tests[1].finding.verdict == "inconclusive"

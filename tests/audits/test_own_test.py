@@ -99,7 +99,7 @@ def test_its_own_check_takes_its_verdict_away_and_no_other():
     target = run(LossTest(models=2), RhoTest(replicates=2)).targets[0]
     assert target.verdict == "inconclusive"
     assert target.because == "models of the loss test: there are 2"
-    rho = target.judgements[1].finding
+    rho = target.tests[1].finding
     (shown,) = (each for each in rho.checks if each.name == "models of the loss test")
     assert (shown.state, shown.affects) == ("warning", "loss test")
 
@@ -114,15 +114,15 @@ def test_models_of_others_are_not_replaced(others: tuple[KSTest, ...]):
 def test_it_can_be_the_only_test_and_a_check_that_nobody_can_make_is_told():
     """Whether the shadow models of rho fit their data is not known where there are none."""
     both = run(LossTest(demands=SHADOW_ACCURACY)).targets[0]
-    assert [each.test for each in both.judgements] == ["loss"]
-    assert (both.rho, both.rho_verdict, both.paper_rule, both.controls) == (None, None, None, ())
+    assert [each.name for each in both.tests] == ["loss"]
+    assert (both.rho, both.rho_verdict, both.paper_rule, both.controls) == (None, None, None, None)
     (shown,) = (each for each in both.finding.checks if each.name == SHADOW_ACCURACY)
     assert (shown.state, shown.affects) == ("warning", "")
     assert (both.verdict, both.finding.confidence.word) == ("not forgotten", "weak")
     assert SHADOW_ACCURACY in both.finding.confidence.why
     (made,) = (each for each in both.checks if each.name == SHADOW_ACCURACY)
     assert not made.decisive
-    assert np.isnan(made.value)
+    assert made.value is None
     made_run = ks_run(audit=run(LossTest()))
     assert part_of(made_run).pictures() == ()
     text = Parsed(report_html([made_run])).text

@@ -39,7 +39,7 @@ from support.saved_runs.unlearn import SEEDS, unlearn_audit, unlearn_run
 from support.terminals import said, shown
 
 from jaxaudit.audits.finding import Finding
-from jaxaudit.audits.ks.evidence import Truth
+from jaxaudit.audits.ks.result import Truth
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS
 from jaxaudit.metrics.pdtp import SeedFloor

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -14,7 +13,7 @@ from support.saved_runs import as_json
 from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, ema, judged, ks_run, rho_between, without_rho
 from support.terminals import said, shown
 
-from jaxaudit.audits.ks.result import Rates, TargetResult
+from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult
 from jaxaudit.errors import visible
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
@@ -22,7 +21,6 @@ from jaxaudit.metrics.usage import Usage
 from jaxaudit.report.build import build, part_of
 from jaxaudit.report.card import as_card
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.ks.record import KSRecord
 from jaxaudit.report.markdown import as_markdown
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.run import Run
@@ -35,15 +33,15 @@ LEFT = UNUSED._replace(question="left")
 pytestmark = pytest.mark.usefixtures("no_charts")
 
 
-def run(*targets: TargetResult, **more: Any) -> Run[KSRecord]:
+def run(*targets: TargetResult, **more: Any) -> Run[KSResult]:
     return ks_run(audit=audit_of(*targets, **more))
 
 
-def rows(made: Run[KSRecord]) -> list[list[str]]:
+def rows(made: Run[KSResult]) -> list[list[str]]:
     return [line.split() for line in shown(made).splitlines()]
 
 
-def page(*runs: Run[KSRecord]) -> str:
+def page(*runs: Run[KSResult]) -> str:
     return Parsed(report_html(runs)).text
 
 
@@ -92,8 +90,8 @@ def test_tests_of_use_and_ema_give_the_numbers_of_a_page():
 
 def test_what_is_left_is_not_called_used():
     """Of a test that asks so: columns, legend, page, chart and card; a run of both has both names."""
-    left, used = (replace(without_rho(), targets=(judged(usage=(usage,), with_rho=False),)) for usage in (LEFT, UNUSED))
-    made, other = ks_run(audit=left), ks_run(audit=used)
+    left, used = (judged(usage=(usage,), with_rho=False) for usage in (LEFT, UNUSED))
+    made, other = run(left), run(used)
     assert as_json(made)["targets"][0]["usage"][0]["question"] == "left"
     lines = shown(made).splitlines()
     assert any(line.split()[:8] == ["p", "none", "p", "all", "left", "at", "min."] for line in lines)
@@ -101,8 +99,7 @@ def test_what_is_left_is_not_called_used():
         assert "fraction left" in text
         assert not re.search("(?i)p unused|p all used|estimated used fraction", text)
         assert "fraction left" not in page(other)
-    both = ks_run(audit=replace(left, targets=(*left.targets, *used.targets)))
-    assert "used fraction or fraction left" in page(both)
+    assert "used fraction or fraction left" in page(run(left, used))
 
 
 def test_without_rho_there_is_no_trace_of_it():
@@ -165,7 +162,7 @@ def test_a_p_value_adjusted_for_several_targets_stands_beside_it():
 
 def test_error_rates_stand_on_terminal_and_page():
     rates = (Rates("holdout", 0.0, 350, 40, 2, 10, 28), Rates("holdout", 1.0, 350, 40, 38, 0, 2))
-    made = ks_run(audit=replace(audit_of(judged(usage=(USED,))), rates=rates))
+    made = run(judged(usage=(USED,)), rates=rates)
     # The breaks of the terminal's headings are left to the page, where they would show as characters.
     assert "test truly used query records targets not forgotten forgotten inconclusive" in page(made)
     for text in (said(made), page(made), as_markdown(part_of(made))):

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxaudit.audits.ks.advice import TRAINED, Advice
+from jaxaudit.audits.ks.result import Truth
 from jaxaudit.audits.resolution import Coarsening, as_logits, resolution_of, rounded
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, match_logits, match_precision
-from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.checks import RECIPE, Check
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.scores import log_odds
+from jaxaudit.metrics.usage import Designs
 from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
 
 Made = TypeVar("Made")
@@ -37,20 +38,6 @@ class Compared(NamedTuple):
     controls: Float[np.ndarray, "controls n"]
     target: Float[np.ndarray, "1 n"]
     confidences: Float[np.ndarray, "1 n"]
-
-
-class Truth(NamedTuple):
-    """What a simulated target was trained on.
-
-    Attributes:
-        used_fraction: the share of the query records among its training data.
-        records: the size of its training set.
-        expected: the correct verdict: `not forgotten` if any query record was used, else `forgotten`.
-    """
-
-    used_fraction: float
-    records: int
-    expected: str
 
 
 class Before(NamedTuple):
@@ -93,6 +80,40 @@ class TargetOutputs(NamedTuple):
     unseen: Bool[np.ndarray, " asked"] | None = None
     before: Before | None = None
     trained_here: bool = False
+
+
+class Advice(NamedTuple):
+    """What to do about a verdict: parts of sentences, with options that have an effect in the audit they are said in.
+
+    Attributes:
+        recipe: how to get shadow models that fit their training data better.
+        power: the command that says how many records are needed.
+        unused: what else a target's outputs may be on.
+        holdout: how to get a holdout test.
+        more_models: how to get more shadow models.
+    """
+
+    recipe: str
+    power: str
+    unused: str
+    holdout: str
+    more_models: str
+
+
+TRAINED = Advice(
+    RECIPE,
+    "`jaxaudit power`",
+    "on the calibration set (--calibration-target) or on others (--reference)",
+    "use a holdout (--holdout)",
+    "train more of them (--shadow-models, --holdout-shadow-models)",
+)
+BANKED = Advice(
+    "fill another bank with models that are trained longer, at another learning rate, or are of another network",
+    "`jaxaudit power --shadows`",
+    "on the calibration set (--calibration-target)",
+    "plan a bank with a holdout (`jaxaudit shadows plan --holdout`)",
+    "plan a bank of more models (`jaxaudit shadows plan --models`)",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +172,7 @@ class Evidence:
         return slice(self.referred.stop, len(self.pool.asked))
 
     @property
-    def design(self) -> str:
+    def design(self) -> Designs:
         """Of the shadow models of the tests of use: `guessed`, or `mixed` where there are several."""
         return "mixed" if self.models.designs.any() else "guessed"
 

@@ -1,13 +1,15 @@
-"""The charts of a result in one figure: what `result.plot()` returns."""
+"""What the charts of a result show, and all of them in one figure: what `plot()` returns."""
 
+from collections.abc import Sequence
 from math import nan
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxaudit.errors import InputError
-from jaxaudit.metrics.usage import Usage, fraction_name, used_share
+from jaxaudit.audits.ks.result import RhoResult, TargetResult
+from jaxaudit.errors import InputError, visible
+from jaxaudit.metrics.usage import fraction_name
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import canvas, panels, row_height
 
@@ -22,39 +24,55 @@ def plot_ks(audit: "KSAudit", target: int = 0) -> Figure:
         InputError: neither rho nor a test of use was made.
     """
     judged = audit.targets[target]
-    if judged.rho is None:
-        return _plot_shares(audit)
+    if judged.rho is None or judged.ks is None:
+        return _plot_shares(audit.targets)
     figure, (plain, stretched, ratios) = panels(3)
-    values = judged.rho.values
-    typical = 0 if np.isnan(values).all() else int(np.nanargmin(np.abs(values - np.nanmedian(values))))
-    samples = [audit.query_confidences[typical], judged.confidences[0], audit.calibration_confidences[typical]]
+    which = typical(judged.rho)
+    samples = [audit.query_confidences[which], audit.target_confidences[target], audit.calibration_confidences[which]]
     gap = plot.widest_gap(samples[0], samples[1])
+    distance = judged.ks.target[which]
     for axes in (plain, stretched):
-        distance = float(judged.rho.distances[typical])
-        plot.draw_confidences(axes, samples, gap, distance, stretched=axes is stretched)
-    named = [(each.name, each.rho) for each in audit.targets]
-    named += [(f"control {place} (trained on both)", control) for place, control in enumerate(judged.controls, 1)]
-    rows = [plot.Row(name, rho.values, rho.median, rho.low, rho.high) for name, rho in named if rho is not None]
-    plot.draw_rho(ratios, rows)
+        drawn = gap.distance if distance is None else distance
+        plot.draw_confidences(axes, samples, gap, drawn, stretched=axes is stretched)
+    plot.draw_rho(ratios, rho_rows(audit.targets, judged.controls or ()))
     return figure
 
 
-def _plot_shares(audit: "KSAudit") -> Figure:
-    """The used fraction of every target by every test of use."""
-    rows = [
-        _share_of(f"{target.name} ({usage.method})" if len(target.usage) > 1 else target.name, usage)
-        for target in audit.targets
-        for usage in target.usage
+def typical(rho: RhoResult) -> int:
+    """The replicate whose rho is nearest to the median."""
+    values = np.array(rho.values, float)
+    if rho.median is None or np.isnan(values).all():
+        return 0
+    return int(np.nanargmin(np.abs(values - rho.median)))
+
+
+def rho_rows(targets: Sequence[TargetResult], controls: Sequence[RhoResult]) -> list[plot.Row]:
+    """rho of these targets, where it was made, and of these controls; what there is not is NaN."""
+    named = [(visible(target.name), target.rho) for target in targets if target.rho is not None]
+    named += [(f"control {place} (trained on both)", rho) for place, rho in enumerate(controls, 1)]
+    return [
+        plot.Row(name, np.array(rho.values, float), *np.array((rho.median, rho.low, rho.high), float).tolist())
+        for name, rho in named
     ]
+
+
+def share_rows(targets: Sequence[TargetResult]) -> list[plot.Share]:
+    """The used fraction of every target by every test of use; what is not known is NaN."""
+    several = max(len(target.usage) for target in targets) > 1
+    rows = []
+    for target in targets:
+        for usage in target.usage:
+            known = usage.fraction is not None
+            share = (usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper) if known else (nan,) * 4
+            name = visible(target.name) + (f" ({visible(usage.method)})" if several else "")
+            rows.append(plot.Share(name, *np.array((*share, usage.detectable), float).tolist()))
+    return rows
+
+
+def _plot_shares(targets: Sequence[TargetResult]) -> Figure:
+    rows = share_rows(targets)
     if not rows:
         raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
     figure, axes = canvas(row_height(len(rows)) + 0.3)
-    fraction = fraction_name(usage.question for target in audit.targets for usage in target.usage)
-    plot.draw_shares(axes, rows, fraction)
+    plot.draw_shares(axes, rows, fraction_name(usage.question for target in targets for usage in target.usage))
     return figure
-
-
-def _share_of(name: str, usage: Usage) -> plot.Share:
-    share = used_share(usage)
-    value, low, high, upper = (nan,) * 4 if share is None else (*share, usage.upper)
-    return plot.Share(name, value, low, high, upper, nan if usage.detectable is None else usage.detectable)

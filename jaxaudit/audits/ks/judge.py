@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.ks.advice import BANKED, TRAINED
 from jaxaudit.audits.ks.available import available_tests, lacks, possible_tests, refuse_targets, refuse_tests
-from jaxaudit.audits.ks.evidence import Evidence
+from jaxaudit.audits.ks.evidence import BANKED, TRAINED, Evidence
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.learned import without_unlearned
 from jaxaudit.audits.ks.leave_one_out import leave_one_out
@@ -96,13 +96,14 @@ def judge(
         if each.unseen is not None and any(isinstance(test, ReferenceTest) for test in tests):
             refuse_few(int(each.unseen.sum()))
     found = judge_outputs(key, evidence, outputs, tests, level=level)
+    measured = leave_one_out(key, evidence, tests, level=level, progress=progress) if rates else ()
     kinds = dict.fromkeys(kind for test in tests for kind in test.kinds(pool))
     return replace(
         found,
+        result=msgspec.structs.replace(found.result, rates=measured or None),
         models_per_batch=shadows.models_per_batch,
         shadows=evidence.models.take(evidence.models.of(*kinds)),
         sampled_alike=evidence.once("dealt", lambda: None),
-        rates=leave_one_out(key, evidence, tests, level=level, progress=progress) if rates else (),
     )
 
 

@@ -4,17 +4,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
-from jaxaudit.audits.ks.multiple_targets import adjusted
-from jaxaudit.audits.ks.result import KSAudit, Resembles, conclude
+from jaxaudit.audits.ks.finding import conclude, numbers
+from jaxaudit.audits.ks.result import Floor, KSAudit, KSResult, Resembles
 from jaxaudit.audits.ks.tests import Judgement, KSTest
 from jaxaudit.audits.ks.tests.memory import of_holdout, reduced_words
+from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import noise_floor
 from jaxaudit.metrics.resemblance import LEAST, resemblance
+from jaxaudit.metrics.usage import decided, holm
 from jaxaudit.shadow_models import OF_QUERY, Kind
 
 WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
@@ -67,30 +69,68 @@ def judge_outputs(
     if evidence.reduced:
         why = reduced_words(evidence)
         limitations = (f"{why[:1].upper()}{why[1:]}.", *limitations)
-    alike = [resembling(evidence, said) for said in heard]
+    targets = tuple(
+        conclude(
+            said.name,
+            said.truth,
+            judgements,
+            (*common, *_not_measured(judgements, common), *said.checks),
+            limitations,
+            resembling(evidence, said),
+        )
+        for said, judgements in zip(heard, judged, strict=True)
+    )
     query, calibration, controls = of_rho(evidence.models, evidence.models.confidences[:, : evidence.queries])
+    floor = None if all(target.rho is None for target in targets) else floor_of(noise_floor(query))
     return KSAudit(
-        targets=tuple(
-            replace(
-                conclude(
-                    said.name,
-                    said.truth,
-                    said.compared.confidences,
-                    judgements,
-                    (*common, *_not_measured(judgements, common), *said.checks),
-                    limitations,
-                ),
-                resembles=design,
-            )
-            for said, judgements, design in zip(heard, judged, alike, strict=True)
-        ),
-        noise_floor=noise_floor(query),
+        result=KSResult(level=level, targets=targets, noise_floor=floor),
+        target_confidences=np.concatenate([said.compared.confidences for said in heard]),
         query_confidences=query,
         calibration_confidences=calibration,
         control_confidences=controls,
         labels=evidence.query.labels,
-        level=level,
+        sources=tuple(judgement.source for judgements in judged for judgement in judgements),
     )
+
+
+def floor_of(distances: Float[np.ndarray, " pairs"]) -> Floor:
+    """The distances between query models of different seeds, and their median and maximum, if there are any."""
+    if not len(distances):
+        return Floor(None, None, ())
+    return Floor(number(np.median(distances)), number(np.max(distances)), numbers(distances))
+
+
+def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgement, ...]]:
+    """The same judgements by `Usage.p_never_adjusted`: Holm's method over all targets, for each test of use.
+
+    The probability that any target that never used the query set is called `not forgotten` is then at most 5%. With a
+    single target nothing is changed.
+
+    Args:
+        judgements: of each target, the same tests in the same order.
+    """
+    if len(judgements) < 2:
+        return list(judgements)
+    by_test = (_of_one_test(each) for each in zip(*judgements, strict=True))
+    return list(zip(*by_test, strict=True))
+
+
+def _of_one_test(judgements: tuple[Judgement, ...]) -> list[Judgement]:
+    """One test of all targets."""
+    usages = [each.usage for each in judgements if each.usage is not None]
+    if len(usages) < len(judgements):
+        return list(judgements)
+    p_values = holm([usage.p_never for usage in usages])
+    return [_with(*each) for each in zip(judgements, p_values, strict=True)]
+
+
+def _with(judgement: Judgement, p_value: float) -> Judgement:
+    if judgement.usage is None:
+        return judgement
+    usage = judgement.usage._replace(p_never_adjusted=p_value)
+    # A test of one's own may have another rule.
+    found = judgement._replace(usage=usage) if judgement.again is None else judgement.again(decided(usage))
+    return found._replace(source=f"{judgement.source}; Holm 1979")
 
 
 def resembling(evidence: Evidence, said: TargetOutputs) -> Resembles | None:

@@ -7,8 +7,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, TargetOutputs, Truth, as_logits, of_file, of_rho
+from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, TargetOutputs, as_logits, of_file, of_rho
 from jaxaudit.audits.ks.models import Rows, generators
+from jaxaudit.audits.ks.result import Truth
 from jaxaudit.audits.pool import Part, target_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs

@@ -28,7 +28,7 @@ from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
-from jaxaudit.report.ks.record import ks_record
+from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_examples
@@ -225,12 +225,13 @@ def _for_targets(options: KSOptions, given: KSOptions, targets: int) -> KSOption
 def outcome_of(found: KSAudit, provenance: Provenance) -> Outcome:
     """The result in all of its forms."""
     kept = arrays_of(found)
-    return Outcome(ks_record(found, provenance), kept, {"confidences.npz": arrays(kept)})
+    record = recorded("ks", found.result, found.sources, provenance)
+    return Outcome(record, kept, {"confidences.npz": arrays(kept)})
 
 
 def arrays_of(audit: KSAudit) -> dict:
     """Arrays saved with the result: every model's confidences on the query set; without rho, only the targets'."""
-    targets = {f"target_{index}": target.confidences[0] for index, target in enumerate(audit.targets)}
+    targets = {f"target_{index}": own for index, own in enumerate(audit.target_confidences)}
     models = {
         "query": audit.query_confidences,
         "calibration": audit.calibration_confidences,

@@ -1,56 +1,53 @@
 """The charts of a `ks` run."""
 
 from collections.abc import Sequence
-from math import isnan, nan
+from math import isnan
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxaudit.audits.ks.figure import rho_rows, share_rows, typical
+from jaxaudit.audits.ks.result import KSResult, TargetResult
 from jaxaudit.errors import visible
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.ks.record import Floor, KSRecord, OfRho, Rho, Target, with_rho
 from jaxaudit.report.ks.tables import fractions
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.record import as_float
 from jaxaudit.report.run import Run, named
 
 SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0)
 
 
-def ks_pictures(run: Run[KSRecord]) -> tuple[Picture, ...]:
+def ks_pictures(run: Run[KSResult]) -> tuple[Picture, ...]:
     """All charts of a run; those of rho if it was made."""
-    result = run.result
-    made = with_rho(result.targets)
-    confidences = [each for place, (target, rho) in enumerate(made) for each in _confidences(run, place, target, rho)]
-    ratios = [_ratios("rho", _rows(run), result.level)] if made else []
-    distances = [_distances(made, result.noise_floor)] if made and result.noise_floor is not None else []
-    return (*_shares(result), *confidences, *ratios, *distances)
+    result, targets = run.result, run.result.targets
+    confidences = [each for place, target in enumerate(targets) for each in _confidences(run, place, target)]
+    # A control is compared beside each target; here as beside the first.
+    rows = rho_rows(targets, targets[0].controls or ())
+    return (
+        *_shares(result),
+        *confidences,
+        *([_ratios("rho", rows, result.level)] if rows else []),
+        *_distances(result),
+    )
 
 
-def compared_picture(runs: Sequence[Run[KSRecord]]) -> Picture:
+def compared_picture(runs: Sequence[Run[KSResult]]) -> Picture:
     """rho of the targets of several runs."""
-    rows = [row for run in runs for row in _rows(run, f"{named(run)}: ", controls=False)]
+    rows = [row._replace(name=f"{named(run)}: {row.name}") for run in runs for row in rho_rows(run.result.targets, ())]
     return _ratios("compared-rho", rows, runs[0].result.level)
 
 
-def _typical(rho: Rho) -> int:
-    """The replicate whose rho is nearest to the median."""
-    values = np.array([as_float(value) for value in rho.values])
-    middle = as_float(rho.median)
-    return 0 if np.isnan(middle) or np.isnan(values).all() else int(np.nanargmin(np.abs(values - middle)))
-
-
-def _confidences(run: Run[KSRecord], place: int, target: Target, rho: OfRho) -> list[Picture]:
-    if not run.arrays:
+def _confidences(run: Run[KSResult], place: int, target: TargetResult) -> list[Picture]:
+    rho, ks = target.rho, target.ks
+    if not run.arrays or rho is None or ks is None:
         return []
-    name, which = visible(target.name), _typical(rho.rho)
+    name, which, replicates = visible(target.name), typical(rho), len(rho.values)
     samples = [run.arrays["query"][which], run.arrays[f"target_{place}"], run.arrays["calibration"][which]]
     gap = plot.widest_gap(samples[0], samples[1])
-    distance = as_float(rho.ks.target[which])
-    distance = gap.distance if isnan(distance) else distance
-    other = number(rho.ks.calibration[which])
+    found, other = ks.target[which], number(ks.calibration[which])
+    distance = gap.distance if found is None else found
     seen = (
         f"Three rising curves. Those of the query model and the target are furthest apart at a confidence of "
         f"{gap.confidence:.4g}, by {distance:.3f}; the calibration model is {other} from the query model."
@@ -74,7 +71,7 @@ def _confidences(run: Run[KSRecord], place: int, target: Target, rho: OfRho) -> 
 
     captions = (
         f"The gap is the distance of {name} from a query model; rho divides it by that of the calibration model "
-        f"({other}). Replicate {which + 1} of {len(rho.rho.values)}, whose rho is nearest to the median.",
+        f"({other}). Replicate {which + 1} of {replicates}, whose rho is nearest to the median.",
         "The same curves on an axis that spreads out confidences close to 1; distances are the same on both axes.",
     )
     return [
@@ -87,22 +84,6 @@ def _confidences(run: Run[KSRecord], place: int, target: Target, rho: OfRho) -> 
             numbers,
         )
         for stretched in (False, True)
-    ]
-
-
-def _rows(run: Run[KSRecord], prefix: str = "", controls: bool = True) -> list[plot.Row]:
-    """rho of every target, and of the controls: of each once, as compared beside the first target."""
-    made = with_rho(run.result.targets)
-    found = [(target.name, rho.rho) for target, rho in made]
-    if controls:
-        found += [(f"control {place} (trained on both)", rho) for place, rho in enumerate(made[0][1].controls, 1)]
-    return [
-        plot.Row(
-            f"{prefix}{visible(name)}",
-            np.array([as_float(value) for value in rho.values]),
-            *(as_float(each) for each in (rho.median, rho.low, rho.high)),
-        )
-        for name, rho in found
     ]
 
 
@@ -132,13 +113,16 @@ def _ratios(name: str, rows: Sequence[plot.Row], level: float) -> Picture:
     )
 
 
-def _distances(made: Sequence[tuple[Target, OfRho]], floor: Floor) -> Picture:
+def _distances(result: KSResult) -> tuple[Picture, ...]:
+    floor, of_targets = result.noise_floor, [(visible(each.name), each.ks) for each in result.targets if each.ks]
+    if floor is None or not of_targets:
+        return ()
     groups = [
         ("another query model", floor.values),
-        ("calibration models", made[0][1].ks.calibration),
-        *((f"target {visible(target.name)}", rho.ks.target) for target, rho in made),
+        ("calibration models", of_targets[0][1].calibration),
+        *((f"target {name}", ks.target) for name, ks in of_targets),
     ]
-    drawn = [(name, np.array([as_float(value) for value in values])) for name, values in groups]
+    drawn = [(name, np.array(values, float)) for name, values in groups]
 
     def draw() -> Figure:
         figure, axes = canvas(row_height(len(drawn)))
@@ -146,34 +130,29 @@ def _distances(made: Sequence[tuple[Target, OfRho]], floor: Floor) -> Picture:
         return figure
 
     said = ". ".join(f"{name}: {', '.join(number(value) for value in values)}" for name, values in groups[1:])
-    return Picture(
-        "noise-floor",
-        "Distances and the noise floor",
-        f"Query models of different seeds are {number(floor.median)} apart, at most {number(floor.max)}. {said}",
-        "Distances of models from a query model. The shaded range is the effect of another seed alone: a target within "
-        "it cannot be distinguished from a query model.",
-        draw,
-        Cells(
-            "Kolmogorov-Smirnov distances from a query model",
-            ("of", "distances"),
-            tuple((name, ", ".join(precise(value) for value in values) or "none") for name, values in groups),
-            folded=True,
+    return (
+        Picture(
+            "noise-floor",
+            "Distances and the noise floor",
+            f"Query models of different seeds are {number(floor.median)} apart, at most {number(floor.max)}. {said}",
+            "Distances of models from a query model. The shaded range is the effect of another seed alone: a target "
+            "within it cannot be distinguished from a query model.",
+            draw,
+            Cells(
+                "Kolmogorov-Smirnov distances from a query model",
+                ("of", "distances"),
+                tuple((name, ", ".join(precise(value) for value in values) or "none") for name, values in groups),
+                folded=True,
+            ),
         ),
     )
 
 
-def _shares(result: KSRecord) -> tuple[Picture, ...]:
+def _shares(result: KSResult) -> tuple[Picture, ...]:
     """The used fraction of every target by every test of use; none where there is no such test."""
-    tests = [(target, usage) for target in result.targets for usage in target.usage]
-    if not tests:
+    rows = share_rows(result.targets)
+    if not rows:
         return ()
-    several = max(len(target.usage) for target in result.targets) > 1
-    rows = []
-    for target, usage in tests:
-        known = usage.fraction is not None
-        share = (usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper) if known else (nan,) * 4
-        name = visible(target.name) + (f" ({visible(usage.method)})" if several else "")
-        rows.append(plot.Share(name, *map(as_float, (*share, usage.detectable))))
 
     def draw() -> Figure:
         figure, axes = canvas(row_height(len(rows)) + 0.3)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from jaxaudit.audits.finding import Tone
+from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, UsageResult
 from jaxaudit.audits.ks.tests.test import percent as fraction_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
-from jaxaudit.report.ks.record import KSRecord, OfRho, Rates, Target, Test, Usage, rho_of
 from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Cells
 
@@ -15,7 +15,7 @@ UNKNOWN = "unknown"
 RATES = "Error rates on these data: each shadow model as a target, judged by the others"
 
 
-def grid(result: KSRecord) -> Cells:
+def grid(result: KSResult) -> Cells:
     """The verdict and what it rests on; further tests stand below, by their names."""
     targets = result.targets
     known = any(target.truth for target in targets)
@@ -27,9 +27,9 @@ def grid(result: KSRecord) -> Cells:
     columns = [name, *(["truly\nused"] if known else []), "verdict", *of_use, *ratio]
     rows: list[tuple[str, ...]] = []
     for target in targets:
-        truth, rho = [_truth(target)] if known else [], rho_of(target)
+        truth = [_truth(target)] if known else []
         numbers = _test_numbers(target, target.method) if tests else ()
-        ratios = () if rho is None else _ratios(rho)[: len(ratio)]
+        ratios = _ratios(target)[: len(ratio)]
         rows.append((visible(target.name), *truth, target.verdict, *numbers, *ratios))
         blank, empty = [""] * len(truth), [""] * len(ratios)
         for test in target.tests[1:] if tests and _several(target) else ():
@@ -38,13 +38,13 @@ def grid(result: KSRecord) -> Cells:
     return Cells("", tuple(columns), tuple(rows), numbers, tones=TONES, on="terminal")
 
 
-def asked(targets: Iterable[Target]) -> tuple[Question, ...]:
+def asked(targets: Iterable[TargetResult]) -> tuple[Question, ...]:
     """What fractions are of: what was `used`, what is `left`, or both in this order; `used` where there is none."""
     found = {usage.question for target in targets for usage in target.usage}
     return tuple(question for question in WORDING if question in found) or ("used",)
 
 
-def fractions(targets: Iterable[Target]) -> str:
+def fractions(targets: Iterable[TargetResult]) -> str:
     """What tables and charts call the fractions of these targets."""
     return fraction_name(asked(targets))
 
@@ -54,17 +54,20 @@ def _use_columns(questions: tuple[Question, ...], interval: str) -> list[str]:
     return [none, full, f"{'/'.join(questions)}\n{interval}", "at\nmost", "min.\ndetect."]
 
 
-def _ratios(rho: OfRho) -> tuple[str, str, str]:
-    """rho, its interval, and what the paper's rule says of it."""
-    return number(rho.rho.median, 2), span(rho.rho).replace(" to ", "-") or "none", rho.paper_rule
+def _ratios(target: TargetResult) -> tuple[str, ...]:
+    """rho, its interval, and what the paper's rule says of it; nothing without rho."""
+    rho = target.rho
+    if rho is None:
+        return ()
+    return number(rho.median, 2), span(rho).replace(" to ", "-") or "none", str(target.paper_rule)
 
 
-def _several(target: Target) -> bool:
+def _several(target: TargetResult) -> bool:
     """Whether other tests stand beside the deciding one; rho alone has a column."""
     return any(test.name != "rho" for test in target.tests[1:])
 
 
-def _test_numbers(target: Target, test: str) -> tuple[str, str, str, str, str]:
+def _test_numbers(target: TargetResult, test: str) -> tuple[str, str, str, str, str]:
     """Of one test: both p-values, the fraction, its upper limit, the minimum detectable one."""
     for usage in target.usage:
         if usage.method == test:
@@ -99,7 +102,7 @@ def _counted(count: int, targets: int) -> str:
     return f"{count / targets:.0%} ({100 * found.low:.0f}-{100 * found.high:.0f})"
 
 
-def usage_cells(targets: Sequence[Target]) -> Cells:
+def usage_cells(targets: Sequence[TargetResult]) -> Cells:
     """All targets' tests of use in full."""
     several = any(usage.p_never_adjusted is not None for target in targets for usage in target.usage)
     rows = [
@@ -135,48 +138,50 @@ def usage_cells(targets: Sequence[Target]) -> Cells:
     return Cells("Memory of the query set" if left else "Use of the query set", columns, tuple(rows), numbers)
 
 
-def rho_cells(made: Sequence[tuple[Target, OfRho]]) -> Cells:
+def rho_cells(targets: Sequence[TargetResult]) -> Cells:
     rows = (
         (
             visible(target.name),
-            rho.verdict,
-            number(rho.rho.median, 4),
-            span(rho.rho, 4) or "none",
-            rho.paper_rule,
+            str(target.rho_verdict),
+            number(target.rho.median, 4),
+            span(target.rho, 4) or "none",
+            str(target.paper_rule),
         )
-        for target, rho in made
+        for target in targets
+        if target.rho is not None
     )
     return Cells("rho", ("target", "verdict by rho", "rho", "interval", "the paper's rule"), tuple(rows), ("rho",))
 
 
-def replicates(made: Sequence[tuple[Target, OfRho]]) -> Cells:
+def replicates(targets: Sequence[TargetResult]) -> Cells:
     numbers = ("replicate", "to the target", "to the calibration model", "rho")
     rows = (
         (visible(target.name), str(place), precise(above), precise(below), precise(value))
-        for target, rho in made
+        for target in targets
+        if target.rho is not None and target.ks is not None
         for place, (above, below, value) in enumerate(
-            zip(rho.ks.target, rho.ks.calibration, rho.rho.values, strict=True), 1
+            zip(target.ks.target, target.ks.calibration, target.rho.values, strict=True), 1
         )
     )
     title = "Replicates: rho is the first distance divided by the second"
     return Cells(title, ("target", *numbers), tuple(rows), numbers, folded=True)
 
 
-def by(test: Test) -> str:
+def by(test: TestResult) -> str:
     return f"by the {visible(test.title)}" if test.title.endswith("test") else f"by {visible(test.title)}"
 
 
-def test_of(target: Target, name: str) -> Test:
+def test_of(target: TargetResult, name: str) -> TestResult:
     return next(test for test in target.tests if test.name == name)
 
 
-def interval(usage: Usage) -> str:
+def interval(usage: UsageResult) -> str:
     if usage.fraction is None or usage.fraction_low is None or usage.fraction_high is None:
         return UNKNOWN
     return f"{100 * usage.fraction:.0f}% ({100 * usage.fraction_low:.0f}-{100 * usage.fraction_high:.0f})"
 
 
-def p_unused(usage: Usage, targets: int) -> str:
+def p_unused(usage: UsageResult, targets: int) -> str:
     """The p-value, and what it is where it is adjusted for several targets."""
     alone = precise(usage.p_never)
     if usage.p_never_adjusted is None:
@@ -184,7 +189,7 @@ def p_unused(usage: Usage, targets: int) -> str:
     return f"{alone}, adjusted for {targets} targets: {precise(usage.p_never_adjusted)}"
 
 
-def upper(usage: Usage) -> str:
+def upper(usage: UsageResult) -> str:
     """The upper limit of the fraction, where that is known."""
     return "-" if usage.fraction is None else at_most(usage.upper)
 
@@ -206,7 +211,7 @@ def percent_cell(value: float | None) -> str:
     return "none" if value is None else fraction_text(value)
 
 
-def _truth(target: Target) -> str:
+def _truth(target: TargetResult) -> str:
     if target.truth is None:
         return UNKNOWN
     used = target.truth.used_fraction

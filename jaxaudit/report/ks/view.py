@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.ks.result import KSResult, Resembles, TargetResult, array_names, check
 from jaxaudit.audits.ks.tests import TESTS
 from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.errors import visible
-from jaxaudit.metrics.before_after import Change as Pair
+from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.ks.record import Change, KSRecord, Resembles, Target, with_rho
+from jaxaudit.report.kind import Arrays, Kind, Stored, demand
 from jaxaudit.report.ks.tables import (
     UNKNOWN,
     asked,
@@ -29,7 +30,7 @@ from jaxaudit.report.ks.tables import (
 )
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Part, Picture
-from jaxaudit.report.record import as_float
+from jaxaudit.report.record import record_type
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
@@ -66,11 +67,11 @@ LEGENDS = {
 """By what fractions are of, see `asked`."""
 
 
-def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
+def ks_part(run: Run[KSResult], top: int = 0) -> Part:
     """The content of a run of `ks`."""
     result = run.result
-    targets, data = result.targets, result.provenance.data
-    used, made = any(target.usage or target.ema for target in targets), with_rho(targets)
+    targets, data = result.targets, run.provenance.data
+    used = any(target.usage or target.ema for target in targets)
 
     def pictures() -> tuple[Picture, ...]:
         from jaxaudit.report.ks.pictures import ks_pictures
@@ -87,15 +88,15 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
             grid(result),
             *([rates_cells(result.rates)] if result.rates else []),
             *([usage_cells(targets)] if used else []),
-            rho_cells(made),
-            replicates(made),
+            rho_cells(targets),
+            replicates(targets),
         ),
         pictures,
         _legend(result),
-        repeat(result.provenance),
+        repeat(run.provenance),
         terms(
             *TERMS,
-            *(OF_RHO if made else ()),
+            *(OF_RHO if result.noise_floor else ()),
             *((*(WORDING[each].fraction for each in WORDING if each in asked(targets)), *OF_USE) if used else ()),
             *(("reference",) if "reference" in data else ()),
             *(("known members",) if "members" in data else ()),
@@ -105,7 +106,7 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
     )
 
 
-def _errors(targets: Sequence[Target]) -> tuple[str, ...]:
+def _errors(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     """What the deciding tests say of themselves; nothing of a test of one's own."""
     said = {test.name: f"{test.title}: {test.errors}" for test in TESTS}  # pyright: ignore[reportAttributeAccessIssue]
     return tuple(dict.fromkeys(said[target.method] for target in targets if target.method in said))
@@ -142,7 +143,7 @@ def _about(data: Mapping[str, Any]) -> str:
     )
 
 
-def _answer(target: Target, level: float, targets: int) -> Answer:
+def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     facts = [] if target.paper_rule is None else [("The paper's rule", _paper_rule(target))]
     for usage in target.usage:
         title = visible(test_of(target, usage.method).title)
@@ -176,18 +177,18 @@ def _answer(target: Target, level: float, targets: int) -> Answer:
     )
 
 
-def _fraction_trust(target: Target) -> Confidence | None:
+def _fraction_trust(target: TargetResult) -> Confidence | None:
     """How far to trust the used fraction, where that differs from how far to trust the verdict."""
     trust = next((usage.fraction_confidence for usage in target.usage if usage.method == target.method), None)
     return None if trust is None or trust.word == target.finding.confidence.word else trust
 
 
-def _differs(target: Target) -> bool:
+def _differs(target: TargetResult) -> bool:
     """Whether the paper's rule on rho says something else than the verdict."""
     return target.paper_rule is not None and target.paper_rule != target.verdict
 
 
-def _paper_rule(target: Target) -> str:
+def _paper_rule(target: TargetResult) -> str:
     """What the paper's rule says and, where that is not the verdict, why, and which one decides."""
     if not _differs(target):
         return str(target.paper_rule)
@@ -205,7 +206,7 @@ def _resembles(found: Resembles) -> str:
     return f"{visible(found.design)} (a shadow model's own design is recognised {recognised} of the time)"
 
 
-def _measured(target: Target) -> tuple[str, str, str]:
+def _measured(target: TargetResult) -> tuple[str, str, str]:
     """The number that the deciding test rests on: what it is called, how it is shown, its interval."""
     for usage in target.usage:
         if usage.method == target.method:
@@ -224,11 +225,10 @@ def _measured(target: Target) -> tuple[str, str, str]:
 
 
 def _change(change: Change) -> str:
-    found = Pair(as_float(change.fraction), change.low, change.high, change.p_value, change.p_never_before)
-    return change_text(found).partition(": ")[2]
+    return change_text(change).partition(": ")[2]
 
 
-def _legend(result: KSRecord) -> tuple[str, ...]:
+def _legend(result: KSResult) -> tuple[str, ...]:
     lines, floor = [], result.noise_floor
     if any(target.usage for target in result.targets):
         lines.append(
@@ -269,7 +269,7 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _adjusted(targets: Sequence[Target]) -> list[str]:
+def _adjusted(targets: Sequence[TargetResult]) -> list[str]:
     """Of each test of use, the p-values that are adjusted for several targets."""
     found: dict[str, list[str]] = {}
     for target in targets:
@@ -280,3 +280,27 @@ def _adjusted(targets: Sequence[Target]) -> list[str]:
         f"p unused, adjusted for {len(targets)} targets (Holm), {visible(title)}: {', '.join(p_values)}."
         for title, p_values in found.items()
     ]
+
+
+def _check(result: Any, arrays: Arrays) -> None:
+    """Holds a run that was read against itself: its numbers, and the sets that its provenance names."""
+    check(result, arrays)
+    data = result.provenance.data
+    other = "members" if "members" in data and "calibration" not in data else "calibration"
+    for role in ("query", other, *({"reference"} & data.keys())):
+        each = data.get(role)
+        demand(isinstance(each, dict) and type(each.get("records")) is int and "name" in each, f"it has no {role} set")
+
+
+def _compared(runs: Sequence[Run[KSResult]]) -> tuple[Picture, ...]:
+    from jaxaudit.report.ks.pictures import compared_picture
+
+    made = [run for run in runs if run.result.noise_floor is not None]
+    return (compared_picture(made),) if len(made) > 1 else ()
+
+
+def _stored(result: KSResult) -> Stored:
+    return Stored("confidences.npz", array_names(result))
+
+
+KS = Kind("ks", record_type("ks", KSResult), ks_part, _check, _stored, _compared)

@@ -1,12 +1,14 @@
 """Small `ks` audits and their runs: the numbers of every test are given, and the tests decide on them as ever."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from jaxaudit.audits.ks.evidence import Truth
-from jaxaudit.audits.ks.result import KSAudit, TargetResult, conclude
+from jaxaudit.audits.ks.finding import conclude
+from jaxaudit.audits.ks.judge_outputs import floor_of
+from jaxaudit.audits.ks.result import KSAudit, KSResult, Rates, TargetResult, Truth
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.holdout import with_change
 from jaxaudit.metrics import checks as preflight
@@ -16,7 +18,7 @@ from jaxaudit.metrics.ema import EMA, Thresholds
 from jaxaudit.metrics.ks import Rho
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.plots.ks import widest_gap
-from jaxaudit.report.ks.record import KSRecord, ks_record
+from jaxaudit.report.kinds import recorded
 from jaxaudit.report.run import Run
 from support.saved_runs.provenance import provenance
 
@@ -67,7 +69,6 @@ def judged(
     controls: tuple[Rho, ...] = (),
     truth: Truth | None = None,
     change: Change | None = None,
-    confidences: np.ndarray | None = None,
     with_rho: bool = True,
 ) -> TargetResult:
     """What is concluded of these numbers: by tests of use, in their order, then by EMA, then by rho, if it is made."""
@@ -87,22 +88,19 @@ def judged(
     judgements += [EMATest().decide(emas)] if emas else []
     rho = rho_between(0.4, 0.6) if rho is None else rho
     judgements += [RhoTest().decide(rho, controls, made(OF_RHO), common)] if with_rho else []
-    said = np.ones((1, RECORDS), np.float32) if confidences is None else confidences
-    return conclude(name, truth, said, tuple(judgements), common)
+    return conclude(name, truth, tuple(judgements), common)
 
 
-def audit_of(*targets: TargetResult, floor: tuple[float, ...] = (0.01, 0.02, 0.06)) -> KSAudit:
+def audit_of(
+    *targets: TargetResult, floor: tuple[float, ...] = (0.01, 0.02, 0.06), rates: tuple[Rates, ...] | None = None
+) -> KSAudit:
     """An audit of these targets, against two replicates that say nothing; without rho against none."""
     rho = targets[0].rho
     ones = np.ones((0 if rho is None else len(rho.values), RECORDS), np.float32)
-    seeds = np.array(() if rho is None else floor)
-    return KSAudit(targets, seeds, ones, ones, ones[:1], np.zeros(RECORDS, np.int32), 0.95, 4)
-
-
-def rho_of(target: TargetResult) -> Rho:
-    """rho of a target that has it."""
-    assert target.rho is not None
-    return target.rho
+    of_seeds = None if rho is None else floor_of(np.array(floor))
+    result = KSResult(level=0.95, targets=targets, noise_floor=of_seeds, rates=rates)
+    said = np.ones((len(targets), RECORDS), np.float32)
+    return KSAudit(result, said, ones, ones, ones[:1], np.zeros(RECORDS, np.int32), models_per_batch=4)
 
 
 def ks_audit(name: str = "outputs.csv") -> KSAudit:
@@ -110,9 +108,10 @@ def ks_audit(name: str = "outputs.csv") -> KSAudit:
     rng = np.random.default_rng(0)
     query, calibration = (rng.beta(a, 1, (2, RECORDS)).astype(np.float32) for a in (30, 2))
 
-    def target(called: str, a: float, truth: Truth | None) -> TargetResult:
-        confidences = rng.beta(a, 1, (1, RECORDS)).astype(np.float32)
-        above = np.array([widest_gap(row, confidences[0]).distance for row in query])
+    said = np.concatenate([rng.beta(a, 1, (1, RECORDS)).astype(np.float32) for a in (25, 1.0)])
+
+    def target(called: str, confidences: np.ndarray, truth: Truth | None) -> TargetResult:
+        above = np.array([widest_gap(row, confidences).distance for row in query])
         below = np.array([widest_gap(*rows).distance for rows in zip(query, calibration, strict=True)])
         median = float(np.median(above / below))
         rho = Rho(above / below, median, median - 0.05, median + 0.05, above, below, error_of(0.05))
@@ -121,10 +120,16 @@ def ks_audit(name: str = "outputs.csv") -> KSAudit:
             check("class coverage", truth is not None, decisive=False, message=f"the rarest class is {called}"),
         )
         control = rho_between(0.3, 0.5)
-        return judged(called, rho, checks=checks, controls=(control,), truth=truth, confidences=confidences)
+        return judged(called, rho, checks=checks, controls=(control,), truth=truth)
 
-    targets = (target(name, 25, None), target("other", 1.0, Truth(0.0, 10, "forgotten")))
-    return KSAudit(targets, np.array([0.05]), query, calibration, query[:1], np.zeros(RECORDS, np.int32), 0.95, 4)
+    found = audit_of(target(name, said[0], None), target("other", said[1], Truth(0.0, 10, "forgotten")), floor=(0.05,))
+    return replace(
+        found,
+        target_confidences=said,
+        query_confidences=query,
+        calibration_confidences=calibration,
+        control_confidences=query[:1],
+    )
 
 
 def without_rho() -> KSAudit:
@@ -140,7 +145,7 @@ def without_rho() -> KSAudit:
     )
 
 
-def ks_run(name: str = "outputs.csv", audit: KSAudit | None = None) -> Run[KSRecord]:
+def ks_run(name: str = "outputs.csv", audit: KSAudit | None = None) -> Run[KSResult]:
     """A run of `ks` on data and outputs of this name."""
     audit = ks_audit(name) if audit is None else audit
     one: dict[str, Any] = {"name": name, "records": RECORDS, "shape": [8], "classes": 3, "content_hash": "blake2b:00ff"}
@@ -148,5 +153,5 @@ def ks_run(name: str = "outputs.csv", audit: KSAudit | None = None) -> Run[KSRec
     said.targets = [{"name": name, "kind": "logits", "content_hash": "blake2b:11"}]
     models = {"query": audit.query_confidences, "calibration": audit.calibration_confidences}
     confidences = models if len(audit.query_confidences) else {}
-    confidences |= {f"target_{place}": target.confidences[0] for place, target in enumerate(audit.targets)}
-    return Run("a run", "ks", ks_record(audit, said), confidences)
+    confidences |= {f"target_{place}": own for place, own in enumerate(audit.target_confidences)}
+    return Run("a run", "ks", recorded("ks", audit.result, audit.sources, said), confidences)

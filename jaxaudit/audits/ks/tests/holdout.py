@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.advice import TRAINED, Advice
-from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.evidence import TRAINED, Advice, Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, limited, of_holdout, with_reasons
 from jaxaudit.audits.ks.tests.test import Judgement, change_text, of_use
@@ -114,7 +113,7 @@ class HoldoutTest:
             judgement = self.decide(usage, checks, better, groups, advice, trust, lacks)
             change = _change(key, said, evidence, level)
             if change is not None and trust.word == "none":
-                change = change._replace(fraction=float("nan"), low=-1.0, high=1.0)
+                change = msgspec.structs.replace(change, fraction=None, low=-1.0, high=1.0)
             return (judgement if change is None else with_change(judgement, change))._replace(again=judged)
 
         return judged(usage)

@@ -11,8 +11,7 @@ from typing import ClassVar
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.advice import TRAINED, Advice
-from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.evidence import TRAINED, Advice, Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, limited, none_because
 from jaxaudit.audits.ks.tests.shadow import ShadowTest, by_rank, draw_shadows, few_models, shadows_fit

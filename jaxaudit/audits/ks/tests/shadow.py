@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.advice import TRAINED, Advice
-from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.evidence import TRAINED, Advice, Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, known_unused, limited, with_reasons
 from jaxaudit.audits.ks.tests.test import Judgement, of_use

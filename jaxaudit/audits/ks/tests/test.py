@@ -22,6 +22,7 @@ from jaxaudit.metrics.usage import WORDING, Share, Usage, at_most, used_share
 from jaxaudit.shadow_models import Pool
 
 TONES: dict[Verdict, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
+NOT_SAID = Confidence("none", "The test does not say.")
 
 
 class Judgement(NamedTuple):
@@ -55,8 +56,8 @@ class Judgement(NamedTuple):
     weakened_by: frozenset[str] = frozenset()
     change: Change | None = None
     source: str = ""
-    p_confidence: Confidence | None = None
-    fraction_confidence: Confidence | None = None
+    p_confidence: Confidence = NOT_SAID
+    fraction_confidence: Confidence = NOT_SAID
     p_rests_on: frozenset[str] = frozenset()
     again: "Callable[[Usage], Judgement] | None" = None
 
@@ -213,11 +214,11 @@ def change_text(change: Change) -> str:
 
     >>> change_text(Change(0.934, 0.71, 1.0, 0.0001, 0.0005))
     'used fraction before minus after: 0.93 (0.71 to 1.00), p < 0.001'
-    >>> change_text(Change(float("nan"), -1.0, 1.0, 0.5, 0.5))
+    >>> change_text(Change(None, -1.0, 1.0, 0.5, 0.5))
     'used fraction before minus after: unknown, p = 0.5'
     """
     numbers = "unknown"
-    if change.fraction == change.fraction and (change.low, change.high) != (-1.0, 1.0):
+    if change.fraction is not None and (change.low, change.high) != (-1.0, 1.0):
         numbers = f"{change.fraction:.2f} ({change.low:.2f} to {change.high:.2f})"
     return f"used fraction before minus after: {numbers}, {p_text(change.p_value)}"
 

@@ -1,0 +1,204 @@
+"""What is concluded of one target: the first test's finding, and the numbers of all, after what was checked."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from jaxaudit.audits.finding import Confidence, Finding, checked, in_order
+from jaxaudit.audits.ks.result import (
+    Distances,
+    EMAResult,
+    Resembles,
+    RhoResult,
+    TargetResult,
+    TestResult,
+    Truth,
+    UsageResult,
+)
+from jaxaudit.audits.ks.tests.ema import medians
+from jaxaudit.audits.ks.tests.test import Judgement
+from jaxaudit.json_types import Number, number
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
+from jaxaudit.metrics.ema import EMA, ema_rule
+from jaxaudit.metrics.ks import Rho, Verdict, paper_rule
+from jaxaudit.metrics.usage import Usage, used_share
+
+OF_SETS = (HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY)
+"""Checks of the sets alone: where one of them fails, it is the reason, whatever the outputs on these sets show."""
+
+
+def conclude(
+    name: str,
+    truth: Truth | None,
+    judgements: tuple[Judgement, ...],
+    common: tuple[Check, ...],
+    limitations: tuple[str, ...] = (),
+    resembles: Resembles | None = None,
+) -> TargetResult:
+    """The answer for one target: the first test's finding, with what was checked.
+
+    A decisive check that failed takes away the verdicts that rest on it; another weakens them.
+
+    Args:
+        name: the target's.
+        truth: what is known of it.
+        judgements: what the numbers of each test say, the deciding one first.
+        common: checks that no test made.
+        limitations: what else is to be said of the shadow models, in sentences.
+        resembles: the design of shadow models that it is most like.
+    """
+    rho_first = sorted(judgements, key=lambda each: each.rho is None)
+    every = (*common, *(check for each in rho_first for check in each.checks))
+    decided = tuple(
+        each._replace(
+            finding=_with_checks(each, judgements, every),
+            p_confidence=_trusted(each.p_confidence, every, each.p_rests_on),
+            fraction_confidence=_trusted(each.fraction_confidence, every, each.rests_on),
+        )
+        for each in judgements
+    )
+    first, *others = decided
+    finding = _beside(first, tuple(others))
+    finding = msgspec.structs.replace(finding, caveats=(*limitations, *finding.caveats))
+    decided = (first._replace(finding=finding), *others)
+    of_rho = next((each for each in decided if each.rho is not None), None)
+    return TargetResult(
+        name=name,
+        truth=truth,
+        finding=finding,
+        verdict=_verdict(finding),
+        because="; ".join(finding.reasons),
+        method=first.test,
+        usage=tuple(_usage(each.usage, each) for each in decided if each.usage is not None),
+        change=next((each.change for each in decided if each.change is not None), None),
+        ema=next((_ema(each.ema) for each in decided if each.ema), None),
+        tests=tuple(TestResult(each.test, each.title, each.finding) for each in decided),
+        checks=every,
+        resembles=resembles,
+        **_of_rho(of_rho),
+    )
+
+
+def _of_rho(judgement: Judgement | None) -> dict[str, Any]:
+    """What rho says, whichever test decides."""
+    if judgement is None or judgement.rho is None:
+        return dict.fromkeys(("paper_rule", "rho", "rho_verdict", "ks", "controls"))
+    rho = judgement.rho
+    return {
+        "paper_rule": paper_rule(rho.median),
+        "rho": _rho(rho),
+        "rho_verdict": _verdict(judgement.finding),
+        "ks": Distances(numbers(rho.distances), numbers(rho.calibration_distances)),
+        "controls": tuple(map(_rho, judgement.controls)),
+    }
+
+
+def _verdict(finding: Finding) -> Verdict:
+    return msgspec.convert(finding.verdict, Verdict)
+
+
+def _rho(rho: Rho) -> RhoResult:
+    return RhoResult(number(rho.median), number(rho.low), number(rho.high), numbers(rho.values))
+
+
+def _usage(usage: Usage, judgement: Judgement) -> UsageResult:
+    share = used_share(usage)
+    return UsageResult(
+        usage.method,
+        usage.verdict,
+        usage.p_never,
+        usage.p_fully,
+        share and share.value,
+        number(usage.fraction_low),
+        number(usage.fraction_high),
+        usage.detectable,
+        usage.reasons,
+        usage.upper,
+        usage.p_never_adjusted,
+        usage.design,
+        judgement.p_confidence,
+        judgement.fraction_confidence,
+        usage.question,
+    )
+
+
+def _ema(emas: tuple[EMA, ...]) -> EMAResult:
+    p_value, share = medians(emas)
+    p_values, shares = (tuple(number(getattr(each, name)) for each in emas) for name in ("p_value", "member_share"))
+    return EMAResult(number(p_value), number(share), p_values, shares, ema_rule(p_value))
+
+
+def numbers(values: Float[np.ndarray, " n"]) -> tuple[Number, ...]:
+    """These numbers; None for what is not finite."""
+    return tuple(map(number, values))
+
+
+def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> Finding:
+    """The finding with every check; one that its verdict does not rest on names the tests that do, or that made it."""
+    shown = []
+    for check in every:
+        rests = check.name in judgement.rests_on
+        others = [
+            each.title
+            for each in judgements
+            if each is not judgement and (check in each.checks or check.name in each.rests_on)
+        ]
+        decides = rests and check.name not in judgement.weakened_by
+        shown.append(checked(check, rests=decides, affects="" if rests else ", ".join(others)))
+    failed = [check for check in every if not check.passed and check.name in judgement.rests_on]
+    decisive = min(
+        (each for each in failed if each.decisive and each.name not in judgement.weakened_by),
+        key=lambda check: check.name not in OF_SETS,
+        default=None,
+    )
+    finding = judgement.finding if decisive is None else _taken_away(judgement.finding, decisive)
+    return msgspec.structs.replace(_weakened(finding, failed), checks=in_order(shown))
+
+
+def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[str]) -> Confidence:
+    """Confidence in a number, after the checks that it rests on."""
+    failed = [check for check in every if not check.passed and check.name in names]
+    if confidence.word == "none" or not failed:
+        return confidence
+    decisive = any(check.decisive for check in failed)
+    why = f"Not every check that it rests on passed: {', '.join(check.name for check in failed)}."
+    return Confidence("none" if decisive else "weak", why)
+
+
+def _taken_away(finding: Finding, check: Check) -> Finding:
+    """What is left of a finding that rests on this check, which failed."""
+    reason = f"{check.name}: {check.message}"
+    return Finding(
+        "inconclusive",
+        "open",
+        f"The check {check.name} failed, and the verdict would rest on it.",
+        (reason,),
+        Confidence("none", f"{reason[:1].upper()}{reason[1:]}."),
+        caveats=finding.caveats,
+        would_change=(f"Correct what the check {check.name} found, and repeat the audit.",),
+    )
+
+
+def _weakened(finding: Finding, failed: list[Check]) -> Finding:
+    """The finding with little confidence where one of these checks failed."""
+    if not failed or finding.confidence.word == "none":
+        return finding
+    why = f"Not every check that the verdict rests on passed: {', '.join(check.name for check in failed)}."
+    return msgspec.structs.replace(finding, confidence=Confidence("weak", why))
+
+
+def _beside(judgement: Judgement, others: tuple[Judgement, ...]) -> Finding:
+    """The deciding finding with what the other tests take for granted, and with those that say the opposite."""
+    finding = judgement.finding
+    shown = [each for each in others if each.usage is not None or each.ema]
+    caveats = [*finding.caveats, *(caveat for each in shown for caveat in each.finding.caveats)]
+    opposite = {"forgotten": "not forgotten", "not forgotten": "forgotten"}.get(finding.verdict)
+    against = [each for each in others if each.usage is not None and each.finding.verdict == opposite]
+    if against:
+        titles = ", ".join(each.title for each in against)
+        caveats.insert(0, f"Tests disagree: {opposite} by the {titles}.")
+        why = f"Another test of use gives the opposite verdict: {titles}."
+        finding = msgspec.structs.replace(finding, confidence=Confidence("weak", why))
+    return msgspec.structs.replace(finding, caveats=tuple(dict.fromkeys(caveats)))

@@ -195,7 +195,7 @@ def test_the_kind_of_outputs_may_be_said(sets: Path, monkeypatch: pytest.MonkeyP
     np.save("l.npy", np.random.default_rng(0).random((RECORDS, 3)))
     assert jaxaudit("ks", *QUICK, "--target", "l.npy", "--target-kind", "logits").err.endswith("Error: enough\n")
     (file,) = asked["targets"]
-    (described,) = described_files([file.outputs])
+    (described,) = described_files([file])["targets"]
     assert described == {"name": "l.npy", "kind": "logits", "content_hash": file.outputs.content_hash}
 
 

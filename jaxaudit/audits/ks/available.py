@@ -148,10 +148,7 @@ def refuse_targets(
 ) -> None:
     """Refuses outputs that do not fit the sets, and outputs before a deletion that no test compares."""
     for target in targets:
-        target.refuse(query, holdout)
-        if isinstance(target, FileTarget):
-            target.refuse_reference(reference)
-            target.refuse_members(members)
+        target.refuse(query, holdout, reference, members)
     paired = any(isinstance(target, FileTarget) and target.before is not None for target in targets)
     if paired and not any(isinstance(test, HoldoutTest) for test in tests):
         raise InputError("outputs before the deletion are compared by the holdout test only: add HoldoutTest().")

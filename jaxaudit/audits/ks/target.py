@@ -31,8 +31,10 @@ class Target(Protocol):
         """The data it is trained on here; none for files."""
         ...
 
-    def refuse(self, query: Examples, holdout: Examples | None) -> None:
-        """Nothing where it can be judged with these sets.
+    def refuse(
+        self, query: Examples, holdout: Examples | None, reference: Examples | None, members: Examples | None
+    ) -> None:
+        """Nothing where it can be judged with these sets; `reference` where a test asks for outputs on it.
 
         Raises:
             InputError: where it cannot.
@@ -87,8 +89,10 @@ class FileTarget(NamedTuple):
     def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
         return {}
 
-    def refuse(self, query: Examples, holdout: Examples | None) -> None:
-        """Checks that the files fit the sets.
+    def refuse(
+        self, query: Examples, holdout: Examples | None, reference: Examples | None, members: Examples | None
+    ) -> None:
+        """Checks that there are files for these sets, and that they fit.
 
         Raises:
             InputError: they do not.
@@ -109,28 +113,13 @@ class FileTarget(NamedTuple):
                 there, missing = ("outputs", "records") if examples is None else ("records", "outputs")
                 raise InputError(f"{self.name}: there are {there} of the holdout but no {missing}; give both or none.")
             refuse_shape(file, len(examples), len(examples.class_names), name)
-
-    def refuse_reference(self, reference: Examples | None) -> None:
-        """Checks that there are outputs on these records, where a test needs them.
-
-        Raises:
-            InputError: there are none, or they do not fit.
-        """
-        if reference is None:
-            return
-        if self.on_reference is None:
-            raise InputError(
-                f"{self.name}: the reference test needs the target's outputs on records of which it used none: on the "
-                "calibration set (--calibration-target), or on other data (--reference, --reference-target)."
-            )
-        refuse_shape(self.on_reference, len(reference), len(reference.class_names), "reference")
-
-    def refuse_members(self, members: Examples | None) -> None:
-        """Checks that there are outputs on the known members, where there are any.
-
-        Raises:
-            InputError: there are none, or they do not fit.
-        """
+        if reference is not None:
+            if self.on_reference is None:
+                raise InputError(
+                    f"{self.name}: the reference test needs the target's outputs on records of which it used none: on "
+                    "the calibration set (--calibration-target), or on other data (--reference, --reference-target)."
+                )
+            refuse_shape(self.on_reference, len(reference), len(reference.class_names), "reference")
         if (self.on_members is None) != (members is None):
             raise InputError(
                 f"{self.name}: known members and the target's outputs on them need each other (--members, "
@@ -221,7 +210,9 @@ class SimulatedTarget(NamedTuple):
     name: str
     parts: tuple[Part, ...]
 
-    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+    def refuse(
+        self, query: Examples, holdout: Examples | None, reference: Examples | None, members: Examples | None
+    ) -> None:
         """Nothing where there is something to train it on.
 
         Raises:

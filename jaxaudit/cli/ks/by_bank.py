@@ -70,14 +70,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
         audit=audit,
         outcome=outcome_of,
         label="comparing",
-        extra={
-            "targets": described_files([target.outputs for target in targets]),
-            "holdout_targets": described_files([target.on_holdout for target in targets]),
-            "calibration_targets": described_files([target.on_reference for target in targets]),
-            "members_targets": described_files([target.on_members for target in targets]),
-            "before": described_files([target.before for target in targets]),
-            "holdout_before": described_files([target.before_on_holdout for target in targets]),
-        },
+        extra=described_files(targets),
     )
 
 

@@ -1,6 +1,7 @@
 """Runs `jaxaudit ks`: from its options to its result."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ import jax
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
@@ -24,7 +26,6 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.data import is_image
 from jaxaudit.data.groups import Groups
-from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
@@ -35,6 +36,8 @@ from jaxaudit.runs.provenance import describe_examples
 
 LEAST = 19
 REPLICATES = 5
+OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
+"""What outputs are on where nothing is trained."""
 
 
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
@@ -95,7 +98,9 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         judged = outcome_of(found, provenance)
         return judged._replace(files={**judged.files, **bank}, note=_of_bank(options) if bank else "")
 
-    on_reference = described_files([target.on_reference for target in sets.files])
+    files, on_reference = described_files(sets.files), []
+    if sets.reference is not None:
+        files, on_reference = {**files, "calibration_targets": []}, files["calibration_targets"]
     return Job(
         options=options,
         data=described_sets(sets),
@@ -108,13 +113,8 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         record_shape=sets.query.inputs.shape[1:],
         classes=len(sets.query.class_names),
         extra={
-            "targets": described_files([target.outputs for target in sets.files]),
-            "holdout_targets": described_files([target.on_holdout for target in sets.files]),
-            "members_targets": described_files([target.on_members for target in sets.files]),
-            "calibration_targets": on_reference if sets.reference is None else [],
-            "reference_targets": [] if sets.reference is None else on_reference,
-            "before": described_files([target.before for target in sets.files]),
-            "holdout_before": described_files([target.before_on_holdout for target in sets.files]),
+            **files,
+            "reference_targets": on_reference,
             "plan": None if plan is None else dict(plan.numbers),
         },
     )
@@ -157,11 +157,7 @@ def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
         audit=audit,
         outcome=outcome_of,
         label="comparing",
-        extra={
-            "targets": described_files([target.outputs for target in sets.files]),
-            "holdout_targets": described_files([target.on_holdout for target in sets.files]),
-            "members_targets": described_files([target.on_members for target in sets.files]),
-        },
+        extra={role: each for role, each in described_files(sets.files).items() if role in OF_MEMBERS},
     )
 
 
@@ -276,8 +272,21 @@ def _counted(groups: Groups) -> dict[str, Any]:
     return {"query": query, "holdout": holdout, **known, "content_hash": groups.content_hash}
 
 
-def described_files(files: list[Outputs | None]) -> list[dict[str, str]]:
-    """Files of outputs by name, kind and content hash."""
-    return [
-        {"name": file.name, "kind": file.kind, "content_hash": file.content_hash} for file in files if file is not None
-    ]
+def described_files(targets: Sequence[FileTarget]) -> dict[str, list[dict[str, str]]]:
+    """The files of outputs of targets by name, kind and content hash, by what they are on."""
+    files = {
+        "targets": [target.outputs for target in targets],
+        "holdout_targets": [target.on_holdout for target in targets],
+        "members_targets": [target.on_members for target in targets],
+        "calibration_targets": [target.on_reference for target in targets],
+        "before": [target.before for target in targets],
+        "holdout_before": [target.before_on_holdout for target in targets],
+    }
+    return {
+        role: [
+            {"name": each.name, "kind": each.kind, "content_hash": each.content_hash}
+            for each in given
+            if each is not None
+        ]
+        for role, given in files.items()
+    }

@@ -10,7 +10,6 @@ from jaxaudit.audits.ks.finding import conclude
 from jaxaudit.audits.ks.judge_outputs import floor_of
 from jaxaudit.audits.ks.result import KSAudit, KSResult, Rates, TargetResult, Truth
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, RhoTest, ShadowTest
-from jaxaudit.audits.ks.tests.holdout import with_change
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
@@ -78,13 +77,11 @@ def judged(
 
     common = tuple(each for each in checks if each.name not in OF_RHO + OF_HOLDOUT + OF_SHADOW)
     judgements: list[Judgement] = [
-        HoldoutTest().decide(each, made(OF_HOLDOUT))
+        HoldoutTest().decide(each, made(OF_HOLDOUT), change=change)
         if each.method == "holdout"
         else ShadowTest().decide(each, made(OF_SHADOW))
         for each in usage
     ]
-    if change is not None and judgements and judgements[0].test == "holdout":
-        judgements[0] = with_change(judgements[0], change)
     judgements += [EMATest().decide(emas)] if emas else []
     rho = rho_between(0.4, 0.6) if rho is None else rho
     judgements += [RhoTest().decide(rho, controls, made(OF_RHO), common)] if with_rho else []

@@ -8,9 +8,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.audits.ks.models import Rows
-from jaxaudit.audits.ks.tests.test import Judgement, p_text
-from jaxaudit.data.examples import Examples
+from jaxaudit.audits.ks.tests.test import Judgement, WithoutModels, p_text
 from jaxaudit.errors import InputError
 from jaxaudit.membership import Membership
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS, Check
@@ -21,7 +19,7 @@ NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS})
 
 
 @dataclass(frozen=True, kw_only=True)
-class EMATest:
+class EMATest(WithoutModels):
     """Does every query record look like a training record of the target? (Huang, Li & Li 2021)
 
     It never concludes `forgotten`: that would mean "not all of it", and the used fraction has no upper limit.
@@ -35,25 +33,6 @@ class EMATest:
         "EMA: records that the target merely classifies well look like training records. It gives "
         "no upper limit of the used fraction, so `forgotten` is not concluded."
     )
-
-    @property
-    def references(self) -> int:
-        return 0
-
-    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
-        return ()
-
-    def lighter(self) -> "EMATest":
-        return self
-
-    def refuse(self, query: Examples, holdout: Examples | None) -> None:
-        pass
-
-    def kinds(self, pool: Pool) -> tuple[str, ...]:
-        return ()
-
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
-        return {}
 
     def judge(
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float

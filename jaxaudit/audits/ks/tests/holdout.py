@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import msgspec
@@ -39,6 +40,7 @@ from jaxaudit.shadow_models import Kind, Pool
 
 OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS})
 NEEDS = OF_P | {HOLDOUT_APART, HOLDOUT_MODELS}
+UNUSED_BEFORE = "Before the deletion, no use was detected: `forgotten` afterwards shows nothing."
 EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
 
 
@@ -107,16 +109,20 @@ class HoldoutTest:
         usage, trust, lacks = limited(usage, said, evidence, (Kind.MIXED,), of_holdout(evidence))
         found = exchangeable(key, evidence)
         checks = (holdout_like_query(found), holdout_apart(found), fit)
-        groups, better = _groups_of(evidence), better_recipe(fit, advice.recipe)
-
-        def judged(usage: Usage) -> Judgement:
-            judgement = self.decide(usage, checks, better, groups, advice, trust, lacks)
-            change = _change(key, said, evidence, level)
-            if change is not None and trust.word == "none":
-                change = msgspec.structs.replace(change, fraction=None, low=-1.0, high=1.0)
-            return (judgement if change is None else with_change(judgement, change))._replace(again=judged)
-
-        return judged(usage)
+        change = _change(key, said, evidence, level)
+        if change is not None and trust.word == "none":
+            change = msgspec.structs.replace(change, fraction=None, low=-1.0, high=1.0)
+        decide = partial(
+            self.decide,
+            checks=checks,
+            recipe=better_recipe(fit, advice.recipe),
+            groups=_groups_of(evidence),
+            advice=advice,
+            trust=trust,
+            lacks=lacks,
+            change=change,
+        )
+        return decide(usage)._replace(again=decide)
 
     def decide(
         self,
@@ -127,6 +133,7 @@ class HoldoutTest:
         advice: Advice = TRAINED,
         trust: Confidence = TRUSTED,
         lacks: Sequence[Lack] = (),
+        change: Change | None = None,
     ) -> Judgement:
         """What its numbers say.
 
@@ -136,6 +143,7 @@ class HoldoutTest:
             advice: what to do.
             trust: confidence in the fraction.
             lacks: why there is none.
+            change: what changed since the outputs before a deletion; the verdict stays.
         """
         more = f"Give more records: {advice.power} says how many."
         more = f"Improve the shadow models: {recipe}." if recipe else more
@@ -143,11 +151,16 @@ class HoldoutTest:
         detected = usage.verdict == "not forgotten"
         # Its p-value is exact whatever the models are.
         finding = of_use(self, with_reasons(usage, lacks), more, EXACT if detected else trust)
-        if groups:
-            finding = msgspec.structs.replace(finding, caveats=(*finding.caveats, groups))
+        before = () if change is None or change.p_never_before <= ALPHA else (UNUSED_BEFORE,)
+        finding = msgspec.structs.replace(
+            finding,
+            reasons=(*finding.reasons, *(() if change is None else (change_text(change),))),
+            caveats=(*before, *finding.caveats, *((groups,) if groups else ())),
+        )
         needs = OF_P if detected else NEEDS
         return Judgement(
             *(self.name, self.title, finding, needs, checks, usage),
+            change=change,
             p_confidence=EXACT,
             fraction_confidence=trust,
             p_rests_on=OF_P,
@@ -198,16 +211,6 @@ def predictors_of(
         rows = evidence.members(Kind.MIXED)[:, places]
     inputs = examples.inputs[records] if examples.inputs.size else None
     return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
-
-
-def with_change(judgement: Judgement, change: Change) -> Judgement:
-    """The judgement with what changed since the outputs before a deletion; the verdict stays."""
-    finding = judgement.finding
-    caveats = finding.caveats
-    if change.p_never_before > ALPHA:
-        caveats = ("Before the deletion, no use was detected: `forgotten` afterwards shows nothing.", *caveats)
-    finding = msgspec.structs.replace(finding, reasons=(*finding.reasons, change_text(change)), caveats=caveats)
-    return judgement._replace(finding=finding, change=change)
 
 
 def _change(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float) -> Change | None:

@@ -1,6 +1,7 @@
 """The members test as a test of `ks`: see `jaxaudit.metrics.members`."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import msgspec
@@ -11,7 +12,7 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.holdout import EXACT, OF_P, exchangeable, measured, predictors_of, unseen_odds
-from jaxaudit.audits.ks.tests.test import USED, Judgement, Words, of_use
+from jaxaudit.audits.ks.tests.test import USED, Judgement, WithoutModels, Words, of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
@@ -49,7 +50,7 @@ STRANGE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class MembersTest:
+class MembersTest(WithoutModels):
     """How much of its memory of records that it is known to have used does the target have of the query set?
 
     It needs the target's outputs on known members and on a holdout, and no shadow model. With shadow models of the
@@ -79,16 +80,6 @@ class MembersTest:
         "(--question left)."
     )
 
-    @property
-    def references(self) -> int:
-        return 0
-
-    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
-        return ()
-
-    def lighter(self) -> "MembersTest":
-        return self
-
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         refuse_stated(self.stated)
         if holdout is None:
@@ -96,9 +87,6 @@ class MembersTest:
                 "the members test needs a holdout, too: records of the query set's provider that nobody trained on "
                 "(--holdout)."
             )
-
-    def kinds(self, pool: Pool) -> tuple[str, ...]:
-        return ()
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         if pool.members.stop - pool.members.start < LEAST_MEMBERS:
@@ -115,11 +103,8 @@ class MembersTest:
         found = exchangeable(key, evidence)
         alike_members = evidence.once("members", lambda: _members_alike(key, evidence))
         checks = (holdout_like_query(found), holdout_apart(found), members_like_query(alike_members))
-
-        def judged(usage: Usage) -> Judgement:
-            return self.decide(usage, checks, answer)._replace(again=judged)
-
-        return judged(answer.usage)
+        decide = partial(self.decide, checks=checks, answer=answer)
+        return decide(answer.usage)._replace(again=decide)
 
     def decide(self, usage: Usage, checks: tuple[Check, ...], answer: MembersAnswer) -> Judgement:
         """What its numbers say."""

@@ -4,17 +4,14 @@ By default the reference is the calibration set, and the models are the shadow t
 are others, also trained on a share of it, so that the numbers of the shadow test stay as they were.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.evidence import TRAINED, Advice, Evidence, TargetOutputs
-from jaxaudit.audits.ks.models import Rows
-from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, limited, none_because
-from jaxaudit.audits.ks.tests.shadow import ShadowTest, by_rank, draw_shadows, few_models, shadows_fit
+from jaxaudit.audits.ks.evidence import Advice, Evidence, TargetOutputs
+from jaxaudit.audits.ks.tests.memory import limited, none_because
+from jaxaudit.audits.ks.tests.shadow import ShadowTest
 from jaxaudit.audits.ks.tests.test import Judgement
 from jaxaudit.metrics.checks import (
     CALIBRATION_LIKE_QUERY,
@@ -26,12 +23,11 @@ from jaxaudit.metrics.checks import (
     reference_like_target,
 )
 from jaxaudit.metrics.reference import reference_test
-from jaxaudit.metrics.usage import Usage, without_fraction
+from jaxaudit.metrics.usage import without_fraction
 from jaxaudit.shadow_models import OF_QUERY, Pool
 
 APART = ("reference_never", "reference_half", "reference_fully")
 """Kinds of its models where the reference is a set of its own."""
-NEEDS = frozenset({CALIBRATION_LIKE_QUERY, REFERENCE_LIKE_TARGET, REFERENCE_MODELS, TARGET_OUTPUTS})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +45,11 @@ class ReferenceTest(ShadowTest):
         "unless --reference gives another), and that its other data are like it. Training on other records of the "
         "query set's provider looks like use of the query set. Only a holdout (--holdout) excludes that."
     )
+    of_models: ClassVar[str] = REFERENCE_MODELS
+    needs: ClassVar[frozenset[str]] = frozenset(
+        {CALIBRATION_LIKE_QUERY, REFERENCE_LIKE_TARGET, REFERENCE_MODELS, TARGET_OUTPUTS}
+    )
+    with_reference: ClassVar[bool] = True
 
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return super().training_sizes(query, calibration + reference, 0)
@@ -56,15 +57,11 @@ class ReferenceTest(ShadowTest):
     def kinds(self, pool: Pool) -> tuple[str, ...]:
         return APART if pool.reference_apart else OF_QUERY
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
-        return draw_shadows(self, key, pool, with_reference=True)
-
     def judge(
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        n, kinds = evidence.queries, self.kinds(evidence.pool)
+        n, kinds, fit = evidence.queries, self.kinds(evidence.pool), self._fit(evidence)
         places = [*range(n), *range(evidence.referred.start, evidence.referred.stop)]
-        fit = shadows_fit(REFERENCE_MODELS, evidence, kinds)
         answer = reference_test(
             said.log_odds[places],
             said.at_resolution(evidence.log_odds(*kinds))[:, places],
@@ -78,25 +75,10 @@ class ReferenceTest(ShadowTest):
         checks = (fit, reference_like_target(answer.accuracy, answer.accuracies))
         usage = answer.usage._replace(design=evidence.design)
         usage, trust, lacks = limited(usage, said, evidence, kinds, said.unseen)
-        lacks = (*few_models(evidence, kinds), *lacks)
         if usage.doubts:
             # What is taken off for a reference that was used is missing from the fraction.
             usage, trust = without_fraction(usage, ()), none_because("; ".join(usage.doubts))
+        return self._decide_by(evidence, usage, checks, trust, lacks)
 
-        def judged(usage: Usage) -> Judgement:
-            return self.decide(usage, checks, evidence.advice, trust, lacks)._replace(again=judged)
-
-        return judged(usage)
-
-    def decide(
-        self,
-        usage: Usage,
-        checks: tuple[Check, ...],
-        advice: Advice = TRAINED,
-        trust: Confidence = TRUSTED,
-        lacks: Sequence[Lack] = (),
-    ) -> Judgement:
-        """What its numbers say."""
-        recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == REFERENCE_MODELS), "")
-        more = f"Give more query records, or {advice.holdout}."
-        return by_rank(self, usage, checks, NEEDS, recipe, more, trust, lacks)
+    def _more(self, advice: Advice) -> str:
+        return f"Give more query records, or {advice.holdout}."

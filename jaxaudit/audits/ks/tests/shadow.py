@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +28,6 @@ from jaxaudit.metrics.shadow import SHARE, shadow_test
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
 from jaxaudit.shadow_models import OF_QUERY, Pool
 
-NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS})
 RANKED = Confidence(
     "weak", "It is a rank among shadow models, and nobody knows whether the target is trained like them."
 )
@@ -67,6 +67,9 @@ class ShadowTest:
         "like use of it, and the used fraction may be overstated. Use a holdout where you can, or outputs on the "
         "calibration set (--calibration-target)."
     )
+    of_models: ClassVar[str] = SHADOW_MODELS
+    needs: ClassVar[frozenset[str]] = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS})
+    with_reference: ClassVar[bool] = False
 
     @property
     def references(self) -> int:
@@ -96,13 +99,21 @@ class ShadowTest:
         return OF_QUERY
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
-        return draw_shadows(self, key, pool)
+        query = np.arange(pool.query.start, pool.query.stop)
+        shares = (
+            (query[:0], 0, self.never),
+            (query, max(1, len(query) // 2), self.half),
+            (query, len(query), self.fully),
+        )
+        return {
+            kind: shadow_rows(key, pool, kind, records, count, models, with_reference=self.with_reference)
+            for kind, (records, count, models) in zip(self.kinds(pool), shares, strict=True)
+        }
 
     def judge(
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        n, plain = evidence.queries, evidence.log_odds(*OF_QUERY)
-        fit = shadows_fit(SHADOW_MODELS, evidence, OF_QUERY)
+        n, plain, fit = evidence.queries, evidence.log_odds(*OF_QUERY), self._fit(evidence)
         usage = shadow_test(
             said.log_odds[:n],
             said.at_resolution(plain)[:, :n],
@@ -114,12 +125,20 @@ class ShadowTest:
             recipe=better_recipe(fit, evidence.advice.recipe),
         )._replace(design=evidence.design)
         usage, trust, lacks = limited(usage, said, evidence, OF_QUERY, known_unused(said, evidence))
-        lacks = (*few_models(evidence, OF_QUERY), *lacks)
+        return self._decide_by(evidence, usage, (fit,), trust, lacks)
 
-        def judged(usage: Usage) -> Judgement:
-            return self.decide(usage, (fit,), evidence.advice, trust, lacks)._replace(again=judged)
+    def _fit(self, evidence: Evidence) -> Check:
+        """Whether its models fit their own training data."""
+        own = evidence.own_accuracy(*self.kinds(evidence.pool))
+        return models_of_test(self.of_models, own, evidence.min_accuracy, evidence.advice.recipe)
 
-        return judged(usage)
+    def _decide_by(
+        self, evidence: Evidence, usage: Usage, checks: tuple[Check, ...], trust: Confidence, lacks: tuple[Lack, ...]
+    ) -> Judgement:
+        """What its numbers say among these models, and numbers that are adjusted for several targets."""
+        few = few_models(evidence, self.kinds(evidence.pool))
+        decide = partial(self.decide, checks=checks, advice=evidence.advice, trust=trust, lacks=(*few, *lacks))
+        return decide(usage)._replace(again=decide)
 
     def decide(
         self,
@@ -129,36 +148,25 @@ class ShadowTest:
         trust: Confidence = TRUSTED,
         lacks: Sequence[Lack] = (),
     ) -> Judgement:
-        """What its numbers say."""
-        recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == SHADOW_MODELS), "")
-        more = (
+        """What its numbers say. Its p-value is a rank among shadow models: that rests on their likeness, too."""
+        recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == self.of_models), "")
+        more = f"Improve the shadow models: {recipe}. {self._more(advice)}" if recipe else self._more(advice)
+        ranked = RANKED if trust.word == "none" else trust
+        trusted = ranked if usage.verdict == "not forgotten" else trust
+        finding = of_use(self, with_reasons(usage, lacks), helped(lacks, more), trusted)
+        return Judgement(
+            *(self.name, self.title, finding, self.needs, checks, usage),
+            p_confidence=ranked,
+            fraction_confidence=trust,
+            p_rests_on=self.needs,
+        )
+
+    def _more(self, advice: Advice) -> str:
+        """What would change an inconclusive verdict, beside what is lacking."""
+        return (
             f"Give the target's outputs on data that it did not use, too: {advice.unused}. Or {advice.holdout}: that "
             "test does not depend on how the target was trained."
         )
-        return by_rank(self, usage, checks, NEEDS, recipe, more, trust, lacks)
-
-
-def by_rank(
-    test: "ShadowTest",
-    usage: Usage,
-    checks: tuple[Check, ...],
-    needs: frozenset[str],
-    recipe: str,
-    more: str,
-    trust: Confidence,
-    lacks: Sequence[Lack] = (),
-) -> Judgement:
-    """The judgement of a test whose p-value is a rank among shadow models: that rests on their likeness, too."""
-    more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
-    more = helped(lacks, more)
-    ranked = RANKED if trust.word == "none" else trust
-    finding = of_use(test, with_reasons(usage, lacks), more, ranked if usage.verdict == "not forgotten" else trust)
-    return Judgement(
-        *(test.name, test.title, finding, needs, checks, usage),
-        p_confidence=ranked,
-        fraction_confidence=trust,
-        p_rests_on=needs,
-    )
 
 
 def least_models(targets: int) -> int:
@@ -184,26 +192,3 @@ def few_models(evidence: Evidence, kinds: Sequence[str]) -> tuple[Lack, ...]:
             f"{targets} targets: no use could be detected",
         ),
     )
-
-
-def draw_shadows(test: ShadowTest, key: Key[Array, ""], pool: Pool, *, with_reference: bool = False) -> Rows:
-    """The training sets of the test's models: none, half and all of the query set.
-
-    With the reference: also on a share of it, where it is a set of its own.
-    """
-    query = np.arange(pool.query.start, pool.query.stop)
-    shares = (
-        (query[:0], 0, test.never),
-        (query, max(1, len(query) // 2), test.half),
-        (query, len(query), test.fully),
-    )
-    return {
-        kind: shadow_rows(key, pool, kind, records, count, models, with_reference=with_reference)
-        for kind, (records, count, models) in zip(test.kinds(pool), shares, strict=True)
-    }
-
-
-def shadows_fit(name: str, evidence: Evidence, kinds: Sequence[str]) -> Check:
-    """Whether the models of these kinds fit their own training data; `name` is the check's."""
-    own = evidence.own_accuracy(*kinds)
-    return models_of_test(name, own, evidence.min_accuracy, evidence.advice.recipe)

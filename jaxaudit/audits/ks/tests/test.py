@@ -5,7 +5,7 @@ refusals, training sets, judgement.
 """
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 from jaxtyping import Array, Key
 
@@ -136,6 +136,29 @@ class KSTest(Protocol):
             decisive one that it rests on failed.
         """
         ...
+
+
+class WithoutModels:
+    """What a test has in common that wants no shadow models of its own."""
+
+    @property
+    def references(self) -> int:
+        return 0
+
+    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
+        return ()
+
+    def lighter(self) -> Self:
+        return self
+
+    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+        pass
+
+    def kinds(self, pool: Pool) -> tuple[str, ...]:
+        return ()
+
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
+        return {}
 
 
 class Words(NamedTuple):

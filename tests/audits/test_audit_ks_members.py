@@ -169,7 +169,7 @@ def bank() -> Evidence:
 
 
 def heard(given: FileTarget) -> TargetOutputs:
-    return given.says(bank(), HOLDOUT, "", with_signals=False)
+    return given.says(bank(), "", with_signals=False)
 
 
 def test_outputs_before_a_deletion_are_compared_beside_members() -> None:

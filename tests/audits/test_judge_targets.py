@@ -60,7 +60,7 @@ def target(
         with_log_odds(each, of, name) for each, of in ((query, QUERY), (holdout, HOLDOUT), (calibration, CALIBRATION))
     )
     given = FileTarget(on_query, on_holdout if held else None, True, on_calibration)
-    return given.says(bank, HOLDOUT if held else None, "", with_signals=False)
+    return given.says(bank, "", with_signals=False)
 
 
 @cache

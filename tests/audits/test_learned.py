@@ -38,7 +38,7 @@ def evidence(counts: dict[str, int], accuracy: Sequence[float], targets: int = 1
     rows = {kind: np.zeros((count, 9), bool) for kind, count in counts.items()}
     odds, own = np.arange(6.0 * len(designs)).reshape(-1, 6), np.array(accuracy)[designs]
     models = shadow_models(pool, rows, odds, own, designs=designs, design_names=NAMES)
-    return Evidence(models, examples.take(pool.query), 0.9, targets=targets)
+    return Evidence(models, 0.9, targets=targets)
 
 
 def left(found: Evidence, role: str) -> list[int]:

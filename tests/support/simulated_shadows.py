@@ -39,17 +39,17 @@ def bank_of(key: Any, world: Provider, pool: Pool, tests: Iterable[KSTest], *, o
     """What models of known membership, those that these tests draw, say of the records of a pool."""
     random = np.random.default_rng(2)
     rows = {kind: own for test in tests for kind, own in test.draw(key, pool).items()}
-    query, asked = pool.examples.take(pool.query), len(pool.asked)
+    asked = len(pool.asked)
     world = Provider(world.level[:asked], world.gap[:asked])
     odds = [world.outputs(random, own[:, pool.asked]).astype(np.float32) for own in rows.values()]
-    return Evidence(shadow_models(pool, rows, np.concatenate(odds)), query, 0.9, own_recipe=own_recipe)
+    return Evidence(shadow_models(pool, rows, np.concatenate(odds)), 0.9, own_recipe=own_recipe)
 
 
 def evidence_of(bank: Bank, models: Sequence[int] | None = None, *, with_reference: bool = False) -> Evidence:
     """What these models of a bank say, by default all that are finished."""
     shadows = open_bank(bank, models)
     pool = shadows.pool._replace(reference=shadows.pool.calibration if with_reference else slice(0, 0))
-    return Evidence(replace(shadows, pool=pool), pool.examples.take(pool.query, "query set"), MIN_ACCURACY)
+    return Evidence(replace(shadows, pool=pool), MIN_ACCURACY)
 
 
 def shadow_models(

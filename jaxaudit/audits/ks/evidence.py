@@ -122,9 +122,7 @@ class Evidence:
 
     Attributes:
         models: the shadow models; those of rho may be missing.
-        query: the query set.
         min_accuracy: minimum training accuracy of a model that fits its data.
-        advice: what to do about a verdict.
         own_recipe: whether the shadow models are said to be trained by the targets' own recipe.
         reduced: how the shadow models differ from those that were asked for, in words.
         limitations: what else is to be said of them, in sentences.
@@ -132,9 +130,7 @@ class Evidence:
     """
 
     models: ShadowModels
-    query: Examples
     min_accuracy: float
-    advice: Advice = TRAINED
     own_recipe: bool = False
     reduced: tuple[str, ...] = ()
     limitations: tuple[str, ...] = ()
@@ -147,9 +143,19 @@ class Evidence:
         return self.models.pool
 
     @property
+    def query(self) -> Examples:
+        """The query set."""
+        return self.once("query", lambda: self.pool.examples.take(self.pool.query, "query set"))
+
+    @property
     def queries(self) -> int:
         """The number of query records."""
-        return len(self.query)
+        return self.pool.query.stop - self.pool.query.start
+
+    @property
+    def advice(self) -> Advice:
+        """What to do about a verdict."""
+        return BANKED if self.models.content_hash else TRAINED
 
     @property
     def calibration_labels(self) -> Int[np.ndarray, " calibration"]:

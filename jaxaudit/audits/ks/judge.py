@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.available import available_tests, lacks, possible_tests, refuse_targets, refuse_tests
-from jaxaudit.audits.ks.evidence import BANKED, TRAINED, Evidence
+from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.learned import without_unlearned
 from jaxaudit.audits.ks.leave_one_out import leave_one_out
@@ -81,14 +81,13 @@ def judge(
     evidence, targets = evidence_for(
         shadows, targets, tests, own_recipe=own_recipe, reduced=reduced, min_accuracy=min_accuracy
     )
-    pool, examples = evidence.pool, evidence.pool.examples
+    pool = evidence.pool
     for test in tests:
         if isinstance(test, MembersTest):
             test.draw(key, pool)
-    holdout = examples.take(pool.holdout, "holdout") if pool.holdout.stop > pool.holdout.start else None
     watching = any(isinstance(test, EMATest) for test in tests)
     outputs = [
-        target.says(evidence, holdout, kind, with_signals=watching)
+        target.says(evidence, kind, with_signals=watching)
         for target, kind in zip(targets, kinds_of_targets(targets), strict=True)
     ]
     for each in outputs:
@@ -145,15 +144,7 @@ def evidence_for(
             raise InputError(f"the {test.title} cannot be made: {why}.")
         test.refuse(query, holdout)
     refuse_targets(kept, tests, query, holdout, reference, members)
-    evidence = Evidence(
-        shadows,
-        query,
-        min_accuracy,
-        advice=BANKED if shadows.content_hash else TRAINED,
-        own_recipe=own_recipe,
-        reduced=tuple(reduced),
-        targets=len(kept),
-    )
+    evidence = Evidence(shadows, min_accuracy, own_recipe, tuple(reduced), targets=len(kept))
     evidence = without_unlearned(evidence, tests)
     if members is not None and not pool.examples.inputs.size and pool.at_hand is None:
         evidence = replace(evidence, limitations=(*evidence.limitations, BY_CLASSES))

@@ -179,7 +179,6 @@ def _among(
     judged = replace(
         evidence,
         models=models.take(mixed[rest], records, small),
-        query=examples.take(small.query),
         _known={},
     )
     return _Case(judged, _said(evidence, models.log_odds[mixed[place], records], size), used)

@@ -45,12 +45,11 @@ class Target(Protocol):
         """Its training set, by the name of its own kind; empty for files."""
         ...
 
-    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> TargetOutputs:
+    def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
         """What it says of query and holdout records, and with `with_signals` what EMA asks, too.
 
         Args:
             evidence: what all models say; its own, where it was trained here, of this `kind`.
-            holdout: the holdout, if there is one.
             kind: as for `draw`; empty for files.
             with_signals: whether `TargetOutputs.signals` are wanted.
         """
@@ -170,11 +169,11 @@ class FileTarget(NamedTuple):
             on_members=self.on_members if members is None else self.on_members and self.on_members.take(members),
         )
 
-    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> TargetOutputs:
+    def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
         query, file = evidence.query, self.outputs
         pool, given = evidence.pool, [(file, query.labels)]
-        if self.on_holdout is not None and holdout is not None:
-            given.append((self.on_holdout, holdout.labels))
+        if self.on_holdout is not None and pool.holdout.stop > pool.holdout.start:
+            given.append((self.on_holdout, pool.examples.labels[pool.holdout]))
         referred = pool.reference.stop > pool.reference.start
         if referred and self.on_reference is not None:
             given.append((self.on_reference, pool.examples.labels[pool.reference]))
@@ -224,7 +223,7 @@ class SimulatedTarget(NamedTuple):
     def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
         return {kind: target_row(next(generators(key, kind, 1)), pool, self.parts)}
 
-    def says(self, evidence: Evidence, holdout: Examples | None, kind: str, *, with_signals: bool) -> TargetOutputs:
+    def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
         models, n = evidence.models, evidence.queries
         own = models.take(models.of(kind))
         row = own.membership[0]

@@ -9,10 +9,11 @@ from typing import Any
 import jax
 
 from jaxaudit.audits.ks.judge import judge
+from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
@@ -34,7 +35,6 @@ from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_examples
 
-LEAST = 19
 REPLICATES = 5
 OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
 """What outputs are on where nothing is trained."""
@@ -175,17 +175,18 @@ def tests_of(options: KSOptions, targets: int) -> tuple[KSTest, ...]:
         InputError: one is unknown.
     """
     audit = options.audit
-    without = audit.shadow_models or SHADOW_MODELS
-    replicates = _replicates(options)
-    some, stated = max(LEAST, without // 2), {"stated": audit.stated_share}
-    known: dict[str, KSTest] = {
-        **{test.name: test() for test in TESTS},
-        "members": MembersTest(question=audit.question, **stated),
-        "holdout": HoldoutTest(mixed=audit.holdout_shadow_models or HOLDOUT_MODELS, **stated),
-        "shadow": ShadowTest(never=without, half=some, fully=some, targets=targets, **stated),
-        "reference": ReferenceTest(never=without, half=some, fully=some, targets=targets, **stated),
-        "rho": RhoTest(replicates=replicates, controls=audit.controls, subsample=audit.subsample),
-    }
+    without, stated, replicates = audit.shadow_models or SHADOW_MODELS, audit.stated_share, _replicates(options)
+    some = max(LEAST, without // 2)
+    by_rank: dict[str, Any] = {"never": without, "half": some, "fully": some, "stated": stated, "targets": targets}
+    made = (
+        MembersTest(question=audit.question, stated=stated),
+        HoldoutTest(mixed=audit.holdout_shadow_models or HOLDOUT_MODELS, stated=stated),
+        ReferenceTest(**by_rank),
+        ShadowTest(**by_rank),
+        EMATest(),
+        RhoTest(replicates=replicates, controls=audit.controls, subsample=audit.subsample),
+    )
+    known: dict[str, KSTest] = {test.name: test for test in made}
     names = tests_named(options)
     # rho stands beside any other test, unless it has no replicate.
     names = names if "rho" in names or not replicates else (*names, "rho")

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, UsageResult
+from jaxaudit.audits.ks.tests.test import TONES
 from jaxaudit.audits.ks.tests.test import percent as fraction_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
 from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Cells
 
-TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 UNKNOWN = "unknown"
 RATES = "Error rates on these data: each shadow model as a target, judged by the others"
 

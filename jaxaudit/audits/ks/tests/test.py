@@ -21,7 +21,7 @@ from jaxaudit.metrics.ks import Rho, Verdict
 from jaxaudit.metrics.usage import WORDING, Share, Usage, at_most, used_share
 from jaxaudit.shadow_models import Pool
 
-TONES: dict[Verdict, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
+TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 NOT_SAID = Confidence("none", "The test does not say.")
 
 

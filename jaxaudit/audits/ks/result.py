@@ -266,9 +266,9 @@ def array_names(result: KSResult) -> tuple[str, ...]:
 
 def _check_rho(target: TargetResult, *, made: bool) -> None:
     parts = (target.paper_rule, target.rho, target.rho_verdict, target.ks, target.controls)
-    demand(len({part is None for part in parts}) == 1, "a part of rho is missing")
+    there = {part is not None for part in parts}
+    demand(there == {made}, "a part of rho is missing" if made else "there is rho without a noise floor")
     rho, ks = target.rho, target.ks
-    demand((rho is not None) == made, "there is rho without a noise floor, or the reverse")
     if rho is not None and ks is not None:
         lengths = {len(rho.values), len(ks.target), len(ks.calibration)}
         demand(len(lengths) == 1, "replicates of rho and its distances differ in number")

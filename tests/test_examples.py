@@ -100,6 +100,17 @@ def test_a_script_ends_with_a_verdict(script: str, tmp_path: Path):
 
 
 @pytest.mark.outer
+def test_an_attack_on_records_is_named_on_the_command_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    train(load_bank(planned(tmp_path / "bank", 20, 0, holdout=True)), range(20), 4.0)
+    monkeypatch.chdir(tmp_path)
+    script = EXAMPLES / "own_record_attack.py"
+    said = subprocess.run([sys.executable, script, "bank"], capture_output=True, text=True, timeout=300)
+    assert said.stdout.startswith("attack succeeds: "), said.stderr
+    found = jaxaudit("attack", "--shadows", "bank", "--attacks", f"{script}:Higher", "--json").result
+    assert said.stdout == f"attack succeeds: {found['finding']['sentence']}\n"
+
+
+@pytest.mark.outer
 def test_a_private_recipe_trains_its_bank_and_claims_what_its_noise_proves(digits: Path):
     done = jaxaudit("shadows", "plan", "--query", FILES[0], "--coins", "--models", "16", "--out", "bank")
     assert done.code == 0, done.err

@@ -100,6 +100,7 @@ class Recipe(Machines):
         "Optimizer: adam (b1 = 0.5), adamw, sgd, or your own function of the learning rate that returns an Optax "
         "transformation, as package.module:function or file.py:function.",
         check=parse_optimizer,
+        names="code",
     )
     momentum: float | None = training_option(None, "sgd: momentum.", minimum=0, maximum=0.999999)
     weight_decay: float | None = training_option(
@@ -131,6 +132,7 @@ class Recipe(Machines):
         "package.module:function or file.py:function. Repeatable, applied in this order.",
         metavar="NAME",
         check=parse_augmentation,
+        names="code",
     )
     precision: str | None = training_option(
         None,

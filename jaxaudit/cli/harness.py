@@ -176,7 +176,7 @@ def run(command: Command, options: Any) -> None:
 
 
 def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Summary:
-    from jaxaudit.cli.own_model import source_hashes
+    from jaxaudit.cli.own_code import source_hashes
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.cli.tuning import recall_models_per_batch, remember_models_per_batch
     from jaxaudit.report.record import Provenance
@@ -199,7 +199,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         from jaxaudit.cli.trial import tried
 
         return tried(name, job, number, machines)
-    sources = source_hashes(facts.get("model"), facts.get("optimizer"), facts.get("augment") or [])
+    sources = source_hashes(job.options)
     checkpoints = None
     if job.models is not None and job.kept is None:
         identity = run_identity(name, identity_of(job.options), job.hashes, {"model": None, **sources})
@@ -222,6 +222,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         mixed_devices=who.mixed or None,
         started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         seconds=round(time.time() - started, 1),
+        code_hashes={role: digest for role, digest in sources.items() if role != "model"} or None,
         **{"model_hash": sources.get("model"), **job.extra},
     )
     return job.outcome(audit, provenance)

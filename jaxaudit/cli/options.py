@@ -68,7 +68,7 @@ class Declared:
         variable: environment variable that it is read from.
         check: raises `InputError` if a value is invalid by itself.
         names: `data` or `file` if its value names a place, of which a run's identity has the contents, not the value;
-            `code` if it may name a file with code of one's own.
+            `code` if it may name code of one's own, `codes` if each name of a list may.
         place: extracts the place from a longer value; None if it contains none.
         decides: whether it affects a number of the result.
         of: the sources of models with which it means something, of those of its group.
@@ -83,7 +83,7 @@ class Declared:
     metavar: str | None = None
     variable: str | None = None
     check: Check | None = None
-    names: typing.Literal["", "data", "file", "code"] = ""
+    names: typing.Literal["", "data", "file", "code", "codes"] = ""
     place: Callable[[Any], Any] | None = None
     decides: bool = True
     of: Source = EVERY_SOURCE
@@ -159,15 +159,17 @@ def plain(options: Any) -> dict[str, Any]:
     Of a run that trains networks all that affect a number, of others only those that mean something with its source.
     """
 
-    def one(value: Any, place: bool) -> Any:
+    def one(value: Any, names: str) -> Any:
         if isinstance(value, list | tuple):
-            return [one(each, place) for each in value]
-        return without_folders(str(value)) if isinstance(value, Path) or (place and isinstance(value, str)) else value
+            return [one(each, names) for each in value]
+        if names == "codes" and isinstance(value, str):
+            return ",".join(without_folders(each.strip()) for each in value.split(","))
+        return without_folders(str(value)) if isinstance(value, Path) or (names and isinstance(value, str)) else value
 
     source = source_of(options)
     used = [field for field in fields_of(options) if source in field.of | Source.TRAINING and field.declared.decides]
     # Words that are no place stay as they are: a class or a column may look like a path.
-    return {_key(each): one(each.value, bool(each.declared.names)) for each in used}
+    return {_key(each): one(each.value, each.declared.names) for each in used}
 
 
 def identity_of(options: Any) -> dict[str, Any]:

@@ -7,15 +7,18 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import cloudpickle
 
+from jaxaudit.cli.options import Field, fields_of
+from jaxaudit.cli.parsers import parse_names
 from jaxaudit.errors import InputError
 
 
@@ -69,6 +72,77 @@ def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str)
     return OwnCode(file, f"jaxaudit_model_{file.stem}", name)
 
 
+def parse_own_names(flag: str, text: str, known: tuple[str, ...], own: str, noun: str) -> dict[str, OwnCode | None]:
+    """The names of a list, each once, in its order, with the place that each of your own names; see `parse_own`.
+
+    Raises:
+        InputError: a name is unknown or has no known form, there is no such file, or there is no name.
+
+    >>> parse_own_names("--tests", "rho, mine:Test", ("rho",), "your own test", "Test")
+    {'rho': None, 'mine:Test': OwnCode(file=None, module='mine', name='Test')}
+    """
+    words = list(filter(None, map(str.strip, text.split(","))))
+    mine = {word: parse_own(flag, word, (), own, noun) for word in words if ":" in word or word.endswith(".py")}
+    built_in = [word for word in words if word not in mine]
+    if built_in or not mine:
+        parse_names(",".join(built_in), known, flag)
+    return {word: mine.get(word) for word in words}
+
+
+def load_named(
+    flag: str, names: Mapping[str, OwnCode | None], interface: type[Any], needs: str, taken: Collection[str]
+) -> dict[str, Any]:
+    """Your own values among these names: what a name is, or what a class of that name makes without arguments.
+
+    Args:
+        flag: the option.
+        names: as `parse_own_names` gives them.
+        interface: what each value must be: a protocol with a `name`.
+        needs: that in words, for messages.
+        taken: names of the built-in values, which none of your own may have.
+
+    Raises:
+        InputError: code of your own cannot be used, a value is something else or has the name of another, or its name
+            has other characters than letters, digits and hyphens.
+    """
+    found: dict[str, Any] = {}
+    for text, own in names.items():
+        if own is None:
+            continue
+        value = _made(flag, text, load_value(flag, text, own))
+        lacking = [each for each in _members_of(interface) if not hasattr(value, each)]
+        if lacking:
+            raise InputError(
+                f"{flag} {text} is of type {type(value).__name__}, which has no {', '.join(lacking)}; name {needs}."
+            )
+        if not re.fullmatch(r"[A-Za-z0-9-]+", str(value.name)):
+            raise InputError(f"{flag} {text}: its name must be letters, digits and hyphens; got {value.name!r}.")
+        others = {each.name: f"{other} has it, too" for other, each in found.items()}
+        others |= dict.fromkeys(taken, "a built-in one has it")
+        if value.name in others:
+            raise InputError(
+                f"{flag} {text} has the name {value.name!r}, and {others[value.name]}; give it another `name`."
+            )
+        found[text] = value
+    return found
+
+
+def _made(flag: str, text: str, found: Any) -> Any:
+    """A value, or what a class makes."""
+    try:
+        return found() if isinstance(found, type) else found
+    except Exception as error:
+        raise InputError(
+            f"{flag} {text} is a class, which is called without arguments: {type(error).__name__}: {error}; give its "
+            "fields defaults, or name a value that it made."
+        ) from error
+
+
+def _members_of(interface: type[Any]) -> list[str]:
+    """What a value of a protocol has, in the protocol's order."""
+    return [each for each in {**vars(interface), **interface.__annotations__} if not each.startswith("_")]
+
+
 def load_own(flag: str, text: str, own: OwnCode) -> Any:
     """The function or class itself; see `load_value`.
 
@@ -114,6 +188,27 @@ def source_hash(own: OwnCode | None) -> str | None:
     """`blake2b:...` of the source file of loaded code; None for what is built in."""
     file = own and (own.file or getattr(sys.modules.get(own.module), "__file__", None))
     return f"blake2b:{hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()}" if file else None
+
+
+def source_hashes(options: Any) -> dict[str, str]:
+    """Hashes of the source files of your own code among these options, loaded before, by option.
+
+    Where an option has several values, by the number of each among them, too, such as `augment 1`.
+    """
+    found = {role: source_hash(own) for field in fields_of(options) for role, own in _own_of(field)}
+    return {role: digest for role, digest in found.items() if digest is not None}
+
+
+def _own_of(field: Field) -> Iterator[tuple[str, OwnCode | None]]:
+    """What an option names of your own code; None for each value that is built in."""
+    value, parse, names = field.value, cast("Any", field.declared.check), field.declared.names
+    if value is None or names not in ("code", "codes"):
+        return
+    if names == "code" and isinstance(value, str):
+        yield field.name, parse(value)
+        return
+    several = parse(value).values() if names == "codes" else map(parse, value)
+    yield from ((f"{field.name} {number}", own) for number, own in enumerate(several))
 
 
 def _extra(module: str | None) -> str:

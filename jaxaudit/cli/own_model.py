@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.own_code import OwnCode, parse_own, source_hash
+from jaxaudit.cli.own_code import OwnCode, parse_own
 from jaxaudit.errors import InputError
 
 DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
@@ -103,14 +103,3 @@ def parse_learner(name: str) -> OwnCode:
     own = parse_own("--learner", name, (), "your own learner", "learner")
     assert own is not None, "no learner is built in"
     return own
-
-
-def source_hashes(model: str | None, optimizer: str | None, augment: tuple[str, ...] | list[str]) -> dict[str, str]:
-    """Hashes of the source files of your own code among these, loaded before, by option."""
-    own = {
-        "model": parse_model(model) if model and ":" in model and not pretrained_config(model) else None,
-        "optimizer": parse_optimizer(optimizer) if optimizer else None,
-    }
-    own |= {f"augment {number}": parse_augmentation(name) for number, name in enumerate(augment)}
-    found = {role: source_hash(code) for role, code in own.items()}
-    return {role: digest for role, digest in found.items() if digest is not None}

@@ -32,6 +32,7 @@ class Provenance(Part, kw_only=True):
         options: every option, with defaults filled in.
         data: names, sizes and content hashes of the data.
         model_hash, weights_hash, reference_hashes: of your own network, and of weights.
+        code_hashes: of the files of further code of your own, by option, such as `tests 1`.
         targets, holdout_targets: files of outputs; `calibration_targets`, `reference_targets`: on the reference, which
             is the calibration set or a set of its own; `before`, `holdout_before`: before a deletion.
         plan: the plan for a time budget.
@@ -55,6 +56,7 @@ class Provenance(Part, kw_only=True):
     model_hash: str | None = None
     weights_hash: str | None = None
     reference_hashes: dict[str, str] | None = None
+    code_hashes: dict[str, str] | None = None
     targets: list[dict[str, str]] | None = None
     holdout_targets: list[dict[str, str]] | None = None
     members_targets: list[dict[str, str]] | None = None

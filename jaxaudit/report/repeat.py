@@ -22,6 +22,7 @@ def repeat(provenance: Provenance) -> Repeat:
         ("Weights", provenance.weights_hash),
         ("Reference weights", provenance.reference_hashes),
         ("Source of the model", provenance.model_hash),
+        ("Sources of your own code", provenance.code_hashes),
         ("Environment", provenance.environment),
     )
     facts += [(name, text(value)) for name, value in hashes if value]

@@ -286,12 +286,6 @@ def test_attacks_that_train_take_no_bank_and_the_reverse(folder: Path):
     cli_runs.refused(("attack", "--target", "used.npy"), ("--target",))
 
 
-def test_an_attack_of_ones_own_is_sent_to_python(folder: Path):
-    err = refused("--attacks", "mine.py:Mine", said="lira-offline")
-    assert "jaxaudit.attack(PATH, attacks=[YourAttack()])" in err
-    cli_runs.refused(("attack", "--attacks", "distance,mine.py:Mine"), ("jaxaudit.attack(",))
-
-
 def test_the_list_of_records_says_where_a_gap_is_not_known(folder: Path):
     """Of models as float32 probabilities; what the gaps are then: tests/audits/test_record_attack.py."""
     values = [4.0 * np.load(f"bank/outputs/{model:05}.npy") for model in range(MODELS)]

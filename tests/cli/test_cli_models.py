@@ -1,5 +1,6 @@
 """`--model`: the built-in designs and people's own modules, found in the working folder."""
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli_runs import QUICK, intercept, jaxaudit, own_modules, refused
+from support.cli_runs import QUICK, intercept, jaxaudit, options_of, own_modules, refused
 from support.small_sets import write_patient
 
-from jaxaudit.cli.own_model import source_hashes
+from jaxaudit.cli.ks.options import KSOptions
+from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.read_sets import read_examples
 from jaxaudit.cli.sets import Sets
 
@@ -67,12 +69,22 @@ def test_a_module_of_ones_own(own: Path, monkeypatch: pytest.MonkeyPatch):
         provenance = done.result["provenance"]
         assert done.result["targets"] == built_in
         assert (provenance["options"]["model"] == name) is (name == "nets.small:factory")
-    before = source_hashes("~/nets/mine.py:f", None, ())["model"]
+    options = options_of(KSOptions, model="~/nets/mine.py:f")
+    before = source_hashes(options)["model"]
     assert provenance["model_hash"] == before
     mine.write_text("")
-    assert source_hashes("~/nets/mine.py:f", None, ())["model"] != before
+    assert source_hashes(options)["model"] != before
     # What is imported from now on is not looked for beside that file first.
     assert sys.path[0] != str(own / "home/nets")
+
+
+def test_its_file_may_lie_outside_of_the_working_folder(own: Path, untrained: dict[str, Any]):
+    Path("nets").mkdir()
+    Path("nets/mine.py").write_text(NET)
+    shutil.copytree(own, "work", ignore=shutil.ignore_patterns("nets", "work"))
+    with own_modules(own / "work"):
+        assert jaxaudit("ks", *QUICK, "--model", f"{own}/nets/mine.py:Net").err.endswith("Error: enough\n")
+    assert not untrained["learner"].convolves
 
 
 def test_the_recipe_is_the_targets_own_by_word_or_by_code(own: Path, monkeypatch: pytest.MonkeyPatch):

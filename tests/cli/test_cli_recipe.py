@@ -1,6 +1,7 @@
 """Training recipes on the command line: what the options mean, what they refuse, and code of one's own."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.cli_runs import QUICK, intercept, jaxaudit, own_modules, refused
+from support.cli_runs import QUICK, intercept, jaxaudit, options_of, own_modules, refused
 
 from jaxaudit.cli import own_model
 from jaxaudit.cli.groups import Network, Recipe
+from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.networks import COSTS, designs_beside, mean_cost
-from jaxaudit.cli.own_model import NAMES, parse_model, parse_sized, source_hashes
+from jaxaudit.cli.options import plain
+from jaxaudit.cli.own_code import source_hashes
+from jaxaudit.cli.own_model import NAMES, parse_model, parse_sized
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.sets import DESIGNS, FIVE, GUESS, ShadowRecipe, parse_designs
 from jaxaudit.errors import InputError
@@ -170,11 +174,13 @@ def test_a_whole_recipe_in_a_run(own: Path):
 
 
 def test_ones_own_code_is_part_of_a_runs_identity(own: Path):
-    before = source_hashes(None, "mine.py:lion", ["flip", "mine.py:jitter"])
+    options = options_of(KSOptions, model="mlp", optimizer="mine.py:lion", augment=("flip", "mine.py:jitter"))
+    before = source_hashes(options)
     assert before.keys() == {"optimizer", "augment 1"}
+    assert plain(replace(options, recipe=replace(options.recipe, optimizer=f"{own}/mine.py:lion"))) == plain(options)
     (own / "mine.py").write_text(OWN + "\n")
-    assert all(digest != before[role] for role, digest in source_hashes(None, "mine.py:lion", ["flip"]).items())
-    assert source_hashes("mlp", "adam", []) == {}
+    assert all(digest != before[role] for role, digest in source_hashes(options).items())
+    assert source_hashes(options_of(KSOptions, model="mlp")) == {}
 
 
 @pytest.mark.parametrize("command", ["pdtp", "attack", "unlearn"])

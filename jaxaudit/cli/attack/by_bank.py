@@ -19,8 +19,9 @@ from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.target_file import prefixes, read_members, target_log_odds
 from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.pdtp.result import PDTPResult
-from jaxaudit.cli.attack.command import AttackOptions, attacks_named
+from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS, AttackOptions, attacks_named
 from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.own_code import load_named
 from jaxaudit.cli.progress import say
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
@@ -93,6 +94,8 @@ def _attacks(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
         plain = (audit.gamma, audit.offline_scale) == (RMIA.gamma, RMIA.scale)
         return None if plain else tuple(made[each.name] for each in USUAL)
     names = attacks_named(audit.attacks)
+    needs = "a value with the fields and methods of jaxaudit.attacks.records.RecordAttack"
+    made |= load_named("--attacks", names, RecordAttack, needs, (*ON_TARGETS, *ON_RECORDS))
     return tuple(made[name] for name in names)
 
 

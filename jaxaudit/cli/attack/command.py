@@ -1,5 +1,6 @@
 """`jaxaudit attack`: its options. Imports nothing heavy, so that `--help` is instant."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -8,7 +9,7 @@ from jaxaudit.cli.classifiers import ClassifierOptions
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, ListOutput, Recipe, failing
 from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.options import REFUSALS, Source, bank_option, group, option, training_option
-from jaxaudit.cli.parsers import parse_names
+from jaxaudit.cli.own_code import OwnCode, parse_own_names
 from jaxaudit.cli.sets import bank_of_shadows
 from jaxaudit.cli.tables import TableData
 from jaxaudit.errors import InputError
@@ -23,22 +24,15 @@ ON_TARGETS = ("untargeted", "distance", "frequency")
 """Attacks without a bank, held to `ATTACKS` in the same way."""
 
 
-def attacks_named(text: str | None) -> tuple[str, ...]:
-    """The attacks that `--attacks` names; without it all that there are.
+def attacks_named(text: str | None) -> dict[str, OwnCode | None]:
+    """The attacks that `--attacks` names, each with its place if it is your own; without it all that there are.
 
     Raises:
-        InputError: one is unknown, or code of one's own, which only Python takes.
+        InputError: one is unknown.
     """
-    own = next((name for name in (text or "").split(",") if ":" in name), None)
-    if own is not None:
-        raise InputError(
-            f"--attacks {own.strip()}: an attack of your own is given in Python, not here: "
-            "jaxaudit.attack(PATH, attacks=[YourAttack()]) by shadow models, "
-            "jaxaudit.attack(jaxaudit.train_splits(key, examples, learner), attacks=[YourAttack()]) without. Names "
-            "here: "
-            f"{', '.join(ON_RECORDS)} with --shadows; {', '.join(ON_TARGETS)} without."
-        )
-    return ON_TARGETS if text is None else parse_names(text, (*ON_TARGETS, *ON_RECORDS), "--attacks")
+    known = (*ON_TARGETS, *ON_RECORDS)
+    named = ",".join(ON_TARGETS) if text is None else text
+    return parse_own_names("--attacks", named, known, "your own attack", "Attack")
 
 
 @dataclass(frozen=True)
@@ -92,11 +86,12 @@ class AttackAudit(ByBank, Level):
     attacks: str | None = option(
         None,
         "Attacks to make, such as distance,frequency; with --shadows: "
-        f"{', '.join(ON_RECORDS)}. With --shadows the first decides, and only the default one can show that attacks "
-        "fail; without, all decide together. [default: all; with --shadows all but those that end in -code, stacked "
-        "first]",
+        f"{', '.join(ON_RECORDS)}, or your own, as package.module:Attack or file.py:Attack. With --shadows the first "
+        "decides, and only the default one can show that attacks fail; without, all decide together. [default: all; "
+        "with --shadows all but those that end in -code, stacked first]",
         metavar="NAME,...",
         check=attacks_named,
+        names="codes",
     )
     iterations: int | None = training_option(
         None,
@@ -155,13 +150,13 @@ class AttackOptions:
 def _check_attacks(options: AttackOptions) -> None:
     """Refuses attacks that need a bank where there is none, and those that take none."""
     asked = options.audit
-    names = () if asked.attacks is None else attacks_named(asked.attacks)
+    names = {} if asked.attacks is None else attacks_named(asked.attacks)
     if options.source is Source.TRAINING:
-        of_bank = [name for name in names if name in ON_RECORDS]
+        of_bank = [name for name in names if name not in ON_TARGETS]
         if of_bank:
-            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[Source.TRAINING]}")
+            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[Source.TRAINING]}{_in_python(names)}")
         return
-    useless = [name for name in names if name not in ON_RECORDS]
+    useless = [name for name in names if name in ON_TARGETS]
     if useless:
         raise InputError(
             f"--attacks {','.join(useless)}: trains models of its own and takes no bank; with --shadows there are "
@@ -172,6 +167,12 @@ def _check_attacks(options: AttackOptions) -> None:
             f"--target was given {len(asked.target)} times and --members {len(asked.members)} times: give one of each "
             "target, in the same order."
         )
+
+
+def _in_python(names: Mapping[str, OwnCode | None]) -> str:
+    """Where an attack of your own that takes no bank is given; nothing without one."""
+    own = any(place is not None for place in names.values())
+    return " In Python, jaxaudit.audit_attack(attacks=[...]) takes an attack of your own without a bank." if own else ""
 
 
 def _prepare(options: AttackOptions) -> Job[Any] | Summary:
@@ -202,6 +203,8 @@ ATTACK = Command(
     `jaxaudit attack --csv people.csv --label income --model nb --attacks distance --json`
 
     `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank; trains nothing)
+
+    `jaxaudit attack --shadows bank --attacks stacked,mine.py:MyAttack` (beside an attack of your own)
 
     `jaxaudit attack --shadows bank --target out.npy`
 

@@ -14,8 +14,8 @@ from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import KSTest, MembersTest
 from jaxaudit.cli.harness import Job
 from jaxaudit.cli.ks.inputs import as_outputs, name_apart
-from jaxaudit.cli.ks.options import KSOptions, parse_tests
-from jaxaudit.cli.ks.run import described_files, outcome_of
+from jaxaudit.cli.ks.options import KSOptions, is_own, parse_tests, with_all
+from jaxaudit.cli.ks.run import described_files, load_own_tests, outcome_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import reader
 from jaxaudit.cli.sets import ALL
@@ -50,14 +50,14 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
     tests = _tests_of(options, shadows, targets)
-    _refuse_unused(options, [test.name for test in tests])
+    _refuse_unused(options, list(tests))
 
     def audit(execution: Execution) -> KSAudit:
         if options.audit.leave_one_out:
             say("judging each shadow model by the others")
         return judge(
             *(jax.random.key(options.audit.seed), shadows, targets),
-            tests=tests,
+            tests=tuple(tests.values()),
             own_recipe=options.audit.same_recipe or _own_script(bank),
             level=options.audit.level,
             rates=options.audit.leave_one_out,
@@ -65,7 +65,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
         )
 
     return Job(
-        options=replace(options, audit=replace(options.audit, tests=",".join(test.name for test in tests))),
+        options=replace(options, audit=replace(options.audit, tests=",".join(tests))),
         data=describe_bank(path, bank, names, len(shadows), shadows.content_hash),
         audit=audit,
         outcome=outcome_of,
@@ -74,21 +74,23 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     )
 
 
-def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarget, ...]) -> tuple[KSTest, ...]:
-    """The tests that the options name, with the numbers of models that there are."""
+def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarget, ...]) -> dict[str, KSTest]:
+    """The tests that the options name, by that name, with the numbers of models that there are."""
     audit = options.audit
     known = made_tests(shadows, audit.stated_share, len(targets))
     known[MembersTest.name] = MembersTest(stated=audit.stated_share, question=audit.question)
-    names = () if audit.tests is None else parse_tests(audit.tests)
-    if not names or ALL in names:
-        names = tuple(test.name for test in possible_tests(shadows, targets, audit.stated_share))
+    named = parse_tests(audit.tests or ALL)
+    names = tuple(named)
+    if ALL in names:
+        names = with_all(names, [test.name for test in possible_tests(shadows, targets, audit.stated_share)])
+    allowed = ", ".join(known)
+    known |= load_own_tests(options)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InputError(
-            f"--tests {','.join(names)}: a bank has no models for {' and '.join(unknown)}; it allows "
-            f"{', '.join(known)}."
+            f"--tests {','.join(names)}: a bank has no models for {' and '.join(unknown)}; it allows {allowed}."
         )
-    return tuple(known[name] for name in names)
+    return {name: known[name] for name in names}
 
 
 def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
@@ -101,7 +103,7 @@ def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
         "--calibration-target": (target.calibration_target, "reference"),
     }
     for flag, (files, test) in needed.items():
-        if files and test not in tests:
+        if files and test not in tests and not any(map(is_own, tests)):
             raise InputError(
                 f"{flag} is for the {test} test, and the tests are {', '.join(tests)}: leave it out, or name a bank "
                 f"with models for that test (`jaxaudit shadows show {options.audit.shadows}`)."

@@ -3,7 +3,7 @@
 from typing import Any
 
 from jaxaudit.cli.harness import Command, Job, Summary
-from jaxaudit.cli.ks.options import OF_RHO, TEST_NAMES, KSOptions, reference_flag, tests_named
+from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, reference_flag, tests_named
 from jaxaudit.cli.options import Source
 from jaxaudit.cli.parsers import check_pair
 from jaxaudit.cli.sets import check_groups
@@ -87,37 +87,35 @@ def _check_in_step(options: KSOptions) -> None:
 
 
 def _check_tests(options: KSOptions) -> None:
-    """Refuses tests that do not go with the data."""
+    """Refuses tests that do not go with the data. What a test of your own needs is not known here."""
     if options.source is Source.BANK:
         return
-    held = options.data.holdout is not None
+    held, known = options.data.holdout is not None, options.data.members is not None
     names = tests_named(options)
-    flag = reference_flag(options)
+    flag, said, own = reference_flag(options), f"--tests {','.join(names)}", any(map(is_own, names))
     if "reference" in names and options.target.target and not flag:
         raise InputError(
             "--tests reference needs --calibration-target, the target's outputs on the calibration set, or --reference "
             "with --reference-target, those on other data that it did not use."
         )
-    if flag and "reference" not in names:
-        raise InputError(f"--tests {','.join(names)} does not use {flag}; leave one out, or use --tests all.")
+    if flag and "reference" not in names and not own:
+        raise InputError(f"{said} does not use {flag}; leave one out, or use --tests all.")
     if "holdout" in names and not held:
         raise InputError("--tests holdout needs --holdout: records of the query set's provider not trained on.")
-    if held and "holdout" not in names and options.source is Source.TRAINING:
-        raise InputError(f"--tests {','.join(names)} does not use --holdout; leave one out, or use --tests all.")
-    known = options.data.members is not None
-    if ("members" in names) != known:
-        raise InputError(
-            f"--tests {','.join(names)} {'does not use --members' if known else 'needs --members'}; leave one out, or "
-            "use --tests all."
-        )
-    first = "members" if known else "holdout"
-    if held and names[0] in TEST_NAMES and names[0] != first:
+    if held and "holdout" not in names and options.source is Source.TRAINING and not own:
+        raise InputError(f"{said} does not use --holdout; leave one out, or use --tests all.")
+    if "members" in names and not known:
+        raise InputError(f"{said} needs --members; leave one out, or use --tests all.")
+    if known and "members" not in names and not own:
+        raise InputError(f"{said} does not use --members; leave one out, or use --tests all.")
+    first = next((name for name in ("members", "holdout") if name in names), names[0])
+    if held and names[0] != first:
         others = ",".join(name for name in names if name != first)
-        raise InputError(f"--tests {','.join(names)}: with --{first} the {first} test decides; give {first},{others}.")
+        raise InputError(f"{said}: with --{first} the {first} test decides; give {first},{others}.")
     needing = [name for name in names if name in OF_RHO]
     if options.audit.replicates == 0 and needing:
         raise InputError(
-            f"--tests {','.join(names)}: --replicates 0 trains no models of rho, which {' and '.join(needing)} need; "
+            f"{said}: --replicates 0 trains no models of rho, which {' and '.join(needing)} need; "
             "leave out one of the two options, or give --replicates 2 or more."
         )
     if "ema" in names and options.audit.subsample == 1:
@@ -169,6 +167,9 @@ KS = Command(
     `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --holdout h.npz --holdout-target out_h.csv`
 
     `jaxaudit ks --shadows bank --target out.csv --holdout-target out_h.csv` (trains nothing)
+
+    `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --tests shadow,mine.py:MyTest` (beside a test of
+    your own)
     """,
     (_check_pair, _check_groups, _check_members, _check_targets, _check_in_step, _check_tests),
     first=("query", "calibration", "target"),

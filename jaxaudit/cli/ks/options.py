@@ -1,12 +1,14 @@
 """The options of `jaxaudit ks`, and what their names mean. Imports nothing heavy, so that `--help` is instant."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, dealt_groups, failing
 from jaxaudit.cli.options import Source, bank_option, group, option, training_option
-from jaxaudit.cli.parsers import parse_names, parse_target_data, parse_time, share_check
+from jaxaudit.cli.own_code import OwnCode, parse_own_names
+from jaxaudit.cli.parsers import parse_target_data, parse_time, share_check
 from jaxaudit.cli.sets import (
     ALL,
     MEANING,
@@ -129,11 +131,12 @@ class KSAudit(Level):
     )
     tests: str | None = option(
         None,
-        "Tests: members, holdout, reference, shadow, ema, rho, or all that the data allow. The first gives the "
-        "verdict. [default: members with --members, holdout with --holdout and reference with --calibration-target or "
-        "--reference; with none of these, shadow]",
+        "Tests: members, holdout, reference, shadow, ema, rho, or all that the data allow; or your own, as "
+        "package.module:Test or file.py:Test. The first gives the verdict. [default: members with --members, holdout "
+        "with --holdout and reference with --calibration-target or --reference; with none of these, shadow]",
         metavar="NAME,...",
         check=lambda text: parse_tests(text),
+        names="codes",
     )
     shadow_models: int | None = shadow_count(
         SHADOW_MODELS,
@@ -212,13 +215,13 @@ class KSOptions:
         return Source.MEMBERS if known else Source.TRAINING
 
 
-def parse_tests(text: str) -> tuple[str, ...]:
-    """The tests of `--tests`, the deciding one first; `all` is a name among them.
+def parse_tests(text: str) -> dict[str, OwnCode | None]:
+    """The tests of `--tests`, the deciding one first, each with its place if it is your own; `all` may be among them.
 
     Raises:
         InputError: one is unknown.
     """
-    return parse_names(text, (*TEST_NAMES, ALL), "--tests")
+    return parse_own_names("--tests", text, (*TEST_NAMES, ALL), "your own test", "Test")
 
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:
@@ -231,13 +234,30 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     if options.audit.tests is None:
         named = {"members": options.data.members is not None, "holdout": holdout, "reference": bool(reference)}
         return tuple(name for name, there in named.items() if there) or ("shadow",)
-    names = parse_tests(options.audit.tests)
     # A target that is simulated here says what it answers on anything.
     simulated = not options.target.target
     missing = {*(() if holdout else ("holdout",)), *(() if reference or simulated else ("reference",))}
     missing |= set(() if options.data.members is not None else ("members",))
     missing |= set(OF_RHO if options.audit.replicates == 0 else ())
-    return tuple(each for each in TEST_NAMES if each not in missing) if ALL in names else names
+    return with_all(parse_tests(options.audit.tests), [each for each in TEST_NAMES if each not in missing])
+
+
+def with_all(names: Iterable[str], possible: Sequence[str]) -> tuple[str, ...]:
+    """The names, with those of all built-in tests that are possible where `all` is among them.
+
+    >>> with_all(["rho", "all", "mine.py:Test"], ["shadow", "rho"])
+    ('shadow', 'rho', 'mine.py:Test')
+    """
+    given = tuple(names)
+    if ALL not in given:
+        return given
+    before, after = given[: given.index(ALL)], given[given.index(ALL) :]
+    return (*filter(is_own, before), *possible, *filter(is_own, after))
+
+
+def is_own(name: str) -> bool:
+    """Whether a name of a list is that of your own test."""
+    return ":" in name
 
 
 def reference_flag(options: KSOptions) -> str:

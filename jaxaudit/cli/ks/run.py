@@ -1,7 +1,7 @@
 """Runs `jaxaudit ks`: from its options to its result."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,8 +20,9 @@ from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
 from jaxaudit.cli.ks.inputs import AuditInputs, read_given
-from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
+from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, TEST_NAMES, KSOptions, parse_tests, tests_named
 from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
+from jaxaudit.cli.own_code import load_named
 from jaxaudit.cli.own_model import parse_model
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
@@ -49,7 +50,8 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     seconds = parse_budget(options.audit.budget)
     whole = read_given(options)
     options = _for_targets(options, given, len(whole.targets))
-    tests = tests_of(options, len(whole.targets))
+    own = load_own_tests(options)
+    tests = tests_of(options, len(whole.targets), own)
     design = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
     tell_of_large_numbers(design, (examples.inputs for examples in whole.named.values()))
     options = replace(options, model=replace(options.model, model=design))
@@ -66,7 +68,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
             return plan
         for line in plan.lines:
             say(line)
-        sets, tests = take_records(whole, options.data.sample, key), tests_of(options, len(whole.targets))
+        sets, tests = take_records(whole, options.data.sample, key), tests_of(options, len(whole.targets), own)
     # What was planned is spelled out from here on, so that the command that repeats the run plans nothing.
     options = replace(options, audit=replace(options.audit, budget="none"))
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
@@ -168,12 +170,20 @@ def _of_bank(options: KSOptions) -> str:
     )
 
 
-def tests_of(options: KSOptions, targets: int) -> tuple[KSTest, ...]:
-    """The tests that the options name; the first gives the verdict.
+def load_own_tests(options: KSOptions) -> dict[str, KSTest]:
+    """Your own tests among those that the options name.
 
     Raises:
-        InputError: one is unknown.
+        InputError: one cannot be used.
     """
+    named = parse_tests(options.audit.tests or "all")
+    return load_named(
+        "--tests", named, KSTest, "a value with the methods of jaxaudit.audits.ks.tests.KSTest", TEST_NAMES
+    )
+
+
+def tests_of(options: KSOptions, targets: int, own: Mapping[str, KSTest]) -> tuple[KSTest, ...]:
+    """The tests that the options name, of which some are your own; the first gives the verdict."""
     audit = options.audit
     without, stated, replicates = audit.shadow_models or SHADOW_MODELS, audit.stated_share, _replicates(options)
     some = max(LEAST, without // 2)
@@ -186,7 +196,7 @@ def tests_of(options: KSOptions, targets: int) -> tuple[KSTest, ...]:
         EMATest(),
         RhoTest(replicates=replicates, controls=audit.controls, subsample=audit.subsample),
     )
-    known: dict[str, KSTest] = {test.name: test for test in made}
+    known: dict[str, KSTest] = {**{test.name: test for test in made}, **own}
     names = tests_named(options)
     # rho stands beside any other test, unless it has no replicate.
     names = names if "rho" in names or not replicates else (*names, "rho")

@@ -17,8 +17,7 @@ from jaxaudit.cli.harness import Job, Summary
 from jaxaudit.cli.ks.budget import speed_of
 from jaxaudit.cli.networks import COSTS, EPOCHS, HIDDEN, make_designs, make_shadow_learner
 from jaxaudit.cli.options import Source, command_line, fields_of
-from jaxaudit.cli.own_code import source_hash
-from jaxaudit.cli.own_model import parse_learner, source_hashes
+from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.recipe import load_learner
@@ -227,10 +226,9 @@ def _in_bank(options: TrainOptions, recipes: Recipes) -> PlannedModels:
 
 def _in_words(options: TrainOptions) -> str:
     """The recipe of the guess: every option of the network and its training, and the sources of one's own code."""
-    own = options.model.learner
-    if own is not None:
-        digest = source_hash(parse_learner(own))
-        return ", ".join([f"learner {own}", *([f"source of learner {digest}"] if digest else [])])
+    sources = [f"source of {role} {digest}" for role, digest in source_hashes(options).items()]
+    if options.model.learner is not None:
+        return ", ".join([f"learner {options.model.learner}", *sources])
     facts = [
         f"{field.flag.removeprefix('--').replace('-', ' ')} {_shown(field.value)}"
         for field in fields_of(options)
@@ -239,9 +237,7 @@ def _in_words(options: TrainOptions) -> str:
         and field.value not in (None, ())
         and field.name != "models_per_batch"
     ]
-    recipe = options.recipe
-    sources = source_hashes(options.model.model, recipe.optimizer, recipe.augment)
-    return ", ".join([*facts, *(f"source of {role} {digest}" for role, digest in sources.items())])
+    return ", ".join([*facts, *sources])
 
 
 def _shown(value: Any) -> str:

@@ -1,0 +1,253 @@
+"""`--tests file.py:Name` and `--attacks file.py:Name`: a test of use, and an attack on records, of one's own."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import cli_runs
+from support.banks import QUERY, RECORDS, planned, target, train
+from support.cli_runs import QUICK, intercept, jaxaudit, own_modules
+
+from jaxaudit.cli.ks.options import KSOptions, parse_tests
+from jaxaudit.cli.own_code import OwnCode, source_hash, source_hashes
+from jaxaudit.data.bank.bank import load_bank
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = "elsewhere/own_test.py:SurenessTest"
+ATTACK = """
+from dataclasses import dataclass
+from jaxaudit.attacks.records.attack import Least
+
+@dataclass(frozen=True)
+class Above:
+    name: str = "above"
+    meaning: str = "Log-odds above those of all models."
+    source: str = "this file"
+    least: Least = Least()
+
+    def scores(self, shadowed):
+        return (shadowed.attacked - shadowed.models.mean(axis=0)).mean(axis=1)
+
+named_lira = Above("lira")
+twice = Above()
+spaced = Above("a/../b")
+class Silent:
+    name = "silent"
+class Sized:
+    def __init__(self, size):
+        self.size = size
+"""
+HELD = """
+from own_test import *
+
+@dataclass(frozen=True)
+class HeldTest(SurenessTest):
+    \"\"\"By the models that a bank has.\"\"\"
+    name: ClassVar[str] = "held"
+    title: ClassVar[str] = "held test"
+
+    def kinds(self, pool):
+        return ("mixed",)
+
+    def judge(self, key, said, evidence, common, level):
+        n = evidence.queries
+        surer = float(said.log_odds[:n].mean() - said.log_odds[n:].mean())
+        confidence = Confidence("weak", "Tried on nothing.")
+        finding = ja.Finding("inconclusive", "open", f"Surer by {surer:.3f}.", (), confidence)
+        return Judgement(self.name, self.title, finding, rests_on=frozenset(), checks=())
+"""
+
+
+@pytest.fixture
+def own(sets: Path) -> Iterator[Path]:
+    """A working folder, and a test in the file of another one that lies outside of it."""
+    with own_modules(sets):
+        Path("elsewhere").mkdir()
+        shutil.copy(ROOT / "examples/own_test.py", "elsewhere")
+        yield sets
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`bank`, and outputs of a target that used its query set."""
+    folder = tmp_path_factory.mktemp("made")
+    train(load_bank(planned(folder / "bank", 20, 0, holdout=True)), range(20), 4.0)
+    target(folder / "bank", "used", np.arange(RECORDS) < QUERY, 4.0)
+    return folder
+
+
+@pytest.fixture
+def banked(made: Path, tmp_path: Path) -> Iterator[Path]:
+    """A working folder with the bank, the targets, and code of one's own."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    with own_modules(tmp_path):
+        shutil.copy(ROOT / "examples/own_test.py", "own_test.py")
+        Path("mine.py").write_text(ATTACK)
+        Path("held.py").write_text(HELD)
+        yield tmp_path
+
+
+@pytest.mark.outer
+def test_a_test_of_ones_own_stands_beside_the_others_and_moves_none(own: Path):
+    """First it gives the verdict; what is stored repeats the run, and has no folder above the current one."""
+    words = (*QUICK, "--shadow-models", "19", "--designs", "guess", "--target-data", "query.npz")
+    usual = jaxaudit("ks", *words, "--tests", "shadow,rho", "--json").result["targets"][0]
+    done = jaxaudit("ks", *words, "--tests", f"{own}/{EXAMPLE},shadow,rho", "--json", "--out", "run").result
+    (found,) = done["targets"]
+    assert (found["method"], found["finding"]["sentence"][:21]) == ("sureness", "The mean log-odds are")
+    assert found["usage"] == usual["usage"]
+    assert [found[name] for name in ("rho", "ks", "controls")] == [usual[name] for name in ("rho", "ks", "controls")]
+    provenance = done["provenance"]
+    assert provenance["options"]["tests"] == f"{EXAMPLE},shadow,rho"
+    assert provenance["code_hashes"] == {"tests 0": source_hash(parse_tests(EXAMPLE)[EXAMPLE])}
+    assert str(own) not in Path("run/result.json").read_text()
+    assert jaxaudit(*provenance["command"][1:], "--json").result["targets"] == done["targets"]
+    assert jaxaudit("report", "run", "--out", "page.html").code == 0
+    assert "sureness test" in Path("page.html").read_text()
+    assert provenance["code_hashes"]["tests 0"] in Path("page.html").read_text()
+
+
+def test_its_code_is_part_of_a_runs_identity(own: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
+
+    def identity() -> Any:
+        assert jaxaudit("ks", *QUICK, "--tests", f"{EXAMPLE},rho").err.endswith("Error: enough\n")
+        return [test.name for test in asked["tests"]], asked["execution"].checkpoints.parent
+
+    names, usual = identity()
+    assert names == ["sureness", "rho"]
+    assert identity()[1] == usual
+    with Path("elsewhere/own_test.py").open("a") as file:
+        file.write("\n")
+    assert identity()[1] != usual
+
+
+def test_with_all_ones_own_tests_stay_where_they_were_named(own: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
+    for words, place in ((f"{EXAMPLE},all", 0), (f"all,{EXAMPLE}", -1), (f"rho,{EXAMPLE},all", 0)):
+        assert jaxaudit("ks", *QUICK, "--tests", words).err.endswith("Error: enough\n")
+        names = [test.name for test in asked["tests"]]
+        assert names.pop(place) == "sureness"
+        assert names == ["reference", "shadow", "ema", "rho"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("mine.py:X", ("mine.py",)),
+        ("elsewhere/own_test.py", ("elsewhere/own_test.py:Test",)),
+        ("shadow,elsewhere/own_test.py:Nobody", ("'Nobody'",)),
+        ("elsewhere/own_test.py:ROLE", ("type str", "training_sizes", "KSTest")),
+        ("elsewhere/own_test.py:Finding", ("",)),
+        (f"{EXAMPLE},sures", ("'sures'",)),
+        (f"{EXAMPLE},./{EXAMPLE}", ("'sureness'", "too")),
+        (f"{EXAMPLE},holdout", ("--holdout",)),
+        (f"{EXAMPLE},members", ("--members",)),
+        (f"{EXAMPLE},reference", ("--calibration-target",)),
+    ],
+)
+def test_tests_that_cannot_be_used(own: Path, words: str, said: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("jaxaudit.cli.ks.run.train_shadows", None)
+    np.save("t.npy", np.full((300, 3), 1 / 3))
+    cli_runs.refused(("ks", *QUICK, "--target", "t.npy", "--tests", words), ("--tests", *said))
+
+
+def test_where_the_holdout_test_is_made_it_decides(own: Path, monkeypatch: pytest.MonkeyPatch):
+    inputs, labels = cli_runs.records(5, 0.0)
+    np.savez("holdout.npz", x=inputs, y=labels)
+    held = (*QUICK, "--holdout", "holdout.npz", "--tests")
+    cli_runs.refused(("ks", *held, f"{EXAMPLE},holdout"), ("the holdout test decides", f"holdout,{EXAMPLE}"))
+    # A test of one's own may be what the holdout is for.
+    asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
+    assert jaxaudit("ks", *held, EXAMPLE).err.endswith("Error: enough\n")
+    assert [test.name for test in asked["tests"]] == ["sureness", "rho"]
+
+
+def test_by_a_bank(banked: Path):
+    """The test has the bank's models, and no other moves; one that the bank has no models for is refused."""
+    by = ("--shadows", "bank", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy")
+    usual = jaxaudit("ks", *by, "--json").result
+    done = jaxaudit("ks", *by, "--tests", "holdout,held.py:HeldTest", "--json").result
+    (found,), (before,) = done["targets"], usual["targets"]
+    assert found["usage"] == before["usage"]
+    assert found["method"] == "holdout"
+    shown = {each["name"]: each["finding"]["sentence"] for each in found["tests"]}
+    assert shown["held"].startswith("Surer by ")
+    assert done["provenance"]["options"]["tests"] == "holdout,held.py:HeldTest"
+    assert done["provenance"]["code_hashes"].keys() == {"tests 1"}
+    again = jaxaudit(*done["provenance"]["command"][1:], "--json").result
+    assert again["targets"] == done["targets"]
+    alone = jaxaudit("ks", *by, "--tests", "held.py:HeldTest", "--json").result["targets"][0]
+    assert (alone["method"], alone["finding"]["sentence"]) == ("held", shown["held"])
+    cli_runs.refused(("ks", *by, "--tests", "holdout,own_test.py:SurenessTest"), ("sureness test", "no models"))
+    cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,holdout"), ("the holdout test decides",))
+    cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,ema"), ("ema", "members, holdout, reference, shadow."))
+
+
+def test_an_attack_of_ones_own_stands_beside_the_others_and_moves_none(banked: Path):
+    usual = jaxaudit("attack", "--shadows", "bank", "--attacks", "lira,rmia", "--json").result["attacks"]
+    words = ("--attacks", f"lira,{banked}/mine.py:Above,rmia", "--out", "run", "--json")
+    done = jaxaudit("attack", "--shadows", "bank", *words).result
+    lira, above, rmia = done["attacks"]
+    assert [lira, rmia] == usual
+    assert (above["name"], above["meaning"]) == ("above", "Log-odds above those of all models.")
+    with np.load("run/scores.npz") as scores:
+        assert scores.files == ["lira", "above", "rmia"]
+    provenance = done["provenance"]
+    assert provenance["options"]["attacks"] == "lira,mine.py:Above,rmia"
+    assert provenance["code_hashes"].keys() == {"attacks 1"}
+    assert jaxaudit(*provenance["command"][1:], "--json").result["attacks"] == done["attacks"]
+    assert str(banked) not in Path("run/result.json").read_text()
+    with Path("mine.py").open("a") as file:
+        file.write("\n")
+    other = jaxaudit(*provenance["command"][1:], "--json").result["provenance"]
+    assert other["code_hashes"] != provenance["code_hashes"]
+
+
+def test_its_file_may_lie_anywhere(banked: Path, monkeypatch: pytest.MonkeyPatch):
+    """What is stored has the name of the file without its folder."""
+    Path("work").mkdir()
+    monkeypatch.chdir("work")
+    words = ("--shadows", "../bank", "--attacks", f"{banked}/mine.py:Above", "--json")
+    provenance = jaxaudit("attack", *words).result["provenance"]
+    assert provenance["options"]["attacks"] == "mine.py:Above"
+    assert provenance["code_hashes"] == {"attacks 0": source_hash(OwnCode(banked / "mine.py", "", ""))}
+
+
+def test_it_decides_where_it_is_named_first(banked: Path):
+    result = jaxaudit("attack", "--shadows", "bank", "--attacks", "mine:Above", "--json").result
+    assert (result["decided_by"], result["finding"]["verdict"]) == ("above", "attack succeeds")
+    assert result["provenance"]["code_hashes"].keys() == {"attacks 0"}
+    assert json.dumps(result["papers"]).count("this file") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("mine.py:named_lira", ("'lira'", "built-in")),
+        ("stacked,mine.py:Above,mine.py:twice", ("'above'", "mine.py:Above has it, too")),
+        ("mine.py:spaced", ("letters, digits and hyphens",)),
+        ("mine.py:Silent", ("type Silent", "meaning, source, least, scores", "RecordAttack")),
+        ("mine.py:Sized", ("without arguments", "'size'")),
+        ("mine.py:Nobody", ("'Nobody'",)),
+        ("nowhere.py:X", ("nowhere.py",)),
+        ("mine.py:Above,distance", ("distance", "takes no bank")),
+        ("mine.py:Above,lyra", ("'lyra'", "did you mean lira?")),
+    ],
+)
+def test_attacks_that_cannot_be_used(banked: Path, words: str, said: tuple[str, ...]):
+    cli_runs.refused(("attack", "--shadows", "bank", "--attacks", words, "--out", "run"), ("--attacks", *said))
+
+
+def test_without_a_bank_an_attack_of_ones_own_is_refused_with_what_to_do(banked: Path):
+    cli_runs.refused(
+        ("attack", "--attacks", "distance,mine.py:Above"), ("mine.py:Above", "--shadows", "jaxaudit.audit_attack(")
+    )
+
+
+def test_code_that_is_not_named_is_not_hashed():
+    assert source_hashes(KSOptions()) == {}

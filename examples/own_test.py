@@ -37,9 +37,6 @@ class SurenessTest:
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return ((self.models, round(2 / 3 * calibration)),)
 
-    def lighter(self) -> "SurenessTest":
-        return SurenessTest(19)
-
     def refuse(self, query: ja.Examples, holdout: ja.Examples | None) -> None:
         if self.models < 19:
             raise ja.InputError("the sureness test needs at least 19 models.")

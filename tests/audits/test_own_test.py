@@ -19,12 +19,13 @@ from support.terminals import said
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, shadow_rows
+from jaxaudit.audits.ks.plan import Free, Work, choose, seconds_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import SimulatedTarget
-from jaxaudit.audits.ks.tests import Judgement, KSTest, RhoTest
+from jaxaudit.audits.ks.tests import Judgement, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, Pool
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import Execution
+from jaxaudit.ensemble import Execution, Speed
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 from jaxaudit.metrics.checks import SHADOW_ACCURACY, TARGET_OUTPUTS, Check
@@ -56,9 +57,6 @@ class LossTest:
 
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return ((self.models, round(2 / 3 * calibration)),)
-
-    def lighter(self) -> "LossTest":
-        return LossTest(2)
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         if self.models < 2:
@@ -128,3 +126,14 @@ def test_it_can_be_the_only_test_and_a_check_that_nobody_can_make_is_told():
     text = Parsed(report_html([made_run])).text
     assert "Charts" not in text
     assert not re.search(r"\brho\b", said(made_run) + text)
+
+
+def test_a_plan_makes_it_no_smaller():
+    """No option could say so, and the command that repeats a run has options alone."""
+    speed, tests = Speed(4, 2e-4, 1e-6, 1_000_000), (LossTest(), ShadowTest())
+    work = Work(60_000, 10_000, 0, (), 60_000, tests, 15, 64)
+    plan = choose(work, [lambda: speed], 0.3 * seconds_of(work, speed), Free(True, True, True, True))
+    assert plan is not None
+    own, shadow = plan.work.tests
+    assert own == tests[0]
+    assert shadow == tests[1].lighter()

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 from scipy import special
 
-from jaxaudit.audits.ks.tests import KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.ensemble import Speed
 from jaxaudit.ensemble.plan import chunk_places
 from jaxaudit.metrics.effect import POWER
@@ -195,7 +195,7 @@ def _fewer_replicates(test: KSTest) -> KSTest:
 
 
 def _fewer_shadows(test: KSTest) -> KSTest:
-    return test if isinstance(test, RhoTest) else test.lighter()
+    return test.lighter() if isinstance(test, HoldoutTest | ShadowTest) else test
 
 
 def _fewer_records(work: Work, speed: Speed, budget: float, free: Free, fewest: int) -> Work | None:

@@ -5,7 +5,7 @@ refusals, training sets, judgement.
 """
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Key
 
@@ -92,10 +92,6 @@ class KSTest(Protocol):
         """
         ...
 
-    def lighter(self) -> "KSTest":
-        """The same test with the fewest models possible."""
-        ...
-
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         """Checks that the test can be made with these sets.
 
@@ -147,9 +143,6 @@ class WithoutModels:
 
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return ()
-
-    def lighter(self) -> Self:
-        return self
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         pass

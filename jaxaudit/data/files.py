@@ -17,23 +17,18 @@ from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.errors import InputError
 
-ARRAYS, TABLES = (".npz", ".npy"), (".csv", ".parquet")
-SUFFIXES = (*ARRAYS, *TABLES, ".mat")
-"""How the names of files end that are read here; `KINDS` says it in messages."""
-KINDS = f"{', '.join(SUFFIXES)}, an IDX file or folder, or a folder of class-named folders of images"
+TABLES = (".csv", ".parquet")
+"""How the names of files end that have columns."""
 _MOST_SHOWN = 5
 
 
 def load_path(
     path: str | Path,
-    labels_path: str | Path | None = None,
     *,
     split: str | None = None,
     size: tuple[int, int] | None = None,
     gray: bool = True,
-    label_column: str | None = None,
     drop: Sequence[str] = (),
-    max_bytes: int = MAX_BYTES,
 ) -> Examples:
     """The labelled records in a file or folder, named after it.
 
@@ -53,55 +48,35 @@ def load_path(
     everything else `float32`, unscaled.
 
     Args:
-        labels_path: a `.npy`, `.npz` or one-column `.csv` of labels, where `path` is a `.npy`, `.npz` or
-            `.csv` or `.parquet` of inputs only.
         split: "train", "test", "validation" or "all" (one after the other); None is the records without a
             split, else train, else the only split there is.
         size: (height, width) for folders of images that differ in size: each is brought to it as `prepare_images`
             does. Images of one size stay as they are.
         gray: as for `prepare_images`, where sizes differ.
-        label_column: for CSV and Parquet.
         drop: for CSV and Parquet: columns that are neither inputs nor labels; a file may lack them.
-        max_bytes: refuse to unpack more than this.
 
     Raises:
-        InputError: the path does not exist, is of no such kind or has unexpected contents; pickled data are never
-            read.
+        InputError: the path does not exist, is of no such kind, has unexpected contents or more than this machine
+            has memory for; pickled data are never read.
     """
     path = expanded(path)
     if not exists(path):
         raise InputError(f"{path}: there is no such file or folder; is the path right?")
-    given = None if labels_path is None else _read_labels(expanded(labels_path), max_bytes)
-    suffix = path.suffix.lower()
-    if path.is_file() and suffix == ".npz":
-        archive = NpzArrays(path, max_bytes)
-        return _from_named(archive.names, archive.read, path.name, split, given)
-    if path.is_file() and suffix == ".npy":
-        choose_splits([None], split, path.name)
-        return _from_npy(path, given, max_bytes)
-    if path.is_file() and suffix in TABLES:
-        # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.tables.numeric import load_columns
-
-        choose_splits([None], split, path.name)
-        encoded = None if given is None else encode_labels(given, None, str(labels_path))
-        return load_columns(path, label_column, encoded, drop)
-    if labels_path is not None:
-        raise InputError(f"{path}: has its own labels; leave out the labels file.")
-    if path.is_file() and suffix == ".mat":
-        choose_splits([None], split, path.name)
-        return load_mat(path, max_bytes)
+    if path.is_file() and path.suffix.lower() in READERS:
+        return READERS[path.suffix.lower()](path, split, drop)
     if path.is_file() and (match := IDX_NAME.fullmatch(path.name)):
         own = match["split"].replace("t10k", "test")
         choose_splits([own], split, path.name)
-        return _from_idx(path.parent, own, path.name, max_bytes)
+        return _from_idx(path.parent, own, path.name)
     if path.is_dir():
         only = _only_file(path)
-        if only is not None:
-            return load_path(only, split=split, label_column=label_column, drop=drop, max_bytes=max_bytes)
-        return _from_folder(path, split, size, gray, max_bytes)
+        return load_path(only, split=split, drop=drop) if only is not None else _from_folder(path, split, size, gray)
     refuse_pickle(path)
-    raise InputError(f"{path}: is of an unknown kind; give {KINDS}.")
+    raise InputError(f"{path}: is of an unknown kind; give {_kinds()}.")
+
+
+def _kinds() -> str:
+    return f"{', '.join(READERS)}, an IDX file or folder, or a folder of class-named folders of images"
 
 
 def _only_file(folder: Path) -> Path | None:
@@ -109,35 +84,35 @@ def _only_file(folder: Path) -> Path | None:
     shown = [entry for entry in entries(folder) if not entry.name.startswith(".")]
     if any(entry.is_dir() or IDX_NAME.fullmatch(entry.name) for entry in shown):
         return None
-    held = [entry for entry in shown if entry.suffix.lower() in SUFFIXES and entry.is_file()]
+    held = [entry for entry in shown if entry.suffix.lower() in READERS and entry.is_file()]
     return held[0] if len(held) == 1 else None
 
 
-def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gray: bool, max_bytes: int) -> Examples:
+def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gray: bool) -> Examples:
     inside = [entry for entry in entries(path) if not entry.name.startswith(".")]
     if any(IDX_NAME.fullmatch(entry.name) for entry in inside):
-        return _from_idx(path, split, path.name, max_bytes)
+        return _from_idx(path, split, path.name)
     arrays = {entry.stem: entry for entry in inside if entry.suffix.lower() == ".npy"}
     if arrays:
-        return _from_named(arrays, lambda name: read_npy(arrays[name], max_bytes), path.name, split, None)
+        return _from_named(arrays, lambda name: read_npy(arrays[name]), path.name, split)
     matlab = {e.name.split("_")[0]: e for e in inside if e.name.endswith("_32x32.mat")}
     if matlab:
         chosen = choose_splits(matlab, split, path.name)
-        return join_images([load_mat(matlab[str(s)], max_bytes) for s in chosen], path.name)
+        return join_images([load_mat(matlab[str(s)]) for s in chosen], path.name)
     folders = [entry for entry in inside if entry.is_dir()]
     if not folders:
-        raise InputError(f"{path}: this folder {_what_it_holds(inside)}; give {KINDS}.")
+        raise InputError(f"{path}: this folder {_what_it_holds(inside)}; give {_kinds()}.")
     splits = {SPLITS.get(entry.name.lower()): entry for entry in folders}
     if None in splits or len(splits) < len(folders):
         choose_splits([None], split, path.name)
-        return load_image_folders(path, size, max_bytes, gray)
+        return load_image_folders(path, size, gray)
     chosen = choose_splits(splits, split, path.name)
-    parts = [load_image_folders(splits[name], size, max_bytes, gray) for name in chosen]
+    parts = [load_image_folders(splits[name], size, gray) for name in chosen]
     return join_images(parts, path.name, size, gray)
 
 
 def _what_it_holds(inside: list[Path]) -> str:
-    data = [entry.name for entry in inside if entry.suffix.lower() in SUFFIXES]
+    data = [entry.name for entry in inside if entry.suffix.lower() in READERS]
     named = data or [entry.name for entry in inside]
     listed = ", ".join(name[:40] for name in named[:_MOST_SHOWN]) + (", ..." if len(named) > _MOST_SHOWN else "")
     if data:
@@ -145,22 +120,38 @@ def _what_it_holds(inside: list[Path]) -> str:
     return f"contains no data of a known kind ({listed or 'it is empty'})"
 
 
-def _from_idx(folder: Path, split: str | None, name: str, max_bytes: int) -> Examples:
+def _from_idx(folder: Path, split: str | None, name: str) -> Examples:
     splits, class_names = read_idx_folder(folder)
     parts = []
     for chosen in choose_splits(splits, split, name):
         file, labels = splits[str(chosen)]
-        parts.append(Examples(_as_stored(read_idx(file, max_bytes), file.name), labels, class_names, name))
+        parts.append(Examples(_as_stored(read_idx(file), file.name), labels, class_names, name))
     return join_images(parts, name)
 
 
-def _from_npy(path: Path, given: np.ndarray | None, max_bytes: int) -> Examples:
-    labels, source = given, "the labels file"
-    if labels is None:
-        beside = _labels_beside(path)
-        labels, source = read_npy(beside, max_bytes), beside.name
-    codes, class_names = encode_labels(labels, None, source)
-    return Examples(_as_stored(read_npy(path, max_bytes), path.name), codes, class_names, path.name)
+def _from_npz(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
+    archive = NpzArrays(path)
+    return _from_named(archive.names, archive.read, path.name, split)
+
+
+def _from_npy(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
+    choose_splits([None], split, path.name)
+    beside = _labels_beside(path)
+    codes, class_names = encode_labels(read_npy(beside), None, beside.name)
+    return Examples(_as_stored(read_npy(path), path.name), codes, class_names, path.name)
+
+
+def _from_table(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.tables.numeric import load_columns
+
+    choose_splits([None], split, path.name)
+    return load_columns(path, drop)
+
+
+def _from_mat(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
+    choose_splits([None], split, path.name)
+    return load_mat(path)
 
 
 def _labels_beside(path: Path) -> Path:
@@ -177,20 +168,12 @@ def _labels_beside(path: Path) -> Path:
     )
 
 
-def _from_named(
-    names: Iterable[str],
-    read: Callable[[str], np.ndarray],
-    source: str,
-    split: str | None,
-    given: np.ndarray | None,
-) -> Examples:
+def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source: str, split: str | None) -> Examples:
     """Records from a mapping of names to arrays, of which only those needed are read."""
     names = list(names)
-    pairs = find_pairs(names, source, labels_elsewhere=given is not None)
+    pairs = find_pairs(names, source)
     chosen = choose_splits(pairs, split, source)
-    if given is not None and len(chosen) > 1:
-        raise InputError(f"{source}: a labels file fits a single split; name the split.")
-    labels = {chosen[0]: given} if given is not None else {s: read(str(pairs[s].labels)) for s in pairs}
+    labels = {s: read(pair.labels) for s, pair in pairs.items()}
     names_array = next((name for name in CLASS_NAMES if name in names), None)
     class_names = None if names_array is None else _class_names(read(names_array), f"{source}[{names_array}]")
     codes, class_names = encode_labels(_stack(list(labels.values()), source), class_names, f"{source}, labels")
@@ -217,25 +200,6 @@ def _class_names(values: np.ndarray, source: str) -> list[str]:
     return [str(value) for value in values.tolist()]
 
 
-def _read_labels(path: Path, max_bytes: int) -> np.ndarray:
-    if not (exists(path) and path.is_file()):
-        raise InputError(f"{path}: there is no such labels file; is the path right?")
-    if path.suffix.lower() == ".npy":
-        return read_npy(path, max_bytes)
-    if path.suffix.lower() == ".npz":
-        archive = NpzArrays(path, max_bytes)
-        found = [n for n in archive.names if (role_of(n) or (None, ""))[1] == "labels"] or archive.names
-        if len(found) != 1:
-            raise InputError(f"{path}: contains several arrays ({', '.join(archive.names[:10])}); call the labels y.")
-        return archive.read(found[0])
-    if path.suffix.lower() == ".csv":
-        from jaxaudit.data.tables.numeric import read_label_column
-
-        return read_label_column(path)
-    refuse_pickle(path)
-    raise InputError(f"{path}: labels are read from .npy, .npz or .csv.")
-
-
 def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:
     if inputs.ndim < 2 or inputs.dtype.kind not in "buif":
         raise InputError(
@@ -254,3 +218,12 @@ def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:
         )
     with np.errstate(over="ignore"):
         return inputs.astype(np.float32, copy=False)
+
+
+READERS: dict[str, Callable[[Path, str | None, Sequence[str]], Examples]] = {
+    ".npz": _from_npz,
+    ".npy": _from_npy,
+    **dict.fromkeys(TABLES, _from_table),
+    ".mat": _from_mat,
+}
+"""What reads a file, by how its name ends: from its path, the split that is wanted, and columns to drop."""

@@ -222,7 +222,7 @@ def _of_archive(archive: NpzArrays, key: str) -> Callable[[str | None], np.ndarr
                     f"groups {key!r}: there is no such file, and {source} has no array {wanted} (arrays: {listed}); is "
                     "the name right?"
                 )
-            values, records = archive.read(name), len(archive.read(str(pairs[each].labels)))
+            values, records = archive.read(name), len(archive.read(pairs[each].labels))
             # A slice of another number of values would be of other records.
             if values.shape[:1] != (records,):
                 raise InputError(

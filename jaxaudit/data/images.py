@@ -135,7 +135,6 @@ def stack_images(
     size: tuple[int, int] | None,
     gray: bool,
     called: Callable[[int], str],
-    max_bytes: int = MAX_BYTES,
 ) -> np.ndarray:
     """`count` images, each `[h, w]` or `[h, w, channels]`, as one array.
 
@@ -152,17 +151,16 @@ def stack_images(
         size: (height, width); None demands that all have one size.
         gray: as for `prepare_images`, where sizes differ.
         called: what to call the image of a row in messages.
-        max_bytes: raise rather than hold more than this.
 
     Raises:
-        InputError: sizes differ and may not, or more than `max_bytes`.
+        InputError: sizes differ and may not, or the images need more than this machine has memory for.
     """
     stack: np.ndarray | None = None
     scaled, largest = False, 0
     for row, image in enumerate(images):
         pixels = image[..., None] if image.ndim == 2 else image
         if stack is None:
-            stack = _room(count, pixels, source, max_bytes)
+            stack = _room(count, pixels, source)
         if not scaled and pixels.shape[:2] != stack.shape[1:3]:
             if size is None or stack.dtype != np.uint8:
                 raise InputError(
@@ -171,7 +169,7 @@ def stack_images(
                 )
             largest = stack[:row].max()
             before = scale_images(stack[:row], size, gray)
-            stack = _room(count, before[0], source, max_bytes)
+            stack = _room(count, before[0], source)
             stack[:row] = before
             scaled = True
         if scaled:
@@ -210,12 +208,12 @@ def join_images(
     return concatenate(parts, name)
 
 
-def _room(count: int, pixels: np.ndarray, source: str, max_bytes: int) -> np.ndarray:
+def _room(count: int, pixels: np.ndarray, source: str) -> np.ndarray:
     # Images that are gray so far may turn out to be coloured.
     size = count * pixels.nbytes * (3 if pixels.shape[2] == 1 else 1)
-    if size > max_bytes:
+    if size > MAX_BYTES:
         raise InputError(
             f"{source}: {count} images of {pixels.shape[0]}x{pixels.shape[1]} need up to {size / 2**30:.1f} GiB, more "
-            f"than the allowed {max_bytes / 2**30:.1f} GiB; make them smaller first."
+            f"than the allowed {MAX_BYTES / 2**30:.1f} GiB; make them smaller first."
         )
     return np.empty((count, *pixels.shape), pixels.dtype)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.data.formats.csv_file import Asked, find_format, read_csv
-from jaxaudit.data.tables.numeric import load_columns, read_label_column
+from jaxaudit.data.tables.numeric import load_columns
 from jaxaudit.data.tables.people import read_people
 from jaxaudit.errors import InputError
 
@@ -82,7 +82,7 @@ def test_what_is_dropped_is_as_if_it_were_not_there(write):
         load_columns(write("patient\nann\nbob\n"), drop=["patient"])
 
 
-READERS = [read_csv, load_columns, read_label_column, read_people, lambda path: read_csv(path, header=False)]
+READERS = [read_csv, load_columns, read_people, lambda path: read_csv(path, header=False)]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ SECRET = "Grubers-Secret"
 )
 def test_no_message_says_what_stands_in_a_record(write, content):
     path = write(content)
-    for reader in (*READERS[:4], lambda path: read_people(path, label="y", numeric=["a"])):
+    for reader in (*READERS[:3], lambda path: read_people(path, label="y", numeric=["a"])):
         try:
             reader(path)
         except InputError as error:
@@ -175,12 +175,3 @@ def test_tables(write, content, inputs, names):
 def test_refused(write, content, message):
     with pytest.raises(InputError, match=message):
         load_columns(write(content))
-
-
-def test_columns_of_labels(write):
-    for content in ("x\ny\n", "label\nx\ny\n", "id,label\n0,x\n1,y\n"):
-        assert read_label_column(write(content)).tolist() == ["x", "y"]
-    with pytest.raises(InputError, match=r"a\.csv: its first line is blank"):
-        read_label_column(write("\nx\ny\n"))
-    with pytest.raises(InputError, match="'b'; the columns are a, label"):
-        load_columns(write("a,label\n1,2\n"), "b")

@@ -1,8 +1,6 @@
 """A path -> records: .npz, .npy, labels from elsewhere, and what is no data at all."""
 
 import os
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -122,48 +120,22 @@ def test_npy_finds_its_labels(tmp_path, inputs, labels):
     assert load_path(tmp_path / f"{inputs}.npy").labels.tolist() == Y.tolist()
 
 
-def test_labels_from_another_file(tmp_path):
-    np.save(tmp_path / "a.npy", X)
-    np.savez(tmp_path / "a.npz", x=X)
-    (tmp_path / "a.csv").write_text("f,g\n1,2\n3,4\n5,6\n7,8\n")
-    np.save(tmp_path / "l.npy", Y)
-    np.savez(tmp_path / "l.npz", y=Y, x=X)
-    np.savez(tmp_path / "one.npz", anything=Y)
-    (tmp_path / "l.csv").write_text("label\n0\n1\n2\n1\n")
-    for labels in ("l.npy", "l.npz", "one.npz", "l.csv"):
-        for inputs in ("a.npy", "a.npz", "a.csv"):
-            examples = load_path(tmp_path / inputs, tmp_path / labels)
-            assert examples.labels.tolist() == Y.tolist()
-            assert examples.class_names == ("0", "1", "2")
-    assert load_path(tmp_path / "a.csv", tmp_path / "l.npy").inputs.shape == (4, 2)
-
-
 def test_refused_files(tmp_path, monkeypatch):
-    path, labels = tmp_path / "a.npz", tmp_path / "l.npy"
-    np.savez(path, x_train=X, x_test=X)
-    np.save(labels, Y)
-    np.savez(tmp_path / "l.npz", a=Y, b=Y)
     (tmp_path / "l.json").write_text("[]")
     np.savez(tmp_path / "wide.npz", x=np.zeros((4, 300), np.uint8), y=Y)
     unlabelled = tmp_path / ("x" * 250 + ".npy")  # a name as long as it can be
     np.save(unlabelled, X)
-    cases: list[tuple[Path, dict[str, Any], str]] = [
-        (path, {"labels_path": tmp_path / "none.npy"}, r"none.npy: there is no such labels file"),
-        (path, {"labels_path": tmp_path / "l.json"}, r"l.json: labels are read from .npy, .npz or .csv"),
-        (path, {"labels_path": tmp_path / "l.npz"}, r"several arrays \(a, b\); call the labels y"),
-        (path, {"labels_path": labels, "split": "all"}, "labels"),
-        (tmp_path, {"labels_path": labels}, "its own"),
-        (tmp_path / "none.npz", {}, r"none.npz: there is no such file or folder"),
-        (tmp_path / "l.json", {}, r"known kind; give \.npz, \.npy, \.csv, \.parquet, \.mat, an IDX file"),
-        (unlabelled, {}, "there are no labels beside it"),
-        (tmp_path / "wide.npz", {"max_bytes": 10}, "more than the"),
-        (tmp_path / "wide.npz", {}, "as float32, more than"),
+    cases = [
+        (tmp_path / "none.npz", r"none.npz: there is no such file or folder"),
+        (tmp_path / "l.json", r"known kind; give \.npz, \.npy, \.csv, \.parquet, \.mat, an IDX file"),
+        (unlabelled, "there are no labels beside it"),
+        (tmp_path / "wide.npz", "as float32, more than"),
     ]
-    for refused, options, message in cases:
-        if not options and refused.name == "wide.npz":
+    for refused, message in cases:
+        if refused.name == "wide.npz":
             monkeypatch.setattr("jaxaudit.data.files.MAX_BYTES", 4000)
         with pytest.raises(InputError, match=message):
-            load_path(refused, **options)
+            load_path(refused)
 
 
 def test_a_folder_of_one_data_file_is_that_file(tmp_path):
@@ -175,8 +147,8 @@ def test_a_folder_of_one_data_file_is_that_file(tmp_path):
     with pytest.raises(InputError, match=r"x.npy: there are no labels beside it"):
         load_path(folder)
     (folder / "x.npy").unlink()
-    (folder / "scans.csv").write_text("a,kind,b\n1,x,2\n3,y,4\n")
-    examples = load_path(folder, label_column="kind")
+    (folder / "scans.csv").write_text("a,label,b\n1,x,2\n3,y,4\n")
+    examples = load_path(folder)
     assert (examples.name, examples.inputs.tolist()) == ("scans.csv", [[1, 2], [3, 4]])
     with pytest.raises(InputError, match="has no split 'test'"):
         load_path(folder, split="test")

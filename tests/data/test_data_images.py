@@ -213,17 +213,19 @@ def test_splits_of_differing_sizes_are_joined(tmp_path):
         load_path(tmp_path / "train")
 
 
-def test_refused_folders(tmp_path):
-    def refused(message, **options):
+def test_refused_folders(tmp_path, monkeypatch):
+    def refused(message):
         with pytest.raises(InputError, match=message):
-            load_path(tmp_path, **options)
+            load_path(tmp_path)
 
     refused("no data of a known kind")
     write(tmp_path, "a/1.png", gray(1))
     (tmp_path / "b").mkdir()
     refused("no images")
     write(tmp_path, "b/1.png", gray(1))
-    refused(r"2 images of 3x4 need up to 0\.0 GiB, more than the.*0\.0 GiB", max_bytes=50)
+    with monkeypatch.context() as patch:
+        patch.setattr("jaxaudit.data.images.MAX_BYTES", 50)
+        refused(r"2 images of 3x4 need up to 0\.0 GiB, more than the.*0\.0 GiB")
     (tmp_path / "b" / "more").mkdir()
     refused("more: ")
 

@@ -29,7 +29,6 @@ from jaxaudit.errors import InputError
 READERS = {
     "outputs": lambda path: load_outputs(path, NAMES, 20),
     "records": load_path,
-    "labels": lambda path: load_path(path.with_name("x.csv"), path),
     "outputs for a bank": lambda path: load_into(path, msgspec.convert(describe(), Description)),
     "views for a bank": lambda path: load_into(path, msgspec.convert(describe(queries=2), Description)),
 }

@@ -18,7 +18,6 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from jaxaudit.data import describe_record, load
-from jaxaudit.data.files import load_path
 from jaxaudit.data.formats.csv_file import Asked
 from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.tables import people as module
@@ -298,7 +297,7 @@ NUMBERS = {"age": COLUMNS["age"], "children": COLUMNS["children"], "label": COLU
 
 
 def test_records_are_those_of_the_csv(write, tmp_path):
-    """As a data set, with a column of labels, labels beside it, or the index that pandas keeps."""
+    """As a data set, with a column of labels, or the index that pandas keeps."""
     arrow_csv.write_csv(pa.table(NUMBERS), tmp_path / "same.csv")
     wanted = load(str(tmp_path / "same.csv"))
     assert wanted.inputs.shape == (N, 2)
@@ -308,9 +307,6 @@ def test_records_are_those_of_the_csv(write, tmp_path):
     assert load(str(path), drop=("age",)).inputs.shape == (N, 1)
     write(with_index({**NUMBERS, "__index__": list(range(N))}, {"index_columns": ["__index__"]}))
     assert load(str(path)).content_hash == wanted.content_hash
-    write({name: values for name, values in NUMBERS.items() if name != "label"})
-    np.save(tmp_path / "y.npy", np.array(NUMBERS["label"]))
-    assert load_path(path, tmp_path / "y.npy").content_hash == wanted.content_hash
     for column, words in (
         ([None, *COLUMNS["age"][1:]], "row 1, column 'age' is empty"),
         (COLUMNS["work"], "column 'age' holds text"),

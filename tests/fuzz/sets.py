@@ -71,11 +71,6 @@ def npz_splits(folder: Path) -> None:
     np.savez(folder / "x.npz", **arrays, y_test=names[LABELS[8:]], class_names=names)
 
 
-def labels_elsewhere(folder: Path) -> None:
-    np.savez(folder / "x.npz", x=ROWS)
-    (folder / "y.csv").write_text("label\n" + "".join(f"{label}\n" for label in LABELS))
-
-
 def csv_rows(folder: Path) -> None:
     """Numbers with a header line, an index and a label; one number that no message may show."""
     lines = [f"{row},{a:.3f},{b:.3f},{LABELS[row]}" for row, (a, b) in enumerate(ROWS[:, :2])]
@@ -165,7 +160,6 @@ READERS = [
     Reader("npz", lambda folder: np.savez_compressed(folder / "x.npz", x=ROWS, y=LABELS), read_set, 6),
     Reader("npz-arrays", npz_arrays, read_arrays, 4),
     Reader("npz-splits", npz_splits, read_set),
-    Reader("labels", labels_elsewhere, lambda folder, choose: load_path(only(folder, "x"), only(folder, "y"))),
     Reader("csv", csv_rows, read_set, 4),
     *(Reader(f"idx{ending}", idx_folder(ending), read_folder) for ending in ("", ".gz")),
     Reader("mat", matlab, read_set, 3),

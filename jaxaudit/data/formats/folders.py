@@ -12,7 +12,6 @@ import numpy as np
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.parsing import parsing, quietly
 from jaxaudit.data.images import stack_images
-from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, open_data
 from jaxaudit.errors import InputError
 
@@ -24,9 +23,7 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 
 
-def load_image_folders(
-    root: Path, size: tuple[int, int] | None = None, max_bytes: int = MAX_BYTES, gray: bool = True
-) -> Examples:
+def load_image_folders(root: Path, size: tuple[int, int] | None = None, gray: bool = True) -> Examples:
     """The images in `root/CLASS/*`, as `uint8[n, h, w]` if all are gray, else as `uint8[n, h, w, 3]`.
 
     Classes are the folders in sorted order, and the images of a class the files in sorted order. Transparency
@@ -36,7 +33,6 @@ def load_image_folders(
     Args:
         size: (height, width) to bring images to that differ in size, as `prepare_images` does:
             `float32[n, *size, channels]` in [0, 1]; None demands that all have one size.
-        max_bytes: refuse more image data than this.
         gray: as for `prepare_images`, where sizes differ.
 
     Raises:
@@ -46,9 +42,7 @@ def load_image_folders(
     files, labels, names = _list_images(root)
 
     with quietly():
-        images = stack_images(
-            map(_decode, files), len(files), str(root), size, gray, lambda row: str(files[row]), max_bytes
-        )
+        images = stack_images(map(_decode, files), len(files), str(root), size, gray, lambda row: str(files[row]))
     return Examples(images, labels, names, root.name)
 
 

@@ -15,10 +15,10 @@ SPLITS = {"train": "train", "training": "train", "test": "test", "testing": "tes
 
 
 class Pair(NamedTuple):
-    """The names of two arrays that belong together; `labels` is None where only inputs were found."""
+    """The names of two arrays that belong together."""
 
     inputs: str
-    labels: str | None
+    labels: str
 
 
 def role_of(name: str) -> tuple[str | None, str] | None:
@@ -50,7 +50,7 @@ def _words(name: str) -> tuple[list[str], list[str]]:
     return [SPLITS[word] for word in words if word in SPLITS], [word for word in words if word not in SPLITS]
 
 
-def find_pairs(names: Iterable[str], source: str, labels_elsewhere: bool = False) -> dict[str | None, Pair]:
+def find_pairs(names: Iterable[str], source: str) -> dict[str | None, Pair]:
     """split -> its pair of array names; split None for arrays whose names mention none.
 
     Raises:
@@ -68,7 +68,7 @@ def find_pairs(names: Iterable[str], source: str, labels_elsewhere: bool = False
     for (split, role), name in places.items():
         if role == "inputs":
             labels = places.get((split, "labels"))
-            if labels is None and not labels_elsewhere:
+            if labels is None:
                 raise InputError(
                     f"{source}: {name!r} has no labels beside it; add them under the matching name (y, "
                     "labels, train_labels, ...)."

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxaudit.data.files import ARRAYS, TABLES
+from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.pickles import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES
@@ -77,7 +77,9 @@ def read_outputs(path: Path, expected: Expected) -> RawOutputs:
 
         return (read_csv_outputs if suffix == ".csv" else read_parquet_outputs)(path, expected)
     refuse_pickle(path)
-    raise InputError(f"{path}: outputs are read from {', '.join((*ARRAYS, *TABLES))}; save them as one of these.")
+    raise InputError(
+        f"{path}: outputs are read from {', '.join(('.npz', '.npy', *TABLES))}; save them as one of these."
+    )
 
 
 def _choose_array(names: list[str], path: Path) -> str:

@@ -4,38 +4,17 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxaudit.cli.read_sets import read_inputs
-from jaxaudit.cli.unlearn.command import UnlearnAudit, UnlearnData, UnlearnOptions
+from jaxaudit.cli.unlearn.command import OF_A_MODEL, UnlearnAudit, UnlearnData, UnlearnOptions
 from jaxaudit.data import Examples
 from jaxaudit.data.overlap import find_overlap
 from jaxaudit.errors import InputError, MissingSplit
-from jaxaudit.unlearning import (
-    Unlearn,
-    becker_code,
-    fine_tune,
-    forget_by_noise,
-    golatkar,
-    gradient_ascent,
-    negative_gradient,
-    paper,
-    scrub,
-    selective_dampening,
-)
+from jaxaudit.unlearning import Unlearn
 
-FISHER, SSD, NEGATIVE_GRADIENT = "fisher", "ssd", "negative-gradient"
-TRAINED_ON: dict[str, Any] = {
-    "fine-tuning": fine_tune,
-    "gradient-ascent": gradient_ascent,
-    NEGATIVE_GRADIENT: negative_gradient,
-    "scrub": scrub,
-}
-"""Methods with epochs and a learning rate."""
-VARIANTS = {"golatkar": golatkar, "paper": paper, "becker-code": becker_code}
 TEST = "@test"
 
 
@@ -68,14 +47,8 @@ def make_methods(names: Sequence[str], asked: UnlearnAudit, batch_size: int) -> 
     if not 0 <= asked.alpha < math.inf:
         raise InputError(f"--alpha must be at least 0, got {asked.alpha:g}.")
     given = {"epochs": asked.unlearn_epochs, "learning_rate": asked.unlearn_rate, "batch_size": batch_size}
-    recipe = {name: value for name, value in given.items() if value is not None}
-    known: dict[str, Unlearn] = {
-        FISHER: partial(forget_by_noise, noise=VARIANTS[asked.fisher_variant], alpha=asked.alpha),
-        SSD: partial(selective_dampening, selection=asked.ssd_alpha, strength=asked.ssd_lambda),
-        **{name: partial(method, **recipe) for name, method in TRAINED_ON.items()},
-        NEGATIVE_GRADIENT: partial(negative_gradient, beta=asked.beta, **recipe),
-    }
-    return {name: known[name] for name in names if name in known}
+    training = {name: value for name, value in given.items() if value is not None}
+    return {name: OF_A_MODEL[name](asked, training) for name in names if name in OF_A_MODEL}
 
 
 def read_parts(options: UnlearnOptions) -> Parts:

@@ -1,6 +1,8 @@
 """Runs `jaxaudit unlearn`: from its options to its result."""
 
 import hashlib
+import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import IO, Any
@@ -16,7 +18,7 @@ from jaxaudit.cli.own_model import UNSEEDED
 from jaxaudit.cli.parsers import parse_hidden, parse_names
 from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.unlearn.command import METHODS, UnlearnOptions
-from jaxaudit.cli.unlearn.inputs import FISHER, SSD, TRAINED_ON, Parts, make_methods, read_parts
+from jaxaudit.cli.unlearn.inputs import Parts, make_methods, read_parts
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, measure_models_per_batch
 from jaxaudit.errors import InputError
@@ -26,9 +28,7 @@ from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import Writer, arrays
 from jaxaudit.runs.provenance import describe_examples
-from jaxaudit.unlearning.negative_gradient import ASCENT_RATE
-from jaxaudit.unlearning.passes import EPOCHS, LEARNING_RATE
-from jaxaudit.unlearning.scrub import LEARNING_RATE as SCRUB_RATE
+from jaxaudit.unlearning import Unlearn
 
 HIDDEN, SEEDS, ATTACK_EPOCHS = "512,256,128", 20, 100
 DEMO_DATA, DEMO_CLASS, DEMO_HIDDEN, DEMO_SEEDS, DEMO_ATTACK_EPOCHS = "digits", "3", "128,64", 10, 20
@@ -69,7 +69,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             attack_epochs=asked.attack_epochs or ATTACK_EPOCHS,
             level=asked.level,
             forgotten=[forgotten],
-            notes=_notes(options, parts, learner, tuple(methods)),
+            notes=_notes(options, parts, learner, methods),
             execution=execution,
         )
 
@@ -116,25 +116,28 @@ def _filled(options: UnlearnOptions) -> UnlearnOptions:
     return replace(options, data=data, model=replace(options.model, hidden=hidden), audit=audit)
 
 
-def _notes(options: UnlearnOptions, parts: Parts, learner: NetworkLearner, methods: tuple[str, ...]) -> tuple[str, ...]:
+def _notes(
+    options: UnlearnOptions, parts: Parts, learner: NetworkLearner, methods: Mapping[str, Unlearn]
+) -> tuple[str, ...]:
     """Limitations that follow from what was given."""
     asked = options.audit
     notes = [f"Trained on {parts.described}, tested on {parts.test.name} ({len(parts.test):,} records).", *parts.notes]
-    if FISHER in methods:
+    if "fisher" in methods:
         notes.append(
             f"fisher: {asked.fisher_variant} noise of strength alpha {asked.alpha:g}. If the noise is too weak, "
             "nothing is forgotten; if it is too strong, everything is."
         )
-    trained_on = [name for name in methods if name in TRAINED_ON]
+    settings = {name: inspect.signature(method).parameters for name, method in methods.items()}
+    trained_on = {name: each for name, each in settings.items() if "epochs" in each}
     if trained_on:
-        usual = {"gradient-ascent": ASCENT_RATE, "scrub": SCRUB_RATE}
-        rates = [f"{asked.unlearn_rate or usual.get(name, LEARNING_RATE):g}" for name in trained_on]
+        epochs = max(each["epochs"].default for each in trained_on.values())
+        rates = [f"{each['learning_rate'].default:g}" for each in trained_on.values()]
         notes.append(
-            f"{', '.join(trained_on)}: {asked.unlearn_epochs or EPOCHS:,} epochs, learning rate {', '.join(rates)}. "
+            f"{', '.join(trained_on)}: {epochs:,} epochs, learning rate {', '.join(rates)}. "
             "They were not tuned to your data, and what a method forgets depends on them (--unlearn-epochs, "
             "--unlearn-rate)."
         )
-    if SSD in methods and asked.ssd_alpha * parts.forget.sum() >= len(parts.train):
+    if "ssd" in methods and asked.ssd_alpha * parts.forget.sum() >= len(parts.train):
         notes.append(
             f"ssd: nothing changes, because Fisher information of {int(parts.forget.sum()):,} of "
             f"{len(parts.train):,} records cannot be {asked.ssd_alpha:g} times that of all; give a smaller --ssd-alpha."

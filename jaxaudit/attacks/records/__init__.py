@@ -1,37 +1,20 @@
-"""Attacks on each record by a bank of shadow models: log-odds in, a score a record out, larger for a member."""
+"""Attacks on each record by a bank of shadow models: log-odds in, a score a record out, larger for a member.
 
-from jaxaudit.attacks.records.attack import RecordAttack, ShadowScores
-from jaxaudit.attacks.records.base import BASE
-from jaxaudit.attacks.records.bavaria import BaVarIAt
-from jaxaudit.attacks.records.lira import LiRA
-from jaxaudit.attacks.records.lira_code import LiRACode
-from jaxaudit.attacks.records.population import AttackP
-from jaxaudit.attacks.records.reference import AttackR
-from jaxaudit.attacks.records.rmia import RMIA
-from jaxaudit.attacks.records.stacked import Stacked
+Imports nothing heavy: `__init__.pyi` lists the names, imported when first used.
+"""
 
-RECORD_ATTACKS: tuple[RecordAttack, ...] = (
-    Stacked(),
-    BaVarIAt(),
-    *(LiRA(online, fixed) for online in (True, False) for fixed in (False, True)),
-    *(RMIA(online) for online in (True, False)),
-    *(BASE(online) for online in (True, False)),
-    AttackR(),
-    AttackP(),
-    *(LiRACode(online, fixed) for online in (True, False) for fixed in (False, True)),
-)
-"""The built-in attacks of `attack` and `jaxaudit attack --shadows`; the first decides."""
+import lazy_loader
 
-__all__ = [
-    "BASE",
-    "RECORD_ATTACKS",
-    "RMIA",
-    "AttackP",
-    "AttackR",
-    "BaVarIAt",
-    "LiRA",
-    "LiRACode",
-    "RecordAttack",
-    "ShadowScores",
-    "Stacked",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+BUILT_IN: dict[str, tuple[str, ...]] = {
+    "stacked": ("stacked",),
+    "bavaria": ("bavaria-t",),
+    "lira": ("lira", "lira-fixed", "lira-offline", "lira-offline-fixed"),
+    "rmia": ("rmia", "rmia-offline"),
+    "base": ("base", "base-offline"),
+    "reference": ("attack-r",),
+    "population": ("attack-p",),
+    "lira_code": ("lira-code", "lira-fixed-code", "lira-offline-code", "lira-offline-fixed-code"),
+}
+"""The built-in attacks, in order: of each file the names of its `ATTACKS`."""

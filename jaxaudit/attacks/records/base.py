@@ -60,3 +60,6 @@ class BASE:
             ratio = special.log_expit(block.attacked) - np.log(mean_probabilities(block)[0 if self.online else 1])
             found[:, part] = np.where(enough(block, self.least), ratio.mean(axis=1), np.nan)
         return found
+
+
+ATTACKS = (BASE(), BASE(online=False))

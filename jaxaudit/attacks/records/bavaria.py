@@ -123,3 +123,6 @@ def _inverse_trigamma(value: float) -> float:
         if -step / x < 1e-10:
             break
     return x
+
+
+ATTACKS = (BaVarIAt(),)

@@ -98,3 +98,6 @@ def _pooled_widths(shadowed: ShadowScores) -> tuple[np.ndarray, np.ndarray]:
     both = total.sum(axis=0) / np.maximum(count.sum(axis=0), 1)
     inner, outer = np.sqrt(np.where(count > 0, total / np.maximum(count, 1), both))
     return inner, outer
+
+
+ATTACKS = tuple(LiRA(online, fixed) for online in (True, False) for fixed in (False, True))

@@ -78,3 +78,6 @@ def _first(models: np.ndarray, own: np.ndarray) -> Float[np.ndarray, "k views n"
     count = int(own.sum(axis=0).min())
     order = np.argsort(~own, axis=0, kind="stable")[:count]
     return np.take_along_axis(models, order[:, None], axis=0)
+
+
+ATTACKS = tuple(LiRACode(online, fixed) for online in (True, False) for fixed in (False, True))

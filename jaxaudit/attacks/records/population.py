@@ -23,3 +23,6 @@ class AttackP:
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target."""
         return shadowed.attacked.mean(axis=1)
+
+
+ATTACKS = (AttackP(),)

@@ -39,3 +39,6 @@ class AttackR:
 def _surer(x: np.ndarray, models: np.ndarray, counted: np.ndarray) -> np.ndarray:
     """1 where the target is surer than a model that counts, one half where it is as sure."""
     return np.where(counted, (np.sign(x - models) + 1) / 2, 0.0)
+
+
+ATTACKS = (AttackR(),)

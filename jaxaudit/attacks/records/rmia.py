@@ -92,3 +92,6 @@ def share_exceeded(
         fewer = (below > 0) & ~(ratios / order[np.maximum(below - 1, 0)] > gamma)
         below = below - fewer
     return below / len(order)
+
+
+ATTACKS = (RMIA(), RMIA(online=False))

@@ -132,3 +132,6 @@ def _evidence_among(among: ShadowScores, places: Sequence[int]) -> Iterator[Floa
     profiles = profiles_without(models, among.membership, (np.stack([side[p] for side in without]) for p in places))
     each = zip(places, profiles, strict=True)
     return (_joined(membership_evidence(models[place], known), further[place]) for place, known in each)
+
+
+ATTACKS = (Stacked(),)

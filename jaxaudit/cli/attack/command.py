@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from jaxaudit.attacks.records import BUILT_IN
 from jaxaudit.cli.classifiers import ClassifierOptions
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, ListOutput, Recipe, failing
 from jaxaudit.cli.harness import Command, Job, Summary
@@ -14,14 +15,10 @@ from jaxaudit.cli.sets import bank_of_shadows
 from jaxaudit.cli.tables import TableData
 from jaxaudit.errors import InputError
 
-ON_RECORDS = (
-    *("stacked", "bavaria-t", "lira", "lira-fixed", "lira-offline", "lira-offline-fixed"),
-    *("rmia", "rmia-offline", "base", "base-offline", "attack-r", "attack-p"),
-    *("lira-code", "lira-fixed-code", "lira-offline-code", "lira-offline-fixed-code"),
-)
-"""Attacks by a bank; a test holds these names to `RECORD_ATTACKS`, which takes a second to import."""
+ON_RECORDS = tuple(name for names in BUILT_IN.values() for name in names)
+"""Attacks by a bank."""
 ON_TARGETS = ("untargeted", "distance", "frequency")
-"""Attacks without a bank, held to `ATTACKS` in the same way."""
+"""Attacks without a bank; a test holds these names to `ATTACKS`, which takes a second to import."""
 
 
 def attacks_named(text: str | None) -> dict[str, OwnCode | None]:

@@ -26,7 +26,7 @@ def main() -> None:
     kept = Path("chunks")
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         execution = ja.Execution(models_per_batch=16, checkpoints=kept, executor=executor)
-        audit = ja.audit_pdtp(jax.random.key(1), people, learner, records=np.arange(64), execution=execution)
+        audit = ja.measure_pdtp(jax.random.key(1), people, learner, records=np.arange(64), execution=execution)
     print(f"{audit.finding.verdict}: {audit.finding.sentence}")
 
 

@@ -42,5 +42,5 @@ learner = NearestMean(10)
 
 if __name__ == "__main__":
     people = ja.one_hot(ja.load_table("breast-cancer"))
-    audit = ja.audit_pdtp(jax.random.key(1), people, NearestMean(2, sharpness=0.1))
+    audit = ja.measure_pdtp(jax.random.key(1), people, NearestMean(2, sharpness=0.1))
     print(f"{audit.finding.verdict}: {audit.finding.sentence}")

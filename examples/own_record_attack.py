@@ -33,5 +33,5 @@ class Higher:
 
 
 if __name__ == "__main__":
-    audit = ja.audit_records(ja.load_bank(sys.argv[1]), attacks=[Higher()])
+    audit = ja.attack(sys.argv[1], attacks=[Higher()])
     print(f"{audit.finding.verdict}: {audit.finding.sentence}")

@@ -31,7 +31,7 @@ from experiments.becker2022_page import lines
 from experiments.becker2022_tests import hypotheses
 from experiments.figures import write
 from experiments.record import RESULTS, describe_run
-from jaxaudit.audits.unlearn.audit import audit_unlearn
+from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.result import Scores, UnlearnAudit
 from jaxaudit.ensemble import Execution
 from jaxaudit.unlearning import becker_code, forget_by_noise, golatkar, paper
@@ -73,9 +73,9 @@ def main() -> None:
     methods = {FISHER: VARIANTS["becker-code, alpha 3e-6"]}
     call = key, train, test, learner, forget
     how["nonmembers"] = arguments.nonmembers
-    audit = audit_unlearn(*call, methods=methods, attack_each=arguments.attack == "each", **how)
+    audit = compare_unlearning(*call, methods=methods, attack_each=arguments.attack == "each", **how)
     seconds = clock.seconds()
-    by_originals = audit_unlearn(*call, methods=VARIANTS, **how)
+    by_originals = compare_unlearning(*call, methods=VARIANTS, **how)
     reference = Path(__file__).parent / "becker2022_paper.json"
     record = {
         "experiment": "becker2022",

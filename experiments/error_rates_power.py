@@ -18,7 +18,7 @@ import numpy as np
 
 from experiments.error_rates_targets import FAMILY, FRACTIONS, MODELS_PER_BATCH, SIZES, SPLITS, designs, worlds
 from experiments.error_rates_worlds import KINDS, Records, draw_world, origins
-from jaxaudit import Design, audit_power
+from jaxaudit import Design, measure_power
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
 from jaxaudit.metrics.power import detection_probability
@@ -35,7 +35,7 @@ def promised(kind: str, size: int, seed: int) -> dict[str, object]:
 
     makers = designs(kind)
     guess, *others = (Design(name, makers[name](world.pool.inputs.shape[1:], len(names))) for name in FAMILY)
-    found = audit_power(
+    found = measure_power(
         jax.random.fold_in(jax.random.key(KINDS.index(kind)), 100 * size + seed),
         examples("query", world.query),
         examples("calibration", world.calibration),

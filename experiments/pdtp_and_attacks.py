@@ -23,7 +23,7 @@ from experiments.figures import COLORS, panels, write
 from experiments.long2017_attacks import DATA, Case, classifier
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
-from jaxaudit import audit_pdtp, fit_many
+from jaxaudit import fit_many, measure_pdtp
 from jaxaudit.attacks.records import LiRA, ShadowScores, Stacked
 from jaxaudit.audits.attack.exposure import OFTEN, RISKY, beside_pdtp
 from jaxaudit.data import candidates, load_table
@@ -63,7 +63,7 @@ def run(data: str, seed: int) -> dict[str, Any]:
     total, floor, times = np.zeros(POOL), np.zeros(POOL), np.zeros(POOL)
     for half in range(HALVES):
         rows = np.flatnonzero(membership[half])
-        audit = audit_pdtp(jax.random.key(seed + half), examples.take(rows), learner, seeds=SEEDS)
+        audit = measure_pdtp(jax.random.key(seed + half), examples.take(rows), learner, seeds=SEEDS)
         total[rows] += audit.values
         floor[rows] += audit.floor.mean
         times[rows] += 1

@@ -30,7 +30,7 @@ from experiments.becker2022_data import FORGET, read
 from experiments.record import RESULTS, describe_run, device_slug
 from experiments.summary import Row
 from jaxaudit import models, network
-from jaxaudit.audits.unlearn.audit import audit_unlearn
+from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.result import Method
 from jaxaudit.ensemble import Execution
 from jaxaudit.randomness import generator_of, stream
@@ -89,7 +89,7 @@ def main() -> None:
     learner = network(mlp, train.inputs.shape[1:], len(train.class_names), **recipe)
     checkpoints = arguments.checkpoints or Path(tempfile.mkdtemp())
     clock = Clock(checkpoints)
-    audit = audit_unlearn(
+    audit = compare_unlearning(
         *(key, train, test, learner, forget),
         methods=methods_for(arguments.data),
         seeds=arguments.seeds,

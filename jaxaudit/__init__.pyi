@@ -14,7 +14,7 @@ from .audits.attack.train_splits import train_splits as train_splits
 from .audits.bank_odds import bank_accuracy as bank_accuracy
 from .audits.bank_odds import bank_log_odds as bank_log_odds
 from .audits.efficacy.audit import NamedWeights as NamedWeights
-from .audits.efficacy.audit import audit_efficacy as audit_efficacy
+from .audits.efficacy.audit import measure_efficacy as measure_efficacy
 from .audits.efficacy.result import EfficacyAudit as EfficacyAudit
 from .audits.finding import Finding as Finding
 from .audits.ks.bank.open import open_bank as open_bank
@@ -33,12 +33,12 @@ from .audits.ks.tests import ReferenceTest as ReferenceTest
 from .audits.ks.tests import RhoTest as RhoTest
 from .audits.ks.tests import ShadowTest as ShadowTest
 from .audits.ks.train import train_shadows as train_shadows
-from .audits.pdtp.audit import audit_pdtp as audit_pdtp
+from .audits.pdtp.audit import measure_pdtp as measure_pdtp
 from .audits.pdtp.audit import reduce_pdtp as reduce_pdtp
 from .audits.pdtp.measured import PDTPAudit as PDTPAudit
 from .audits.pool import Part as Part
-from .audits.power.audit import audit_power as audit_power
-from .audits.unlearn.audit import audit_unlearn as audit_unlearn
+from .audits.power.audit import measure_power as measure_power
+from .audits.unlearn.audit import compare_unlearning as compare_unlearning
 from .audits.unlearn.result import UnlearnAudit as UnlearnAudit
 from .data import Examples as Examples
 from .data import Table as Table
@@ -63,7 +63,6 @@ from .learners import nearest_neighbours as nearest_neighbours
 from .learners import network as network
 from .learners import random_trees as random_trees
 from .metrics.deal import deal as deal
-from .metrics.efficacy import measure_efficacy as measure_efficacy
 from .models.restore import load_weights as load_weights
 from .shadow_models import Kind as Kind
 from .shadow_models import ShadowModels as ShadowModels

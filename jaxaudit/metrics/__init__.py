@@ -10,7 +10,7 @@
 | may a classifier be published? | `pdtp`, `seed_floor`, `publishable`, the bounds of `stability` |
 | how well does an attack detect members? | `attack_metrics`, `membership_scores`, `correlation` |
 | can unlearned models be told from retrained ones? | `challenge_score`, `u_lira`, `place` |
-| what do weights expose about records? | `measure_efficacy`, `efficacy` |
+| what do weights expose about records? | `efficacy_by_layer`, `efficacy` |
 | can these outputs be judged? | `Check` and the checks, `alike` |
 
 If a function has the name of its module (`ema`, `pdtp`, `efficacy`, `before_after`, `adjusted_count`, `u_lira`), the

@@ -26,9 +26,9 @@ from .effect import detectable_fraction as detectable_fraction
 from .effect import upper_limit as upper_limit
 from .effect import used_fraction as used_fraction
 from .efficacy import Efficacy as Efficacy
-from .efficacy import MeasuredEfficacy as MeasuredEfficacy
+from .efficacy import EfficacyByLayer as EfficacyByLayer
 from .efficacy import efficacy as efficacy
-from .efficacy import measure_efficacy as measure_efficacy
+from .efficacy import efficacy_by_layer as efficacy_by_layer
 from .ema import EMA as EMA
 from .ema import Signals as Signals
 from .ema import Thresholds as Thresholds

@@ -47,7 +47,7 @@ class Efficacy(NamedTuple):
     bound: float
 
 
-class MeasuredEfficacy(NamedTuple):
+class EfficacyByLayer(NamedTuple):
     """Efficacy of one model about some examples, in total, per layer and per example.
 
     Attributes:
@@ -128,14 +128,14 @@ def _inverse(value: float) -> float:
     return 1 / value if value > 1e-300 else float("inf")
 
 
-def measure_efficacy(
+def efficacy_by_layer(
     log_prob: Callable[[Any, Any, Any], Array],
     params: Any,
     inputs: Any,
     labels: Any,
     *,
     chunk: int | None = None,
-) -> MeasuredEfficacy:
+) -> EfficacyByLayer:
     """Efficacy of a model about examples: in total, per layer, and the contribution of each example.
 
     The squared norms are exact up to float32 (see `squared_grad_norms`, and take `precise_log_softmax` in `log_prob`:
@@ -163,7 +163,7 @@ def measure_efficacy(
     ...     logits = inputs @ params["dense"]["kernel"]
     ...     return jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
     >>> params = {"dense": {"kernel": jnp.zeros((2, 2))}}
-    >>> found = measure_efficacy(log_prob, params, np.eye(2, dtype=np.float32), np.array([0, 1]))
+    >>> found = efficacy_by_layer(log_prob, params, np.eye(2, dtype=np.float32), np.array([0, 1]))
     >>> found.whole
     Efficacy(efficacy=2.0, information=0.5, bound=4.0)
     >>> found.layers["dense"] == found.whole, found.per_example
@@ -183,7 +183,7 @@ def computes_short(log_prob: Callable[[Any, Any, Any], Array], params: Any, inpu
     return SHORT.search(str(program)) is not None
 
 
-def _measure(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int | None) -> MeasuredEfficacy:
+def _measure(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int | None) -> EfficacyByLayer:
     short = bool(len(labels)) and computes_short(log_prob, params, inputs, labels)
     _check_apart(log_prob, params, inputs, labels, tolerance=0.1 if short else 1e-3)
     found = squared_grad_norms(log_prob, params, inputs, labels, chunk=chunk)
@@ -205,7 +205,7 @@ def _measure(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int | 
     similar = gradient_similarity(
         log_prob, params, inputs, labels, direction=mean, squared_norms=per_example, chunk=chunk
     )
-    return MeasuredEfficacy(
+    return EfficacyByLayer(
         per_example,
         {name: together(members) for name, members in layers.items()},
         whole,

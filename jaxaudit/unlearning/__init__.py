@@ -1,6 +1,6 @@
 """Unlearning: parameters in, parameters out that should have forgotten some records.
 
-Your own method is a pure function with the arguments of `Unlearn`; `audit_unlearn` judges it like these.
+Your own method is a pure function with the arguments of `Unlearn`; `compare_unlearning` judges it like these.
 """
 
 from jaxaudit.unlearning.amnesiac import Recorded, Recording, take_back, train_and_record

@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 from support.pure_modules import KEY, images
 
-from jaxaudit.audits.efficacy.audit import CHUNK, NamedWeights, audit_efficacy, checked_labels
+from jaxaudit.audits.efficacy.audit import CHUNK, NamedWeights, checked_labels, measure_efficacy
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
@@ -28,7 +28,7 @@ class Probabilities(nnx.Module):
 
 def audited(net: PureModule, count: int = 6) -> EfficacyAudit:
     examples = Examples(images(count, 4), np.arange(count) % 3, ("a", "b", "c"), "records")
-    return audit_efficacy(net, NamedWeights("judged", *net.init(KEY)), examples)
+    return measure_efficacy(net, NamedWeights("judged", *net.init(KEY)), examples)
 
 
 def of_another(change: Callable[[np.ndarray], np.ndarray]) -> PureModule:

@@ -10,7 +10,7 @@ import pytest
 from support.interrupts import stop_after
 from support.tiny_learners import learner, records, small_mlp
 
-from jaxaudit.audits.pdtp.audit import audit_pdtp, reduce_pdtp
+from jaxaudit.audits.pdtp.audit import measure_pdtp, reduce_pdtp
 from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
@@ -51,13 +51,13 @@ def by_hand(examples: Examples, record: int) -> float:
 
 
 def test_it_is_the_definition():
-    answer = audit_pdtp(KEY, EXAMPLES, Shares(3), bins=0)
+    answer = measure_pdtp(KEY, EXAMPLES, Shares(3), bins=0)
     np.testing.assert_allclose(answer.values, [by_hand(EXAMPLES, r) for r in range(23)], rtol=1e-4)
     # A model that knows of a record of a class gives that class more.
     assert (answer.classes == LABELS).all()
     assert (answer.directions == 1).all()
     assert answer.result.max_pdtp == answer.values.max()
-    binned = audit_pdtp(KEY, EXAMPLES, Shares(3), bins=10)
+    binned = measure_pdtp(KEY, EXAMPLES, Shares(3), bins=10)
     np.testing.assert_array_equal(binned.exact, answer.values)
     assert (binned.values != answer.values).any()
     assert not answer.seeded
@@ -69,7 +69,7 @@ def test_a_network_is_compared_with_the_one_that_lacks_the_record_alone():
     """Measurements are averaged, and differ by the key."""
     chosen = np.array([4, 0, 17])
     how: dict[str, Any] = {"bins": 0, "seeds": 2, "measurements": 2, "execution": Execution(3)}
-    answer = audit_pdtp(KEY, EXAMPLES, NETWORK, records=chosen, **how)
+    answer = measure_pdtp(KEY, EXAMPLES, NETWORK, records=chosen, **how)
     one = jax.random.split(stream(KEY, "measure"), 2)[0]
     inputs, labels = jnp.asarray(INPUTS), jnp.asarray(LABELS)
     said = jax.jit(lambda weights: NETWORK.log_probs(NETWORK.fit(one, inputs, labels, weights), inputs))
@@ -107,7 +107,7 @@ def test_duplicates_and_last_members_are_marked():
     rare = int(np.bincount(LABELS).argmin())
     keep = np.concatenate([np.flatnonzero(labels != rare), np.flatnonzero(labels == rare)[-1:]])
     examples = Examples(inputs[keep], labels[keep], ("a", "b", "c"), "rare")
-    answer = audit_pdtp(KEY, examples, Shares(3))
+    answer = measure_pdtp(KEY, examples, Shares(3))
     assert answer.only_member.sum() == 1
     assert answer.only_member[-1]
     assert np.isfinite(answer.values).all()
@@ -135,7 +135,7 @@ def test_a_stopped_audit_goes_on_and_progress_rises_to_its_total(tmp_path):
 
     def run(progress: Any = None, checkpoints: Any = None) -> PDTPAudit:
         execution = Execution(3, progress, checkpoints)
-        return audit_pdtp(KEY, EXAMPLES, NETWORK, measurements=2, seeds=2, execution=execution)
+        return measure_pdtp(KEY, EXAMPLES, NETWORK, measurements=2, seeds=2, execution=execution)
 
     expected = run(lambda done, total: seen.append(done / total))
     assert seen == sorted(seen)
@@ -169,25 +169,25 @@ ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")
 )
 def test_bad_input_is_one_clear_line(examples, options, message):
     with pytest.raises(InputError, match=message):
-        audit_pdtp(KEY, examples, Shares(3), **options)
+        measure_pdtp(KEY, examples, Shares(3), **options)
 
 
 def test_what_no_record_can_exceed_is_asked_of_the_learner():
     units = Examples(np.clip(INPUTS, 0, 1), LABELS, ("a", "b", "c"), "units")
-    neighbours = audit_pdtp(KEY, units, nearest_neighbours(3, neighbours=3, smoothing=2.0), bins=0)
+    neighbours = measure_pdtp(KEY, units, nearest_neighbours(3, neighbours=3, smoothing=2.0), bins=0)
     assert neighbours.largest_possible == np.log1p(0.5)
     assert neighbours.result.max_pdtp <= np.log1p(0.5)
     assert neighbours.result.dtp_bound == neighbours.result.bound
-    for learned in (audit_pdtp(KEY, EXAMPLES, Shares(3)), audit_pdtp(KEY, EXAMPLES, naive_bayes((0,) * 4, 3))):
+    for learned in (measure_pdtp(KEY, EXAMPLES, Shares(3)), measure_pdtp(KEY, EXAMPLES, naive_bayes((0,) * 4, 3))):
         assert learned.largest_possible is None
         assert learned.dtp_bound is None
 
 
 def test_publish_is_the_rule_and_open_where_not_all_were_measured():
-    few = audit_pdtp(KEY, EXAMPLES, Shares(3), records=np.arange(3))
+    few = measure_pdtp(KEY, EXAMPLES, Shares(3), records=np.arange(3))
     assert few.result.max_pdtp <= 1
     assert few.result.publish is None
-    assert audit_pdtp(KEY, EXAMPLES, Shares(3)).result.publish is True
+    assert measure_pdtp(KEY, EXAMPLES, Shares(3)).result.publish is True
     risky = np.array([1.5, 0.0, 0.0])
     assert replace(few, values=risky, exact=risky).result.publish is False
     # Above 1 by the edge of a bin alone.

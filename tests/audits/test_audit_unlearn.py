@@ -13,7 +13,7 @@ from support.tiny_learners import Dropped, NearestCentroid, Normed, flat, learne
 from jaxaudit.attacks.learned import EPOCHS, fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn import audit as unlearn
 from jaxaudit.audits.unlearn.against_retrained import _place, protocol_of
-from jaxaudit.audits.unlearn.audit import audit_unlearn
+from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.result import COMPARED, Spread, UnlearnAudit
 from jaxaudit.audits.unlearn.share import costs, unlearning
 from jaxaudit.data import Examples
@@ -59,7 +59,7 @@ SETS: Any = (KEY, TRAIN, TEST, NETWORK, FORGET)
 
 @pytest.fixture(scope="module")
 def audit() -> UnlearnAudit:
-    return audit_unlearn(*SETS, methods=METHODS, **CALL)
+    return compare_unlearning(*SETS, methods=METHODS, **CALL)
 
 
 def model(audit: UnlearnAudit, name: str, index: int, seed: int) -> NetworkParams:
@@ -167,7 +167,7 @@ def test_whom_the_attack_learned_from(audit, each):
     found = audit
     if each:
         how = {"methods": {"zeroed": zeroed}, "attack_each": True, "amnesiac": False, **CALL}
-        found = audit_unlearn(KEY, TRAIN, TEST, NETWORK, FORGET[1:], **how)
+        found = compare_unlearning(KEY, TRAIN, TEST, NETWORK, FORGET[1:], **how)
     row = FORGET[1]
     asked = jax.tree.map(lambda leaf: leaf[-1], found.models["zeroed"].params)
     source: Any = asked if each else found.models["original"].params
@@ -194,7 +194,7 @@ def test_models_are_unlearned_together_as_one_by_one(audit):
 @pytest.fixture(scope="module")
 def many() -> UnlearnAudit:
     """17 seeds: 8 models a method, 9 retrained ones."""
-    return audit_unlearn(*SETS, methods={"untouched": untouched, "zeroed": zeroed}, **MANY)
+    return compare_unlearning(*SETS, methods={"untouched": untouched, "zeroed": zeroed}, **MANY)
 
 
 def test_models_are_told_from_retrained_ones_of_other_seeds(many):
@@ -237,7 +237,7 @@ def test_a_method_that_does_nothing_is_told_as_well_as_the_original(many):
 
 
 def test_a_method_more_changes_no_number_of_another(many):
-    less = audit_unlearn(*SETS, methods={"zeroed": zeroed}, **MANY)
+    less = compare_unlearning(*SETS, methods={"zeroed": zeroed}, **MANY)
     for mine, theirs in zip(many.results, less.results, strict=True):
         assert mine["zeroed"] == theirs["zeroed"]
 
@@ -250,9 +250,9 @@ def test_a_stopped_audit_goes_on(audit, tmp_path):
     seen: list[float] = []
     stopped, going_on = Execution(3, stop, tmp_path), Execution(3, lambda *now: seen.append(now[0] / now[1]), tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        audit_unlearn(*SETS, methods=METHODS, **{**CALL, "execution": stopped})
+        compare_unlearning(*SETS, methods=METHODS, **{**CALL, "execution": stopped})
     assert list(tmp_path.glob("judged/*.npz"))
-    again = audit_unlearn(*SETS, methods=METHODS, **{**CALL, "execution": going_on})
+    again = compare_unlearning(*SETS, methods=METHODS, **{**CALL, "execution": going_on})
     assert audit.results == again.results
     for mine, theirs in zip(audit.models.values(), again.models.values(), strict=True):
         np.testing.assert_array_equal(flat(mine.params), flat(theirs.params))
@@ -264,7 +264,7 @@ def test_progress_is_told_of_each_model_that_forgets():
     """A method counts as much as the usual passes over all records, a model its share of that."""
     seen: list[int] = []
     execution = Execution(2, lambda done, total: seen.append(done))
-    audit_unlearn(*SETS, methods={"zeroed": zeroed}, **{**FEW, "execution": execution})
+    compare_unlearning(*SETS, methods={"zeroed": zeroed}, **{**FEW, "execution": execution})
     parts = costs(NETWORK, len(TRAIN), 0, EPOCHS, False, 2, 2, ["retraining", "zeroed"], ["zeroed"])
     step = parts[unlearning("zeroed", 1)] / 2 / sum(parts.values()) * seen[-1]
     assert sum(abs(rise - step) <= 1 for rise in np.diff(seen)) == 4
@@ -283,7 +283,9 @@ def test_random_layers_and_short_numbers_are_kept_on_disk_as_they_are(tmp_path):
     call: dict[str, Any] = {**FEW, "amnesiac": True, "methods": {"untouched": untouched}}
     learned = learner(DroppedCoarse, (4,), "sgd", epochs=1, batch_size=20)
     first, again, free = (
-        audit_unlearn(KEY, TRAIN, TEST, learned, FORGET[:1], **{**call, "execution": Execution(2, checkpoints=place)})
+        compare_unlearning(
+            KEY, TRAIN, TEST, learned, FORGET[:1], **{**call, "execution": Execution(2, checkpoints=place)}
+        )
         for place in (tmp_path, tmp_path, None)
     )
     for mine, kept, unkept in zip(*(each.models.values() for each in (first, again, free)), strict=True):
@@ -328,5 +330,5 @@ def broken(key, log_probs, params, inputs, labels, forget):
 def test_bad_input_is_one_clear_line(change, message):
     call = {"train": TRAIN, "test": TEST, "learner": NETWORK, "forget": FORGET, **FEW, **change}
     with pytest.raises(InputError, match=message) as caught:
-        audit_unlearn(KEY, **call)
+        compare_unlearning(KEY, **call)
     assert "\n" not in str(caught.value)

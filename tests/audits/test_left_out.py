@@ -10,7 +10,7 @@ import pytest
 from support.interrupts import stop_after
 
 from jaxaudit.audits.left_out import leave_out, models_in_pieces
-from jaxaudit.audits.pdtp.audit import audit_pdtp
+from jaxaudit.audits.pdtp.audit import measure_pdtp
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, LocalWorkers, kept_models
 from jaxaudit.learners import LogisticRegression, NearestNeighbours, ReadsAllForEach, naive_bayes
@@ -69,11 +69,11 @@ def test_workers_give_the_same_pieces():
 def test_finished_pieces_are_not_answered_again(tmp_path: Path):
     stopped = Execution(None, stop_after(0.5), tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        audit_pdtp(KEY, EXAMPLES, LEARNERS[0], records=CHOSEN, execution=stopped)
+        measure_pdtp(KEY, EXAMPLES, LEARNERS[0], records=CHOSEN, execution=stopped)
     assert kept_models(tmp_path) == 26
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.npz")}
-    found = audit_pdtp(KEY, EXAMPLES, LEARNERS[0], records=CHOSEN, execution=Execution(checkpoints=tmp_path))
+    found = measure_pdtp(KEY, EXAMPLES, LEARNERS[0], records=CHOSEN, execution=Execution(checkpoints=tmp_path))
     assert kept_models(tmp_path) == 50
     assert {path: path.stat().st_mtime_ns for path in kept} == kept, "written again"
-    whole = audit_pdtp(KEY, EXAMPLES, at_once(LEARNERS[0]), records=CHOSEN)
+    whole = measure_pdtp(KEY, EXAMPLES, at_once(LEARNERS[0]), records=CHOSEN)
     assert found.values.tobytes() == whole.values.tobytes()

@@ -161,13 +161,13 @@ def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: 
 
 STREAMED = """
 import sys, jax
-from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
+from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy
 from jaxaudit.data.records import open_records
 from jaxaudit.models import MLP, pure_module
 from functools import partial
 records = open_records(sys.argv[1])
 net = pure_module(partial(MLP, hidden=(4,)), records.inputs.shape[1:], 3)
-found = audit_efficacy(net, NamedWeights("judged", *net.init(jax.random.key(1))), records)
+found = measure_efficacy(net, NamedWeights("judged", *net.init(jax.random.key(1))), records)
 records.content_hash
 (peak,) = (line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(found.result.models[0].information, peak.split()[1])

@@ -154,7 +154,7 @@ def test_the_recorded_command_repeats_the_run_and_what_was_measured(sets: Path, 
 def test_columns_on_which_a_network_hardly_trains_are_told_of_before_it_does(
     sets: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for place in (AUDIT, "jaxaudit.cli.power.run.audit_power", "jaxaudit.cli.shadows.train.bank_there"):
+    for place in (AUDIT, "jaxaudit.cli.power.run.measure_power", "jaxaudit.cli.shadows.train.bank_there"):
         intercept(monkeypatch, place)
     words = (*SETS, "--budget", "none")
     assert "scale each" not in jaxaudit("ks", *words).err

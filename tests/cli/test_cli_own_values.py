@@ -245,7 +245,7 @@ def test_attacks_that_cannot_be_used(banked: Path, words: str, said: tuple[str, 
 
 def test_without_a_bank_an_attack_of_ones_own_is_refused_with_what_to_do(banked: Path):
     cli_runs.refused(
-        ("attack", "--attacks", "distance,mine.py:Above"), ("mine.py:Above", "--shadows", "jaxaudit.audit_attack(")
+        ("attack", "--attacks", "distance,mine.py:Above"), ("mine.py:Above", "--shadows", "jaxaudit.attack(")
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, refused
 from support.clouds import CALIBRATION, LEARNER, QUERY
 
-from jaxaudit.audits.power.audit import audit_power
+from jaxaudit.audits.power.audit import measure_power
 from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import schema_of
 
@@ -62,8 +62,8 @@ def test_members_have_a_number(sets: Path, monkeypatch: pytest.MonkeyPatch):
     few = jaxaudit(*FEW, "--members", "49")
     assert (few.code, "--members" in few.err) == (2, True)
     with pytest.raises(InputError, match="at least 50 known members"):
-        audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, members_size=49)
-    asked = intercept(monkeypatch, "jaxaudit.cli.power.run.audit_power")
+        measure_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, members_size=49)
+    asked = intercept(monkeypatch, "jaxaudit.cli.power.run.measure_power")
     for flag in ("--members", "--members-size"):
         jaxaudit(*FEW, flag, "60")
         assert asked["members_size"] == 60
@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused(sets: Path):
     wrong: list[dict[str, Any]] = [{"holdout_size": 1}, {"fraction": 0.0}, {"models": 3}, {"groups": np.arange(10)}]
     for options in wrong:
         with pytest.raises(InputError, match="10" if "groups" in options else "300"):
-            audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, **options)
+            measure_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, **options)
 
 
 @pytest.mark.outer

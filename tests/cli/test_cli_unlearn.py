@@ -159,7 +159,7 @@ def test_an_option_of_a_method_reaches_that_method_and_no_other(
     words: tuple[str, ...], changes: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ):
     """That each value moves the method's numbers is for the tests of the methods."""
-    seen = intercept(monkeypatch, "jaxaudit.cli.unlearn.run.audit_unlearn")
+    seen = intercept(monkeypatch, "jaxaudit.cli.unlearn.run.compare_unlearning")
     asked = ("unlearn", *QUICK, "--methods", ",".join(EVERY))
 
     def methods(*more: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.gradient_twins import CLASSES, examples, gradients_by_loop, nnx_log_prob, of_label
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.efficacy import Efficacy, efficacy, measure_efficacy
+from jaxaudit.metrics.efficacy import Efficacy, efficacy, efficacy_by_layer
 from jaxaudit.models import MLP
 
 X, Y = examples(6, 4)
@@ -58,7 +58,7 @@ def test_numbers_that_no_gradients_have(norms: list[float], of_mean: float, mess
 
 
 def test_a_model_is_measured_whole_by_layer_and_by_example():
-    found = measure_efficacy(LOG_PROB, PARAMS, X, Y, chunk=4)
+    found = efficacy_by_layer(LOG_PROB, PARAMS, X, Y, chunk=4)
     each = [
         np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(g)])
         for g in gradients_by_loop(LOG_PROB, PARAMS, X, Y)
@@ -83,10 +83,10 @@ def test_a_model_of_short_floats_is_measured_and_said_to_be_one(of_parameters: A
     wide, params_wide = nnx_log_prob(MLP((4,), CLASSES, hidden=(16,), rngs=nnx.Rngs(3)))
     as_wide = jax.tree.unflatten(jax.tree.structure(params_wide), jax.tree.leaves(params))
     x, y = np.repeat(X[:1], 40, axis=0), np.repeat(Y[:1], 40)
-    found = measure_efficacy(log_prob, params, x, y)
+    found = efficacy_by_layer(log_prob, params, x, y)
     assert found.short
     assert found.whole.efficacy <= found.whole.bound
-    exact = measure_efficacy(wide, jax.tree.map(lambda leaf: leaf.astype(jnp.float32), as_wide), x, y)
+    exact = efficacy_by_layer(wide, jax.tree.map(lambda leaf: leaf.astype(jnp.float32), as_wide), x, y)
     assert not exact.short
     np.testing.assert_allclose(found.whole, exact.whole, rtol=0.1)
 
@@ -99,7 +99,7 @@ def test_products_are_computed_in_full_float32():
         seen.add(jax.config.values["jax_default_matmul_precision"])
         return of_label(x @ params, y)
 
-    measure_efficacy(log_prob, jnp.ones((4, 3)), X, Y)
+    efficacy_by_layer(log_prob, jnp.ones((4, 3)), X, Y)
     assert seen == {"highest"}
 
 
@@ -125,13 +125,13 @@ class Normed(nnx.Module):
 )
 def test_what_has_no_efficacy_says_why(log_prob: Any, params: Any, x: Any, y: Any, message: str):
     with pytest.raises(InputError, match=message):
-        measure_efficacy(log_prob, params, x, y)
+        efficacy_by_layer(log_prob, params, x, y)
 
 
 def test_a_perfect_fit_tells_nothing():
     """Probability 1 in float32, so a gradient of 0: infinite, not an error."""
     certain = {"kernel": 1e3 * jnp.eye(3)}
-    found = measure_efficacy(
+    found = efficacy_by_layer(
         lambda p, x, y: of_label(x @ p["kernel"], y), certain, np.eye(3, dtype=np.float32), Y[:3] * 0 + np.arange(3)
     )
     assert found.whole == Efficacy(np.inf, 0.0, np.inf)

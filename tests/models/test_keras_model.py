@@ -11,7 +11,7 @@ import pytest
 from support.cli_runs import jaxaudit
 from support.pure_modules import KEY, images
 
-from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
+from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.models import pure_module
@@ -77,7 +77,7 @@ def test_a_saved_model_is_measured(keras: Any, tmp_path: Path, file: str):
     assert net.origin.read is not None
     restored = load_weights(net, net.origin.read(tmp_path / file), file, "net")
     examples = Examples(inputs, labels, ("a", "b", "c"), "records")
-    found = audit_efficacy(net, NamedWeights("judged", restored.params, restored.state), examples)
+    found = measure_efficacy(net, NamedWeights("judged", restored.params, restored.state), examples)
     np.testing.assert_allclose(found.measured[0].per_example, slow_norms(model, inputs, labels), rtol=1e-5)
     assert (found.result.framework, set(found.result.paths.values())) == ("keras", {"contracted"})
     assert found.result.conversion_error == pytest.approx(0, abs=1e-6)

@@ -17,7 +17,7 @@ from support.cli_runs import jaxaudit, process
 from support.pure_modules import KEY, images
 from support.torch_twins import squared_norms, state_of
 
-from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
+from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
@@ -267,7 +267,7 @@ def measured(factory: Any, module: Any, inputs: np.ndarray, labels: np.ndarray) 
     net = pure_module(factory, inputs.shape[1:], 3)
     restored = load_weights(net, state_of(module), "weights", factory.__name__)
     examples = Examples(inputs, labels, ("a", "b", "c"), "records")
-    return audit_efficacy(net, NamedWeights("judged", restored.params, restored.state), examples)
+    return measure_efficacy(net, NamedWeights("judged", restored.params, restored.state), examples)
 
 
 def test_what_a_state_dict_repeats_or_lacks_is_the_modules_own():
@@ -359,7 +359,7 @@ def test_a_function_that_is_not_the_networks_is_refused():
 
     examples = Examples(inputs, np.arange(5) % 3, ("a", "b", "c"), "records")
     with pytest.raises(InputError, match=r"1\.\de-03|[5-9]\.\de-04"):
-        audit_efficacy(net._replace(apply=other), NamedWeights("judged", restored.params, restored.state), examples)
+        measure_efficacy(net._replace(apply=other), NamedWeights("judged", restored.params, restored.state), examples)
 
 
 @pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "module._orig_mod."])
@@ -449,7 +449,7 @@ def test_norms_of_several_arrays_by_name_are_those_of_single_backward_passes():
     records = Records(arrays, LABELS, "texts")
     net = pure_module(Texts, records.inputs.shape[1:], CLASSES, records.fields)
     params, state = net.init(KEY)
-    found = audit_efficacy(net, NamedWeights("judged", params, state), records)
+    found = measure_efficacy(net, NamedWeights("judged", params, state), records)
     module = Texts(CLASSES).eval()
     with torch.no_grad():
         for name, each in module.named_parameters():

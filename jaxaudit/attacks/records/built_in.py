@@ -8,4 +8,4 @@ from jaxaudit.attacks.records.attack import RecordAttack
 RECORD_ATTACKS: tuple[RecordAttack, ...] = tuple(
     attack for file in BUILT_IN for attack in import_module(f"jaxaudit.attacks.records.{file}").ATTACKS
 )
-"""The built-in attacks of `audit_records` and `jaxaudit attack --shadows`; the first decides."""
+"""The built-in attacks of `attack` by a bank and `jaxaudit attack --shadows`; the first decides."""

@@ -18,7 +18,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import expected_squared_grad_norms
 from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Categorical, Gaussian, Likelihood
 from jaxaudit.kernels.log_softmax import precise_log_softmax
-from jaxaudit.metrics.efficacy import MeasuredEfficacy, measure_efficacy
+from jaxaudit.metrics.efficacy import EfficacyByLayer, efficacy_by_layer
 from jaxaudit.models import PureModule
 
 CHUNK = 1024
@@ -40,7 +40,7 @@ class NamedWeights(NamedTuple):
     state: Any
 
 
-def audit_efficacy(
+def measure_efficacy(
     net: PureModule,
     judged: NamedWeights,
     examples: Examples | Records,
@@ -77,7 +77,7 @@ def audit_efficacy(
     >>> net = pure_module(MLP, (2,), 2)
     >>> records = Examples(np.eye(2, dtype=np.float32), np.array([0, 1]), ("no", "yes"), "two")
     >>> untrained = NamedWeights("untrained", *net.init(jax.random.key(1)))
-    >>> (found,) = audit_efficacy(net, untrained, records).result.models
+    >>> (found,) = measure_efficacy(net, untrained, records).result.models
     >>> found.efficacy <= found.bound, len(found.layers)
     (True, 4)
     """
@@ -91,12 +91,12 @@ def audit_efficacy(
     classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
     labels = checked_labels(examples.labels, likelihood, classes, examples.name)
     stateless = _Functions(net, judged.state, likelihood)
-    models, measured, true_norms = list[Weights](), list[MeasuredEfficacy](), list[np.ndarray]()
+    models, measured, true_norms = list[Weights](), list[EfficacyByLayer](), list[np.ndarray]()
     for weights in every:
         # The kernel compiles once for each function: networks without state share one.
         functions = _Functions(net, weights.state, likelihood) if jax.tree.leaves(weights.state) else stateless
         fit = _fit(net, weights, inputs, labels, likelihood)
-        measured.append(measure_efficacy(functions.log_prob, weights.params, inputs, labels, chunk=chunk))
+        measured.append(efficacy_by_layer(functions.log_prob, weights.params, inputs, labels, chunk=chunk))
         true_norms += [_true_norms(functions, weights, inputs, chunk)] if true_fisher else []
         true = float(np.mean(true_norms[-1])) if true_fisher else None
         role = "reference" if models else "judged"
@@ -110,7 +110,7 @@ def audit_efficacy(
 def conclude(
     finding: Finding,
     models: Sequence[Weights],
-    measured: Sequence[MeasuredEfficacy],
+    measured: Sequence[EfficacyByLayer],
     labels: np.ndarray,
     class_names: tuple[str, ...],
     outputs: int,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from jaxaudit.audits.efficacy.result import Weights
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
-from jaxaudit.metrics.efficacy import MeasuredEfficacy
+from jaxaudit.metrics.efficacy import EfficacyByLayer
 
 CONTRACTED = "contracted"
 """How the gradient norms of a parameter were computed where no gradient of a single example was needed."""
@@ -13,7 +13,7 @@ NAMED = 3
 
 
 def find(
-    models: Sequence[Weights], measured: Sequence[MeasuredEfficacy], *, draws: bool = False, notes: Sequence[str] = ()
+    models: Sequence[Weights], measured: Sequence[EfficacyByLayer], *, draws: bool = False, notes: Sequence[str] = ()
 ) -> Finding:
     """`no verdict`: what was measured, beside what was measured of the references.
 

@@ -10,7 +10,7 @@ from msgspec import field
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand, number
-from jaxaudit.metrics.efficacy import MeasuredEfficacy
+from jaxaudit.metrics.efficacy import EfficacyByLayer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +41,7 @@ class Weights(StrictStruct, frozen=True):
         layers: each alone.
         conversion_error: the largest distance of a record's outputs from those that the network's own framework
             computes, relative to the root mean square norm of those; None where JAX is what it computes with.
-        mean_gradient_norm: see `jaxaudit.metrics.MeasuredEfficacy`.
+        mean_gradient_norm: see `jaxaudit.metrics.EfficacyByLayer`.
         true_information: the trace of the true Fisher information; None if it was not asked for.
     """
 
@@ -77,7 +77,7 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
         finding: what was measured, and how far it can be interpreted; `caveats` are its own.
         records_measured: number of records; `outputs` of the network.
         models: the weights in question, then the references.
-        paths: how the gradient of each parameter was computed; see `jaxaudit.metrics.MeasuredEfficacy`.
+        paths: how the gradient of each parameter was computed; see `jaxaudit.metrics.EfficacyByLayer`.
         records: in the order of the data and complete up to `LISTED`, beyond that those with the smallest gradients,
             which the weights in question fit best.
         framework: what the network is written in: `flax.nnx`, `flax.linen`, `torch` or `keras`.
@@ -112,7 +112,7 @@ class EfficacyAudit:
     """
 
     result: EfficacyResult
-    measured: tuple[MeasuredEfficacy, ...]
+    measured: tuple[EfficacyByLayer, ...]
     labels: np.ndarray
     class_names: tuple[str, ...] = ()
     true_norms: tuple[Float[np.ndarray, " n"], ...] = ()
@@ -150,7 +150,7 @@ class EfficacyAudit:
 
 def weights_of(
     name: str,
-    measured: MeasuredEfficacy,
+    measured: EfficacyByLayer,
     accuracy: float | None,
     mean_log_probability: float,
     conversion_error: float | None = None,
@@ -173,7 +173,7 @@ def weights_of(
 
 
 def exposed(
-    models: Sequence[Weights], measured: Sequence[MeasuredEfficacy], labels: np.ndarray, class_names: tuple[str, ...]
+    models: Sequence[Weights], measured: Sequence[EfficacyByLayer], labels: np.ndarray, class_names: tuple[str, ...]
 ) -> tuple[Exposed, ...]:
     """The records as a result lists them."""
     shown = np.arange(len(labels))

@@ -17,7 +17,7 @@ from jaxaudit.metrics.pdtp import BINS, SeedFloor, pdtp, seed_floor
 from jaxaudit.randomness import joined, keys_at, several, stream
 
 
-def audit_pdtp(
+def measure_pdtp(
     key: Key[Array, ""],
     examples: Examples,
     learner: Learner,
@@ -124,8 +124,8 @@ def reduce_pdtp(
         examples: the training set.
         learner: what is trained on it.
         steps: records to remove, one at a time.
-        bins: as for `audit_pdtp`.
-        execution: as for `audit_pdtp`.
+        bins: as for `measure_pdtp`.
+        execution: as for `measure_pdtp`.
 
     Raises:
         InputError: `steps` would leave fewer than two records.

@@ -45,7 +45,7 @@ LEAST_GROUPS = 4
 SOURCES = (HoldoutTest.source, MembersTest.source)
 
 
-def audit_power(
+def measure_power(
     key: Key[Array, ""],
     query: Examples,
     calibration: Examples,

@@ -42,7 +42,7 @@ from jaxaudit.unlearning.method import source_of
 Layers = Mapping[str, Float[np.ndarray, "sets seeds"]]
 
 
-def audit_unlearn(
+def compare_unlearning(
     key: Key[Array, ""],
     train: Examples,
     test: Examples,

@@ -82,7 +82,7 @@ class Scores(StrictStruct, frozen=True):
         test_accuracy: accuracy on the test records.
         attack: mean probability of membership that a learned attack gives the records to forget; None for untrained
             models. The baseline without information is `Protocol.members_share`. A low value alone is no proof of
-            forgetting: see `attack_each` of `audit_unlearn`.
+            forgetting: see `attack_each` of `compare_unlearning`.
     """
 
     efficacy: Spread | None

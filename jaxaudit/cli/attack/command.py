@@ -169,7 +169,7 @@ def _check_attacks(options: AttackOptions) -> None:
 def _in_python(names: Mapping[str, OwnCode | None]) -> str:
     """Where an attack of your own that takes no bank is given; nothing without one."""
     own = any(place is not None for place in names.values())
-    return " In Python, jaxaudit.audit_attack(attacks=[...]) takes an attack of your own without a bank." if own else ""
+    return " In Python, jaxaudit.attack(models, attacks=[...]) takes your own attack without a bank." if own else ""
 
 
 def _prepare(options: AttackOptions) -> Job[Any] | Summary:

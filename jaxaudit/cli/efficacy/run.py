@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
+from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.cli.efficacy.command import EfficacyData, EfficacyOptions
 from jaxaudit.cli.harness import Job, Outcome
@@ -72,7 +72,7 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     examples, how = given.examples, options.audit
 
     def audit(execution: Execution) -> EfficacyAudit:
-        return audit_efficacy(
+        return measure_efficacy(
             *(given.net, given.judged, examples),
             references=given.references,
             likelihood=likelihood,

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from jaxaudit.audits.left_out import measured_models_per_batch, models_in_pieces, models_trained
-from jaxaudit.audits.pdtp.audit import audit_pdtp, check_steps, reduce_pdtp
+from jaxaudit.audits.pdtp.audit import check_steps, measure_pdtp, reduce_pdtp
 from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.cli.classifiers import make_classifier
@@ -51,7 +51,7 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
 
     def audit(execution: Execution) -> PDTPAudit:
         measuring, reducing = execution.split(asked.measurements, asked.reduce and asked.reduce + 1)
-        found = audit_pdtp(
+        found = measure_pdtp(
             key,
             examples,
             learner,

@@ -10,7 +10,7 @@ from jaxtyping import Array, Key, Shaped
 
 from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.models import Design
-from jaxaudit.audits.power.audit import SOURCES, audit_power, power_of_models
+from jaxaudit.audits.power.audit import SOURCES, measure_power, power_of_models
 from jaxaudit.audits.power.plan import reduced
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.cli.harness import Job, Outcome, Summary
@@ -67,7 +67,7 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
     work = work_of(options, sets.query, sets.calibration)
 
     def audit(execution: Execution) -> PowerAudit:
-        return audit_power(
+        return measure_power(
             key,
             sets.query,
             sets.calibration,

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxaudit.audits.unlearn.audit import audit_unlearn
+from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.result import AMNESIAC, RETRAINING, UNTRAINED, UnlearnAudit
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.own_model import UNSEEDED
@@ -56,7 +56,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     forgotten = f"{int(parts.forget.sum()):,} of the {int(parts.of_class):,} records of class {options.data.class_name}"
 
     def audit(execution: Execution) -> UnlearnAudit:
-        return audit_unlearn(
+        return compare_unlearning(
             key,
             train,
             test,

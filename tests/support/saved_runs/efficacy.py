@@ -9,20 +9,20 @@ from jaxaudit.audits.efficacy.audit import conclude
 from jaxaudit.audits.efficacy.finding import find
 from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult, Weights, weights_of
 from jaxaudit.kernels.likelihoods import CATEGORICAL, Likelihood
-from jaxaudit.metrics.efficacy import SOURCE, MeasuredEfficacy, efficacy
+from jaxaudit.metrics.efficacy import SOURCE, EfficacyByLayer, efficacy
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.run import Run
 from support.saved_runs.provenance import provenance
 
 CONTRACTED = {"dense/kernel": "contracted"}
-Made = tuple[Weights, MeasuredEfficacy]
+Made = tuple[Weights, EfficacyByLayer]
 
 
 def weights(name: str, norms: list[float], paths: dict[str, str] = CONTRACTED, *, short: bool = False) -> Made:
     """Weights whose squared gradient norm on each record is given."""
     values = np.array(norms)
     found = efficacy(values, float(values.min()))
-    measured = MeasuredEfficacy(values, {"dense": found}, found, paths, short)
+    measured = EfficacyByLayer(values, {"dense": found}, found, paths, short)
     return weights_of(name, measured, 0.5, -1.0), measured
 
 

@@ -1,6 +1,5 @@
 """What every result has as JSON: its numbers, its provenance, its schema."""
 
-import math
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -12,16 +11,10 @@ from jaxaudit.json_types import number as number
 VERSION = 2
 """Of all schemas: runs of other versions are refused."""
 
-Extended = float | Literal["infinity"]
-"""A number that may be infinite, which JSON cannot hold."""
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
-class Part(msgspec.Struct, forbid_unknown_fields=True):
-    """A piece of a record: written as an object, read back with no other keys and of no other types."""
-
-
-class Provenance(Part, kw_only=True):
+class Provenance(StrictStruct, frozen=True, kw_only=True):
     """The facts needed to repeat a run.
 
     Attributes:
@@ -68,7 +61,7 @@ class Provenance(Part, kw_only=True):
     mixed_devices: list[str] | None = None
 
 
-class Paper(Part):
+class Paper(StrictStruct, frozen=True):
     """A paper that numbers rest on.
 
     Attributes:
@@ -79,30 +72,6 @@ class Paper(Part):
     source: str
     key: str | None = None
     bibtex: str | None = None
-
-
-class Record(Part, kw_only=True):
-    """A whole result; its first field, `schema`, is `jaxaudit.KIND/2`.
-
-    `papers` are what its numbers rest on; null in results of versions that did not say.
-    """
-
-    provenance: Provenance
-    papers: list[Paper] | None = None
-
-
-def extended(value: Any) -> Extended:
-    """The same of a number that may be infinite.
-
-    >>> extended(0.5), extended(float("inf"))
-    (0.5, 'infinity')
-    """
-    return "infinity" if math.isinf(value) else float(value)
-
-
-def as_float(value: Extended | None) -> float:
-    """Such a number as a float again: `infinity` is infinite, null NaN."""
-    return math.nan if value is None else math.inf if value == "infinity" else float(value)
 
 
 def record_type(name: str, result: type[StrictStruct]) -> type[msgspec.Struct]:

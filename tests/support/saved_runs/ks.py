@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from scipy import stats
 
@@ -147,7 +148,7 @@ def ks_run(name: str = "outputs.csv", audit: KSAudit | None = None) -> Run[KSRes
     audit = ks_audit(name) if audit is None else audit
     one: dict[str, Any] = {"name": name, "records": RECORDS, "shape": [8], "classes": 3, "content_hash": "blake2b:00ff"}
     said = provenance("ks", name, {"query": one, "calibration": one, "target_data": []})
-    said.targets = [{"name": name, "kind": "logits", "content_hash": "blake2b:11"}]
+    said = msgspec.structs.replace(said, targets=[{"name": name, "kind": "logits", "content_hash": "blake2b:11"}])
     models = {"query": audit.query_confidences, "calibration": audit.calibration_confidences}
     confidences = models if len(audit.query_confidences) else {}
     confidences |= {f"target_{place}": own for place, own in enumerate(audit.target_confidences)}

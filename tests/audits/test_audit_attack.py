@@ -100,7 +100,7 @@ def test_a_learner_that_memorises_is_found_out():
 
 
 def test_noise_is_attacked_at_chance():
-    how = {"iterations": 10, "targets": 30, "shadow_pairs": 2, "pooled_shadows": 0, "measured": 1}
+    how: dict[str, Any] = {"iterations": 10, "targets": 30, "shadow_pairs": 2, "pooled_shadows": 0, "measured": 1}
     found = attack(train_splits(KEY, CANDIDATES, Noise(), **how))
     # 600 attacks whose scores know nothing of the truth; two attacks, each off by 6.1 deviations once in 1e9.
     for each in found.result.attacks:

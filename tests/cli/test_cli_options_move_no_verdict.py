@@ -130,7 +130,7 @@ def noise_audit(place: int, attacks: int) -> AttackAudit:
     truth = SMALL.truth
     assert SMALL.measurements is not None
     models = split_models(truth, SMALL.measurements, key=jax.random.fold_in(KEY, place))
-    noise = [Said(f"noise-{each}", random.normal(size=truth.shape)) for each in range(attacks)]
+    noise: list[Any] = [Said(f"noise-{each}", random.normal(size=truth.shape)) for each in range(attacks)]
     return attack_splits(models, attacks=noise)
 
 

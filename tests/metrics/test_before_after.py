@@ -1,5 +1,7 @@
 """The change of the used fraction between two models, on simulated log-odds of known use."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -41,6 +43,7 @@ def audits(
 
 def test_the_change_is_the_difference_of_two_audits() -> None:
     for trial in range(4):
+        change: Any
         change, (before, after) = audits(trial, (0.7, 0.3), size=60, held=50, models=20)
         assert change.p_never_before == before.p_never
         if after.fraction > 0 and before.fraction < 1:
@@ -51,7 +54,7 @@ def test_the_change_is_the_difference_of_two_audits() -> None:
 @pytest.mark.outer
 @pytest.mark.parametrize("fractions", [(1.0, 0.0), (1.0, 0.5), (0.5, 0.0)])
 def test_the_interval_covers_the_change(fractions: tuple[float, float]) -> None:
-    found = [audits(1000 + trial, fractions, alone=False)[0] for trial in range(TRIALS)]
+    found: list[Any] = [audits(1000 + trial, fractions, alone=False)[0] for trial in range(TRIALS)]
     truth = fractions[0] - fractions[1]
     covered = sum(change.low <= truth <= change.high for change in found)
     assert covered >= stats.binom.ppf(SURE, TRIALS, 0.95)

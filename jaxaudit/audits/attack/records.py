@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -95,8 +96,8 @@ def attack_records(
         of_targets = _of_targets(heard, targets, known, false_positive_rates, level)
         best = best or (attack, scores, heard)
         kept[attack.name] = np.stack([each.said for each in heard]) if heard else scores
-        words = {"name": attack.name, "meaning": attack.meaning, "source": attack.source}
-        results.append(Attack(**msgspec.structs.asdict(rates), **words, of_targets=of_targets))
+        whole: dict[str, Any] = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
+        results.append(Attack(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
         if progress is not None:
             progress(place + 1, len(chosen))
     if best is None:

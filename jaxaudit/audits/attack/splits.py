@@ -54,12 +54,10 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         flat = said.ravel(), truth.ravel(), np.tile(np.arange(records), len(truth))
         per_record.append(metrics.per_target_accuracy(*flat, records))
         answers = metrics.attack_metrics(key, *flat, level=level)
-        of_models = msgspec.structs.asdict(rates.attack_rates(said, truth, level=level))
+        whole: dict[str, Any] = msgspec.structs.asdict(rates.attack_rates(said, truth, level=level))
         # The two models of a split are no independent ones, but targets are.
-        of_models["auc"] = answers.auc
-        words = {"name": attack.name, "meaning": attack.meaning, "source": attack.source}
-        related = metrics.correlation(per_record[-1], mean_pdtp)
-        found.append(Attacked(**of_models, **words, metrics=answers, correlation=related))
+        whole |= {"auc": answers.auc, "metrics": answers, "correlation": metrics.correlation(per_record[-1], mean_pdtp)}
+        found.append(Attacked(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
     splits = Splits(
         p_value=better_than_guessing(stream(models.key, "verdict"), np.stack(list(scores.values())) > 0, truth),
         candidates=models.candidates,
@@ -121,7 +119,7 @@ def _by_record(
         "strongest": Strongest(metrics.correlation(largest, mean_pdtp), int(risky.sum()), shares),
         "records": tuple(
             AttackedRecord(
-                int(record), float(value), dict(zip(names, each.tolist(), strict=True)), float(most), names[best]
+                int(record), float(value), dict(zip(names, each.tolist(), strict=True)), float(most), names[int(best)]
             )
             for record, value, each, most, best in zip(targets, mean_pdtp, accuracies.T, largest, which, strict=True)
         ),

@@ -47,6 +47,7 @@ def split_models(truth: np.ndarray, pdtp: np.ndarray, bins: int = 100, **known: 
     """Models of these halves that say nothing; `known` is what is otherwise than in `FACTS`."""
     models, targets = truth.shape
     none = np.zeros((1, targets, 2), np.float32)
+    facts: dict[str, Any] = {"key": jax.random.key(1), **FACTS, **known}
     asked = AttackInputs(
         np.zeros((models, targets, 2), np.float32), np.zeros((targets, 1), np.float32), np.zeros(targets, int), bins
     )
@@ -57,7 +58,7 @@ def split_models(truth: np.ndarray, pdtp: np.ndarray, bins: int = 100, **known: 
         pairs=(PairedShadows(none, none),),
         pooled=None,
         measurements=pdtp,
-        **{"key": jax.random.key(1)} | FACTS | known,
+        **facts,
     )
 
 
@@ -67,7 +68,7 @@ def attack_audit(targets: int = TARGETS, measurements: np.ndarray | None = None,
     halves = rng.random((4, targets)) < 0.5
     truth = np.stack([halves, ~halves], axis=1).reshape(8, targets)
     pdtp = rng.gamma(1, 0.3, (2, targets))
-    attacks = [
+    attacks: list[Any] = [
         Said(name, np.round(strength * np.where(truth, 1.0, -1.0) + rng.normal(size=truth.shape), 1))
         for name, strength in (("distance", 1.5), ("frequency", 0.0))
     ]
@@ -96,6 +97,7 @@ def with_accuracies(audit: AttackAudit, *accuracies: tuple[float, float, float],
 
     attacks, each_of = [], {}
     for attack, found in zip(result.attacks, accuracies, strict=True):
+        assert attack.metrics is not None
         metrics = msgspec.structs.replace(attack.metrics, accuracy=Estimate(*found))
         attacks.append(msgspec.structs.replace(attack, metrics=metrics))
         each_of[attack.name] = over_targets(*found)

@@ -11,10 +11,10 @@ from jaxaudit.audits.ks.bank.open import open_bank, target_outputs
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests import KSTest, MembersTest
+from jaxaudit.audits.ks.tests import TESTS, KSTest, MembersTest
 from jaxaudit.cli.harness import Job
 from jaxaudit.cli.ks.inputs import as_outputs, name_apart
-from jaxaudit.cli.ks.options import KSOptions, is_own, parse_tests, with_all
+from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, with_all
 from jaxaudit.cli.ks.run import described_files, load_own_tests, outcome_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import reader
@@ -77,7 +77,8 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarget, ...]) -> dict[str, KSTest]:
     """The tests that the options name, by that name, with the numbers of models that there are."""
     audit = options.audit
-    known = made_tests(shadows, audit.stated_share, len(targets))
+    known: dict[str, KSTest] = {test.name: test() for test in TESTS if test.name not in OF_RHO}
+    known |= made_tests(shadows, audit.stated_share, len(targets))
     known[MembersTest.name] = MembersTest(stated=audit.stated_share, question=audit.question)
     named = parse_tests(audit.tests or ALL)
     names = tuple(named)

@@ -131,7 +131,7 @@ class KSAudit(Level):
     )
     tests: str | None = option(
         None,
-        "Tests: members, holdout, reference, shadow, ema, rho, or all that the data allow; or your own, as "
+        f"Tests: {', '.join(TEST_NAMES)}, or all that the data allow; or your own, as "
         "package.module:Test or file.py:Test. The first gives the verdict. [default: members with --members, holdout "
         "with --holdout and reference with --calibration-target or --reference; with none of these, shadow]",
         metavar="NAME,...",

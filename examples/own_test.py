@@ -61,7 +61,7 @@ class SurenessTest:
             confidence=Confidence("weak", "This test was tried on nothing but this example."),
             caveats=(self.assumes,),
         )
-        return Judgement(self.name, self.title, finding, rests_on=frozenset(), checks=())
+        return Judgement(self.name, self.title, finding, rests_on=frozenset(), numbers={"p-value": p})
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ from jaxaudit.metrics.checks import SHADOW_ACCURACY, TARGET_OUTPUTS, Check
 from jaxaudit.models import MLP
 from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
+from jaxaudit.report.numbers import precise
+from jaxaudit.report.record import from_json, to_json
 
 KEY = jax.random.key(5)
 LEARNER = network(partial(MLP, hidden=(16,)), (12,), 3, optimizer=optax.adam(0.02), epochs=8, batch_size=50)
@@ -85,7 +87,8 @@ class LossTest:
             Confidence("fair" if used else "none", "It was tried on little."),
             caveats=(self.assumes,),
         )
-        return Judgement(self.name, self.title, finding, frozenset({check.name, self.demands}), (check,))
+        rests_on, numbers = frozenset({check.name, self.demands}), {"mean log-odds": own, "least": float("nan")}
+        return Judgement(self.name, self.title, finding, rests_on, (check,), numbers=numbers)
 
 
 def run(*tests: KSTest, **options: Any) -> KSAudit:
@@ -125,6 +128,12 @@ def test_it_can_be_the_only_test_and_a_check_that_nobody_can_make_is_told():
     assert part_of(made_run).pictures() == ()
     text = Parsed(report_html([made_run])).text
     assert "Charts" not in text
+    # Numbers of its own need no further line.
+    own = made_run.result.targets[0].tests[0].numbers
+    assert own.keys() == {"mean log-odds", "least"}
+    assert own["least"] is None
+    assert from_json(type(made_run.result), to_json(made_run.result)).targets[0].tests[0].numbers == own
+    assert f"mean log-odds, loss test {precise(own['mean log-odds'])}" in " ".join(text.split())
     assert not re.search(r"\brho\b", said(made_run) + text)
 
 

@@ -74,7 +74,12 @@ def conclude(
         usage=tuple(_usage(each.usage, each) for each in decided if each.usage is not None),
         change=next((each.change for each in decided if each.change is not None), None),
         ema=next((_ema(each.ema) for each in decided if each.ema), None),
-        tests=tuple(TestResult(each.test, each.title, each.finding) for each in decided),
+        tests=tuple(
+            TestResult(
+                each.test, each.title, each.finding, {name: number(value) for name, value in each.numbers.items()}
+            )
+            for each in decided
+        ),
         checks=every,
         resembles=resembles,
         **_of_rho(of_rho),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 
@@ -88,11 +89,12 @@ class EMAResult(StrictStruct, frozen=True):
 
 
 class TestResult(StrictStruct, frozen=True):
-    """What one test says."""
+    """What one test says; `numbers` are its own, by name, beside those that tests have in common."""
 
     name: str
     title: str
     finding: Finding
+    numbers: dict[str, Number] = msgspec.field(default_factory=dict)
 
 
 class Resembles(StrictStruct, frozen=True):

@@ -160,6 +160,9 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
         facts.append((f"Minimum detectable fraction, {title}", percent_cell(usage.detectable)))
     if target.change is not None:
         facts.append((BEFORE_AFTER, _change(target.change)))
+    for test in target.tests:
+        title = visible(test.title)
+        facts += [(f"{visible(name)}, {title}", precise(value)) for name, value in test.numbers.items()]
     for test in target.tests[1:]:
         facts.append((by(test).capitalize(), test.finding.verdict))
     if target.resembles is not None:

@@ -4,7 +4,8 @@ Every test is a file of this folder with the same parts in the same order: numbe
 refusals, training sets, judgement.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Key
@@ -42,6 +43,7 @@ class Judgement(NamedTuple):
         change: for the holdout test, the used fraction before a deletion minus that after, if that is known.
         ema: for EMA, one result per replicate.
         rho: for rho, the ratio; `controls`: that of models trained on both sets.
+        numbers: what else the test measured, by what it is called: shown and stored under these names.
     """
 
     test: str
@@ -60,6 +62,7 @@ class Judgement(NamedTuple):
     fraction_confidence: Confidence = NOT_SAID
     p_rests_on: frozenset[str] = frozenset()
     again: "Callable[[Usage], Judgement] | None" = None
+    numbers: Mapping[str, float] = MappingProxyType({})
 
 
 @runtime_checkable

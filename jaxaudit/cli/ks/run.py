@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
@@ -193,10 +193,10 @@ def tests_of(options: KSOptions, targets: int, own: Mapping[str, KSTest]) -> tup
         HoldoutTest(mixed=audit.holdout_shadow_models or HOLDOUT_MODELS, stated=stated),
         ReferenceTest(**by_rank),
         ShadowTest(**by_rank),
-        EMATest(),
         RhoTest(replicates=replicates, controls=audit.controls, subsample=audit.subsample),
     )
-    known: dict[str, KSTest] = {**{test.name: test for test in made}, **own}
+    usual: dict[str, KSTest] = {test.name: test() for test in TESTS}
+    known = {**usual, **{test.name: test for test in made}, **own}
     names = tests_named(options)
     # rho stands beside any other test, unless it has no replicate.
     names = names if "rho" in names or not replicates else (*names, "rho")

@@ -18,7 +18,7 @@ from jaxaudit.audits.ks.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.result import KSAudit, Rates
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import HoldoutTest, ReferenceTest, ShadowTest
-from jaxaudit.audits.power.audit import power_by_bank
+from jaxaudit.audits.power.audit import power_of_models
 from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.outputs.outputs import load_outputs
@@ -214,13 +214,13 @@ def test_power_is_that_of_the_log_odds_in_the_files(remembering: Bank):
     asked = np.r_[remembering.query, remembering.holdout]
     odds = np.array([model["odds"][asked] for model in models])
     wanted = separation(odds, np.array([model["row"][asked] for model in models]))
-    found = power_by_bank(remembering, holdout_size=200, fraction=0.2).result
+    found = power_of_models(open_bank(remembering), holdout_size=200, fraction=0.2).result
     np.testing.assert_allclose(astuple(found.separation), astuple(wanted), rtol=1e-4, atol=1e-6)
     given = found.given
     assert (given.query, given.holdout, found.fraction) == (QUERY, 200, 0.2)
     chances = [detection_probability(wanted, QUERY, 200, share) for share in FRACTIONS]
     np.testing.assert_allclose([each.probability for each in given.chances], chances, atol=1e-4)
-    assert power_by_bank(remembering).result.given.holdout == HOLDOUT
+    assert power_of_models(open_bank(remembering)).result.given.holdout == HOLDOUT
 
 
 def test_power_needs_records_a_fraction_and_models_of_the_holdout_test(
@@ -228,7 +228,7 @@ def test_power_needs_records_a_fraction_and_models_of_the_holdout_test(
 ):
     for records, fraction in ((1, 0.1), (None, 0.0)):
         with pytest.raises(InputError):
-            power_by_bank(remembering, holdout_size=records, fraction=fraction)
+            power_of_models(open_bank(remembering), holdout_size=records, fraction=fraction)
     for each, there in ((bank_of(tmp_path / "bank", MEMORY, 3), 3), (without_holdout, 0)):
         with pytest.raises(InputError, match=f"bank has {there}"):
-            power_by_bank(each)
+            power_of_models(open_bank(each))

@@ -45,9 +45,23 @@ def attack(
         pdtp: by a bank: nats, of each record; the deciding attack is compared with it.
         progress: by a bank: told of each attack made.
 
+    Returns:
+        Of each attack its scores, rates and area under the ROC curve, with intervals; `result` is what
+        `jaxaudit attack` says, `finding` its verdict.
+
     Raises:
         InputError: as `attack_splits` and `attack_records`; the bank cannot be used; or targets, a delta or PDTP are
             given for models of random halves.
+
+    >>> import jax
+    >>> import jaxaudit as ja
+    >>> people = ja.one_hot(ja.load_table("breast-cancer")).take(np.arange(200))
+    >>> learner = ja.nearest_neighbours(2, neighbours=1)
+    >>> models = ja.train_splits(jax.random.key(1), people, learner, iterations=5, targets=10, shadow_pairs=2,
+    ...     pooled_shadows=0, measured=1)
+    >>> audit = attack(models, attacks=[ja.attacks.Distance()])
+    >>> audit.finding.verdict, audit.result.attacks[0].auc.value > 0.5
+    ('inconclusive', True)
     """
     if isinstance(models, SplitModels):
         if targets or delta is not None or pdtp is not None:

@@ -51,8 +51,12 @@ def measure_efficacy(
     chunk: int | None = None,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
-    """The efficacy of weights about `examples`, and that of references (Becker & Liebig 2022, eqs. 6 to 8).
+    """How much do weights still tell about `examples`, beside other weights? Becker & Liebig (2022), eqs. 6 to 8.
 
+    Information is the trace of the empirical Fisher information: the mean squared norm of the gradients of
+    log p(label). Efficacy is its inverse, large where weights fit the records. Nothing is trained, and there is no
+    verdict: a number is read beside those of references, such as the untrained network and one retrained without the
+    records.
     The network is in evaluation mode: dropout is off, batch normalisation uses its running statistics.
 
     Args:
@@ -66,6 +70,10 @@ def measure_efficacy(
             measurement for every output.
         chunk: records per step; by default as many as fit into moderate memory.
         notes: limitations that follow from what was given, in sentences: the finding says them.
+
+    Returns:
+        Efficacy, its bound and the information, in squared nats per squared unit of parameter, of all weights, by layer
+        and by record; `result` is what `jaxaudit efficacy` says.
 
     Raises:
         InputError: a label is not what the likelihood allows or an output of the network, names are not distinct,

@@ -66,11 +66,26 @@ def judge(
             (`leave_one_out`); `progress` is told of each.
 
     Returns:
-        One result per target, in their order.
+        One result per target, in their order: its `verdict` (`forgotten`, `not forgotten` or `inconclusive`), the
+        `finding` that says why, and of each test of use the p-values and used fractions, from 0 to 1.
 
     Raises:
         InputError: there is no target, outputs do not fit the sets, no test can be made, a test is named twice or needs
             models or outputs that are not there, with what it lacks, or the level is out of range.
+
+    >>> import jax
+    >>> import jaxaudit as ja
+    >>> digits, key = ja.load("digits"), jax.random.key(1)
+    >>> flat = ja.Examples(digits.inputs.reshape(-1, 64) / np.float32(255), digits.labels, digits.class_names, "digits")
+    >>> held = ja.deal(jax.random.key(2), 1000)
+    >>> query, holdout = flat.take(np.flatnonzero(~held)), flat.take(np.flatnonzero(held))
+    >>> calibration, learner = flat.take(np.arange(1000, 1797)), ja.nearest_neighbours(10, neighbours=1, smoothing=0.1)
+    >>> used = ja.SimulatedTarget("used", (ja.Part(query, 1.0), ja.Part(calibration, 0.67)))
+    >>> tests = [ja.HoldoutTest(mixed=20)]
+    >>> shadows = ja.train_shadows(key, query, calibration, learner, [used], tests=tests, holdout=holdout)
+    >>> answer = judge(key, shadows, [used], tests=tests)
+    >>> answer.targets[0].verdict, answer.targets[0].usage[0].p_never < 0.05
+    ('not forgotten', True)
     """
     if not targets:
         raise InputError("there is no target: give a file of its outputs (--target), or simulate one.")

@@ -41,9 +41,10 @@ def train_shadows(
     designs: Sequence[Design] = (),
     execution: Execution = DEFAULT_EXECUTION,
 ) -> ShadowModels:
-    """Trains the shadow models that tests of use want, and every simulated target, in a single `fit_many`.
+    """What do models say whose training records are known? Trains such shadow models, for `judge` to compare with.
 
-    `judge` judges targets by them.
+    All models that the tests of use want, and every simulated target, are trained in a single `fit_many`. Shadow models
+    are of Shokri et al. (2017).
 
     Args:
         key: random key; everything follows from it, by kind: a further test, target or replicate changes no number of
@@ -70,9 +71,24 @@ def train_shadows(
             spread includes what a design does to a model's outputs, which nobody knows exactly of a target.
         execution: models per batch, progress, and where finished models are kept.
 
+    Returns:
+        What each model was trained on, and its log-odds (nats) of each record's own class.
+
     Raises:
         InputError: where the sets overlap, a group lies in both query set and holdout, outputs do not fit the sets, a
             test is named twice or cannot be made, or an option is out of range.
+
+    >>> import jax
+    >>> import jaxaudit as ja
+    >>> digits = ja.load("digits")
+    >>> flat = ja.Examples(digits.inputs.reshape(-1, 64) / np.float32(255), digits.labels, digits.class_names, "digits")
+    >>> held = ja.deal(jax.random.key(2), 200)
+    >>> query, holdout = flat.take(np.flatnonzero(~held)), flat.take(np.flatnonzero(held))
+    >>> shadows = train_shadows(
+    ...     jax.random.key(1), query, flat.take(np.arange(200, 500)), ja.nearest_neighbours(10, neighbours=1),
+    ...     tests=[ja.HoldoutTest(mixed=20)], holdout=holdout)
+    >>> len(shadows), set(shadows.kinds), shadows.log_odds.shape
+    (20, {<Kind.MIXED: 'mixed'>}, (20, 500))
     """
     tests = default_tests(holdout, targets, reference, members, trains=learner is not None) if tests is None else tests
     dealt = None if groups is None else as_groups(*groups)

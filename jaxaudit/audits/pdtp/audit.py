@@ -47,8 +47,19 @@ def measure_pdtp(
         execution: how models are trained, progress, and where finished chunks are kept. A later call with the same
             arguments resumes from them; see `fit_many`. The caller must ensure that `learner` is unchanged.
 
+    Returns:
+        The PDTP in nats of each measured record, larger for a more exposed one, with its seed floor; `result` is what
+        `jaxaudit pdtp` says, `finding` its verdict: `publish`, `do not publish` or `inconclusive`.
+
     Raises:
         InputError: a record does not exist or is given twice, there is a single class, or a number is out of range.
+
+    >>> import jaxaudit as ja
+    >>> people = ja.one_hot(ja.load_table("breast-cancer"))
+    >>> learner = ja.logistic_regression(people.inputs.shape[1], 2)
+    >>> audit = measure_pdtp(jax.random.key(1), people, learner)
+    >>> audit.finding.verdict, len(audit.values), bool(audit.values.max() <= 1)
+    ('publish', 569, True)
     """
     if measurements < 1 or seeds < 2 or bins < 0:
         raise InputError(

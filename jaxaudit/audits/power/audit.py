@@ -7,7 +7,6 @@ from jaxtyping import Array, Int, Key, Shaped
 from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED
-from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, train_rows
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests.members import MembersTest
@@ -15,7 +14,6 @@ from jaxaudit.audits.pool import calibration_row, make_pool
 from jaxaudit.audits.power.conclusions import conclusions
 from jaxaudit.audits.power.finding import find
 from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size
-from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import checked_groups, numbered
 from jaxaudit.data.overlap import refuse_overlap
@@ -86,8 +84,22 @@ def measure_power(
         reduced: what was measured with less than was asked for, in words: the finding says it.
         execution: as for `train_shadows`.
 
+    Returns:
+        Probabilities of detection at the 5% level for several used fractions, sizes and numbers of shadow models, and
+        of each verdict; the smallest fraction detected with 95% probability, and the records that `fraction` needs.
+
     Raises:
         InputError: the sets overlap, there are too few groups, or an option is out of range.
+
+    >>> import jax
+    >>> import jaxaudit as ja
+    >>> digits = ja.load("digits")
+    >>> flat = ja.Examples(digits.inputs.reshape(-1, 64) / np.float32(255), digits.labels, digits.class_names, "digits")
+    >>> query, calibration = flat.take(np.arange(200)), flat.take(np.arange(200, 400))
+    >>> learner = ja.nearest_neighbours(10, neighbours=1, smoothing=0.1)
+    >>> audit = measure_power(jax.random.key(1), query, calibration, learner, models=20, query_size=5_000)
+    >>> audit.finding.verdict, audit.result.given.query, audit.result.given.min_detectable < 1
+    ('insufficient', 5000, True)
     """
     size = len(query) if query_size is None else query_size
     holdout = size if holdout_size is None else holdout_size
@@ -115,8 +127,8 @@ def measure_power(
     return PowerAudit(replace(result, finding=find(result, False, reduced)), trained.models_per_batch)
 
 
-def power_by_bank(
-    bank: Bank, *, holdout_size: int | None = None, members_size: int | None = None, fraction: float = 0.1
+def power_of_models(
+    shadows: ShadowModels, *, holdout_size: int | None = None, members_size: int | None = None, fraction: float = 0.1
 ) -> PowerAudit:
     """The same, measured on the models of a bank that were dealt query and holdout records at random; none is trained.
 
@@ -124,23 +136,15 @@ def power_by_bank(
     calibration set.
 
     Args:
-        bank: the shadow models; those without outputs are left out.
+        shadows: the shadow models, from `open_bank`.
         holdout_size: number of holdout records; by default as many as the bank has.
         members_size: number of known members; by default as many as the bank has query records. The bank's models say
             nothing of them.
         fraction: the used fraction to detect.
 
     Raises:
-        InputError: the bank has too few models for the holdout test, or an option is out of range; or as
-            `Bank.outputs`.
+        InputError: there are too few models for the holdout test, or an option is out of range.
     """
-    return power_of_models(open_bank(bank), holdout_size=holdout_size, members_size=members_size, fraction=fraction)
-
-
-def power_of_models(
-    shadows: ShadowModels, *, holdout_size: int | None, members_size: int | None, fraction: float
-) -> PowerAudit:
-    """The same of the models of a bank that was read before; see `power_by_bank`."""
     pool, mixed = shadows.pool, shadows.take(shadows.of(Kind.MIXED))
     query, asked = pool.query.stop, pool.holdout.stop
     wanted, models = asked - query if holdout_size is None else holdout_size, len(mixed)

@@ -94,10 +94,30 @@ def compare_unlearning(
             models included. A later call with the same arguments resumes from it; see `fit_many`. The caller must
             ensure that `learner` is unchanged.
 
+    Returns:
+        A result for each set: of every method the scores of its models, and which of them lie apart from those of
+        retrained models; `finding` is the worst verdict: `distinguishable`, `not distinguishable` or `inconclusive`.
+
     Raises:
         InputError: a set is empty or everything, shapes disagree, a label is not an output of the learner, a method's
             name is taken or its parameters do not fit the model, amnesiac unlearning of a network with batch
             normalisation, or a number is out of range.
+
+    >>> import optax
+    >>> import jaxaudit as ja
+    >>> digits = ja.prepare_images(ja.load("digits"))
+    >>> train, test = digits.take(np.arange(60)), digits.take(np.arange(60, 120))
+    >>> mlp = partial(ja.models.MLP, hidden=(8,))
+    >>> learner = ja.network(mlp, train.inputs.shape[1:], 10, optimizer=optax.adam(0.01), epochs=5, batch_size=20)
+    >>> forget = np.arange(60) < 10
+    >>> def nothing(key, log_probs, params, inputs, labels, forget):
+    ...     return params
+    >>> audit = compare_unlearning(jax.random.key(1), train, test, learner, forget[None], amnesiac=False,
+    ...     methods={"nothing": nothing}, seeds=8, nonmembers=0)
+    >>> audit.finding.verdict
+    'inconclusive'
+    >>> audit.scores("nothing", "forgotten_accuracy").shape
+    (1, 8)
     """
     methods = dict(methods or {})
     if not isinstance(learner, NetworkLearner):

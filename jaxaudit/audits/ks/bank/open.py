@@ -35,9 +35,10 @@ def open_bank(
     member_groups: np.ndarray | None = None,
     sets: Mapping[str, Examples] = MappingProxyType({}),
 ) -> ShadowModels:
-    """The shadow models of a bank that a test of use can use; a few files are read at a time.
+    """What do shadow models say that were trained before, here or by anybody's script? Reads a bank, for `judge`.
 
-    Log-odds of a record with several views are those of their mean, see `said`. Confidences are those of the log-odds.
+    Only models that a test of use can use are kept; a few files are read at a time. Log-odds of a record with several
+    views are those of their mean, see `said`. Confidences are those of the log-odds.
 
     Args:
         bank: the bank, or its directory.
@@ -48,8 +49,26 @@ def open_bank(
         sets: the bank's own sets by role (`query`, `holdout`, `calibration`), as far as they are at hand: whether the
             members are like query set and holdout is then measured on their inputs, too.
 
+    Returns:
+        The same as `train_shadows` gives: what each model was trained on, and its log-odds (nats) of each record.
+
     Raises:
         InputError: as `load_bank` and `Bank.outputs`; or members are records of a set of the bank.
+
+    >>> import json, tempfile
+    >>> import jax
+    >>> from jaxaudit import plan_bank
+    >>> plan = plan_bank(jax.random.key(7), models=20, query=50, holdout=50)
+    >>> said = {"format": 1, "outputs": "log_odds", "classes": 2, "records": 100, "models": 20}
+    >>> said["counts"] = {"query": 50, "holdout": 50}
+    >>> arrays = {"labels": np.zeros(100, int), "membership": plan.membership, "outputs": 3.0 * plan.membership}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "bank.json").write_text(json.dumps(said))
+    ...     for name, array in arrays.items():
+    ...         np.save(Path(folder, f"{name}.npy"), array)
+    ...     shadows = open_bank(folder)
+    >>> len(shadows), set(shadows.kinds), shadows.log_odds.shape
+    (20, {<Kind.MIXED: 'mixed'>}, (20, 100))
     """
     bank = bank if isinstance(bank, Bank) else load_bank(bank)
     numbers = bank.finished().tolist() if models is None else models

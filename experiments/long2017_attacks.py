@@ -40,7 +40,7 @@ from jaxaudit import models, network
 from jaxaudit.attacks import Distance
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.plan import ATTACKS
-from jaxaudit.audits.attack.result import Attack, AttackAudit
+from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome
 from jaxaudit.audits.attack.train_splits import train_splits
 from jaxaudit.data import Examples, Table, candidates, category_counts, load_table, one_hot, ordinal
 from jaxaudit.ensemble import Execution
@@ -170,7 +170,7 @@ def describe(case: Case, audit: AttackAudit) -> dict[str, Any]:
     }
 
 
-def _numbers(attack: Attack) -> dict[str, Any]:
+def _numbers(attack: AttackOutcome) -> dict[str, Any]:
     one, related = attack.metrics, attack.correlation
     assert one is not None
     assert related is not None

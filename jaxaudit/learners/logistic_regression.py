@@ -105,8 +105,8 @@ class LogisticRegression:
     ) -> LeftOut:
         """With and without each record: each model starts from that of all records and converges as `fit` does.
 
-        In float64; the key is not used. Memory: classes * columns^2 numbers for the preconditioner, at most
-        `MOST_COUPLED`^2 more, and a chunk of models.
+        In float64; the key is not used. Memory: classes * columns^2 numbers for the preconditioner, at most the square
+        of `MOST_COUPLED` more, and a chunk of models.
 
         Raises:
             InputError: shapes disagree, an input is not finite, a label or a record is out of range, or a model does

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import special
 
-from jaxaudit.audits.attack.result import Attack, AttackResult, Splits
+from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, Splits
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
 from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised, clopper_pearson
 from jaxaudit.metrics.effect import ALPHA
@@ -54,10 +54,10 @@ def find(result: AttackResult, usual: bool = True) -> Finding:
     return _by_bank(result, usual) if result.splits is None else _on_halves(result, result.splits)
 
 
-def best_on_halves(attacks: tuple[Attack, ...], splits: Splits) -> Attack:
+def best_on_halves(attacks: tuple[AttackOutcome, ...], splits: Splits) -> AttackOutcome:
     """The attack that is furthest above 0.5 by its lower limit; where none is, the one with the largest accuracy."""
 
-    def rank(attack: Attack) -> tuple[float, float]:
+    def rank(attack: AttackOutcome) -> tuple[float, float]:
         assert attack.metrics is not None
         return max(_limits(splits, attack.name)[0], 0.5), attack.metrics.accuracy.value
 
@@ -176,7 +176,7 @@ def _fails(area: Estimate, rates: AttackRates) -> bool:
     return area.high < MATTERS and any(rate.fpr <= 0.01 for rate in told) and rates.tied <= TIED and all(calm)
 
 
-def _in_words(attack: Attack, decides: bool = True) -> str:
+def _in_words(attack: AttackOutcome, decides: bool = True) -> str:
     area = attack.auc
     between = f", {area.low:.3f} to {area.high:.3f}" if math.isfinite(area.low) else ""
     return f"{attack.name}{' decides' if decides else ''}: area under the ROC curve {area.value:.3f}{between}"

@@ -15,7 +15,7 @@ from jaxaudit.audits.attack.epsilon import bound_of_recipe
 from jaxaudit.audits.attack.evidence import BankOutputs, revealing_classes
 from jaxaudit.audits.attack.exposure import beside_pdtp, called_by_shadows, exposure_of, rate_named_at
 from jaxaudit.audits.attack.finding import find
-from jaxaudit.audits.attack.result import Attack, AttackAudit, AttackResult, RecordArrays
+from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult, RecordArrays
 from jaxaudit.audits.attack.targets import Heard, RecordTarget, compared, heard_by, judged_targets, scores_of
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.ensemble import Progress
@@ -77,7 +77,7 @@ def attack_records(
         raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {known.records:,} records.")
     # Refused before the attacks are made.
     epsilon = None if delta is None else bound_of_recipe(bank, own, chosen[0], delta, level)
-    results: list[Attack] = []
+    results: list[AttackOutcome] = []
     kept: dict[str, np.ndarray] = {}
     best: tuple[RecordAttack, np.ndarray, list[Heard]] | None = None
     # Of records that all models have, or none, nothing can be told but how the bank was dealt.
@@ -97,7 +97,7 @@ def attack_records(
         best = best or (attack, scores, heard)
         kept[attack.name] = np.stack([each.said for each in heard]) if heard else scores
         whole: dict[str, Any] = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
-        results.append(Attack(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
+        results.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
         if progress is not None:
             progress(place + 1, len(chosen))
     if best is None:

@@ -22,7 +22,7 @@ MOST_POINTS = 5_000
 """Records of which `BesidePDTP` lists both numbers; of more, these with the largest PDTP."""
 
 
-class Attack(AttackRates, frozen=True, kw_only=True):
+class AttackOutcome(AttackRates, frozen=True, kw_only=True):
     """How well one attack separates members from non-members of the attacked models; larger means more exposed.
 
     On models of random halves `auc` is that of `metrics`: of all answers together, with an interval over records.
@@ -60,7 +60,7 @@ class Named(StrictStruct, frozen=True):
     level: float
 
 
-class Target(StrictStruct, frozen=True):
+class AttackedTarget(StrictStruct, frozen=True):
     """What the deciding attack says of one target of unknown membership.
 
     Attributes:
@@ -264,15 +264,15 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
     records: Count
     views: Count = 1
     left_out: tuple[str, ...] = ()
-    attacks: tuple[Attack, ...]
-    targets: tuple[Target, ...] = ()
+    attacks: tuple[AttackOutcome, ...]
+    targets: tuple[AttackedTarget, ...] = ()
     exposure: Exposure | None = None
     splits: Splits | None = None
     epsilon: Epsilon | None = None
     beside_pdtp: BesidePDTP | None = None
 
     @property
-    def deciding(self) -> Attack:
+    def deciding(self) -> AttackOutcome:
         """The attack that the finding is about."""
         return next(attack for attack in self.attacks if attack.name == self.decided_by)
 

@@ -10,8 +10,7 @@ from jaxtyping import Float, Int
 from jaxaudit.attacks import Attack
 from jaxaudit.audits.attack.finding import best_on_halves, find
 from jaxaudit.audits.attack.plan import ATTACKS, check_attacks
-from jaxaudit.audits.attack.result import Attack as Attacked
-from jaxaudit.audits.attack.result import AttackAudit, AttackedRecord, AttackResult, Splits, Strongest
+from jaxaudit.audits.attack.result import AttackAudit, AttackedRecord, AttackOutcome, AttackResult, Splits, Strongest
 from jaxaudit.audits.attack.train_splits import SplitModels
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.errors import InputError
@@ -57,7 +56,7 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         whole: dict[str, Any] = msgspec.structs.asdict(rates.attack_rates(said, truth, level=level))
         # The two models of a split are no independent ones, but targets are.
         whole |= {"auc": answers.auc, "metrics": answers, "correlation": metrics.correlation(per_record[-1], mean_pdtp)}
-        found.append(Attacked(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
+        found.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
     splits = Splits(
         p_value=better_than_guessing(stream(models.key, "verdict"), np.stack(list(scores.values())) > 0, truth),
         candidates=models.candidates,

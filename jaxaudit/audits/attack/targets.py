@@ -14,7 +14,7 @@ from jaxaudit.audits.attack.detail import Detail, brought, coarser, detail_of
 from jaxaudit.audits.attack.evidence import BankOutputs, memory_of
 from jaxaudit.audits.attack.exposure import rate_named_at
 from jaxaudit.audits.attack.finding import SURELY
-from jaxaudit.audits.attack.result import AttackResult, Named, Target
+from jaxaudit.audits.attack.result import AttackedTarget, AttackResult, Named
 from jaxaudit.audits.attack.target_finding import find_target
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.outputs import Outputs
@@ -167,7 +167,7 @@ def heard_by(
 
 def judged_targets(
     targets: Sequence[RecordTarget], heard: Sequence[Heard], result: AttackResult, attack: RecordAttack
-) -> tuple[tuple[Target, ...], Bool[np.ndarray, "targets n"]]:
+) -> tuple[tuple[AttackedTarget, ...], Bool[np.ndarray, "targets n"]]:
     """What the deciding attack says of each target, with the thresholds of the shadow models at its resolution.
 
     Beside that, which records are called members of each target at the false positive rate that records are named at.
@@ -198,7 +198,7 @@ def judged_targets(
             like = likeness(each.target.mean(axis=0), own.models.mean(axis=1), own.membership)
         at = next((of_rate for of_rate in numbers if of_rate.fpr == named_at), None)
         judged.append(
-            Target(
+            AttackedTarget(
                 name=target.name,
                 finding=find_target(result, here, at, like, records, relative),
                 named=numbers,

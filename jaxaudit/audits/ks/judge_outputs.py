@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Key
 
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
 from jaxaudit.audits.ks.finding import conclude, numbers
-from jaxaudit.audits.ks.result import Floor, KSAudit, KSResult, Resembles
+from jaxaudit.audits.ks.result import KSAudit, KSResult, NoiseFloor, Resembles
 from jaxaudit.audits.ks.tests import Judgement, KSTest
 from jaxaudit.audits.ks.tests.memory import of_holdout, reduced_words
 from jaxaudit.json_types import number
@@ -93,11 +93,11 @@ def judge_outputs(
     )
 
 
-def floor_of(distances: Float[np.ndarray, " pairs"]) -> Floor:
+def floor_of(distances: Float[np.ndarray, " pairs"]) -> NoiseFloor:
     """The distances between query models of different seeds, and their median and maximum, if there are any."""
     if not len(distances):
-        return Floor(None, None, ())
-    return Floor(number(np.median(distances)), number(np.max(distances)), numbers(distances))
+        return NoiseFloor(None, None, ())
+    return NoiseFloor(number(np.median(distances)), number(np.max(distances)), numbers(distances))
 
 
 def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgement, ...]]:

@@ -151,7 +151,7 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     resembles: Resembles | None = None
 
 
-class Floor(StrictStruct, frozen=True):
+class NoiseFloor(StrictStruct, frozen=True):
     """Kolmogorov-Smirnov distances between query models that differ by their seed alone."""
 
     median: Number
@@ -191,7 +191,7 @@ class KSResult(StrictStruct, frozen=True, kw_only=True):
 
     level: float
     targets: tuple[TargetResult, ...]
-    noise_floor: Floor | None
+    noise_floor: NoiseFloor | None
     rates: tuple[Rates, ...] | None = None
 
 

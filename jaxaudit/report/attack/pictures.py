@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxaudit.audits.attack.exposure import OFTEN, RISKY
-from jaxaudit.audits.attack.result import Attack, AttackResult, BesidePDTP, Exposure, Splits
+from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, BesidePDTP, Exposure, Splits
 from jaxaudit.errors import visible
 from jaxaudit.metrics.attack_rates import Curve
 from jaxaudit.plots import attack as plot
@@ -41,7 +41,7 @@ def compared_picture(runs: Sequence[Run[AttackResult]]) -> Picture:
     return _areas("compared-auc", "Area under the ROC curve of the deciding attack", rows, runs[0].result)
 
 
-def _row(attack: Attack, name: str = "") -> Row:
+def _row(attack: AttackOutcome, name: str = "") -> Row:
     return Row(visible(name or attack.name), attack.auc.value, attack.auc.low, attack.auc.high)
 
 
@@ -99,7 +99,7 @@ def _curves(result: AttackResult) -> Picture:
     )
 
 
-def _band(attack: Attack) -> plot.Band:
+def _band(attack: AttackOutcome) -> plot.Band:
     return plot.Band(visible(attack.name), *(np.array(each) for each in _columns(attack.roc)))
 
 

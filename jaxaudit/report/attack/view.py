@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from jaxaudit.audits.attack.finding import NOT_GIVEN
 from jaxaudit.audits.attack.result import (
-    Attack,
     AttackedRecord,
+    AttackedTarget,
+    AttackOutcome,
     AttackResult,
     BesidePDTP,
     Exposure,
     Riskiest,
     Splits,
-    Target,
     check,
 )
 from jaxaudit.errors import visible
@@ -149,7 +149,7 @@ def _between(estimate: Estimate, level: float) -> str:
     return f"{span(estimate, 3)} ({percent(level)} interval)" if span(estimate) else ""
 
 
-def _of_target(target: Target) -> Answer:
+def _of_target(target: AttackedTarget) -> Answer:
     first = target.named[min(1, len(target.named) - 1)] if target.named else None
     if first is None:
         return Answer(visible(target.name), target.finding, "records called members", NONE, "")
@@ -172,7 +172,7 @@ def _metrics(result: AttackResult, on: Where) -> Cells:
         ends = [f"{end:.2f}".removeprefix("0") for end in (estimate.low, estimate.high) if math.isfinite(end)]
         return f"{number(estimate.value)}\n{'-'.join(ends) if len(ends) == 2 else NONE}"
 
-    def row(attack: Attack) -> tuple[str, ...]:
+    def row(attack: AttackOutcome) -> tuple[str, ...]:
         assert attack.metrics is not None
         assert attack.correlation is not None
         found = attack.correlation
@@ -197,7 +197,7 @@ def _grid(result: AttackResult, on: Where) -> Cells:
     gap = "\n" if on == "terminal" else " "
     heads = tuple(f"TPR at\n{percent(limit)} FPR" for limit in limits)
 
-    def row(attack: Attack) -> tuple[str, ...]:
+    def row(attack: AttackOutcome) -> tuple[str, ...]:
         shown = (_rate(rate.value, real.value, gap) for rate, real in attack.rates if rate.fpr in limits)
         area = f"{number(attack.auc.value)}{gap}{span(attack.auc, 3).replace(' to ', '-')}"
         return (visible(attack.name), area, number(attack.balanced_accuracy.value), *shown)

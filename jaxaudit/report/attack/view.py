@@ -163,8 +163,7 @@ def _of_target(target: AttackedTarget) -> Answer:
 
 
 def _metrics(result: AttackResult, on: Where) -> Cells:
-    """A row an attack on random halves, narrow enough for 80 columns on a terminal."""
-    numbers = (*METRICS.values(), "r with\nPDTP" if on == "terminal" else "correlation with PDTP")
+    """The answers of attacks on random halves: a row an attack on a terminal of 80 columns, a column each on a page."""
 
     def shown(estimate: Estimate) -> str:
         if on == "page":
@@ -180,8 +179,14 @@ def _metrics(result: AttackResult, on: Where) -> Cells:
         cells = (shown(getattr(attack.metrics, name)) for name in METRICS)
         return visible(attack.name), *cells, r if on == "terminal" else correlation_text(found)
 
-    title = "" if on == "terminal" else f"Each attack's answers ({percent(result.level)} intervals)"
-    return Cells(title, ("attack", *numbers), tuple(map(row, result.attacks)), numbers, on=on)
+    rows = tuple(map(row, result.attacks))
+    if on == "terminal":
+        numbers = (*METRICS.values(), "r with\nPDTP")
+        return Cells("", ("attack", *numbers), rows, numbers, on=on)
+    names, *columns = zip(*rows, strict=True)
+    titles = (*METRICS.values(), "correlation with PDTP")
+    turned = tuple((title, *cells) for title, cells in zip(titles, columns, strict=True))
+    return Cells(f"Each attack's answers ({percent(result.level)} intervals)", ("number", *names), turned, names, on=on)
 
 
 def correlation_text(found: Correlation) -> str:
@@ -228,25 +233,24 @@ def _all_rates(result: AttackResult) -> tuple[Cells, ...]:
 
 
 def _rates_table(name: str, rates: AttackRates, on: Where) -> Cells:
-    rows = []
-    for rate, real in rates.rates:
-        if not rate.resolvable:
-            continue
-        right = (number(share) for share in rate.predictive_value.values())
-        rows.append(
-            (
-                percent(rate.fpr),
-                f"{number(rate.value, 4)} ({span(rate, 4)})" if rate.holds else NONE,
-                f"{number(real.value, 4)} ({span(real, 4)})",
-                number(rate.spread, 4),
-                number(rate.on_curve, 4),
-                *right,
-            )
-        )
-    shares = [f"right if {percent(float(share))} are members" for share in rates.tpr_at_fpr[0].predictive_value]
-    columns = ("stated FPR", "true positive rate", "realised FPR", "TPR, SD over models", "TPR on the curve", *shares)
+    """A column a stated false positive rate: paper and terminals are narrow."""
+    told = [(rate, real) for rate, real in rates.rates if rate.resolvable]
+    columns = tuple(f"{percent(rate.fpr)} stated" for rate, _ in told)
+    rows = {
+        "true positive rate": [
+            f"{number(rate.value, 4)} ({span(rate, 4)})" if rate.holds else NONE for rate, _ in told
+        ],
+        "realised false positive rate": [f"{number(real.value, 4)} ({span(real, 4)})" for _, real in told],
+        "TPR, SD over models": [number(rate.spread, 4) for rate, _ in told],
+        "TPR on the curve": [number(rate.on_curve, 4) for rate, _ in told],
+        **{
+            f"right if {percent(float(share))} are members": [number(rate.predictive_value[share]) for rate, _ in told]
+            for share in rates.tpr_at_fpr[0].predictive_value
+        },
+    }
     title = f"What {visible(name)} reaches" + (f"; {NONE}: {NOT_GIVEN}" if _withheld(rates) else "")
-    return Cells(title, columns, tuple(rows), columns, on=on)
+    found = tuple((title, *cells) for title, cells in rows.items()) if told else ()
+    return Cells(title, ("false positive rate", *columns), found, columns, on=on)
 
 
 def _withheld(rates: AttackRates) -> bool:

@@ -183,11 +183,14 @@ def test_ones_own_code_is_part_of_a_runs_identity(own: Path):
     assert source_hashes(options_of(KSOptions, model="mlp")) == {}
 
 
-@pytest.mark.parametrize("command", ["pdtp", "attack", "unlearn"])
-def test_other_commands_have_the_same_recipe(command: str, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("command", "function"),
+    [("pdtp", "measure_pdtp"), ("attack", "train_splits"), ("unlearn", "compare_unlearning")],
+)
+def test_other_commands_have_the_same_recipe(command: str, function: str, monkeypatch: pytest.MonkeyPatch):
     data = ("--per-class", "10", "--hidden", "8") if command == "unlearn" else ("--data", "wine", "--sample", "60")
     recipe = ("--optimizer", "sgd", "--learning-rate", "0.1", "--momentum", "0.9", "--schedule", "step")
-    asked = intercept(monkeypatch, f"jaxaudit.cli.{command}.run.audit_{command}")
+    asked = intercept(monkeypatch, f"jaxaudit.cli.{command}.run.{function}")
     done = jaxaudit(command, *data, *recipe, "--label-smoothing", "0.1", "--epochs", "2", "--models-per-batch", "2")
     assert done.err.endswith("Error: enough\n")
     learner = asked["learner"]

@@ -11,10 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, RecordAttack
-from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.evidence import bank_outputs
 from jaxaudit.audits.attack.exposure import place_in_set
-from jaxaudit.audits.attack.records import USUAL
+from jaxaudit.audits.attack.records import USUAL, attack_records
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.target_file import prefixes, read_members, target_log_odds
 from jaxaudit.audits.attack.targets import RecordTarget
@@ -56,7 +55,7 @@ def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
         say(f"attacking the {records:,} records of the {prefixes(bank)[records]}")
 
     def audit(execution: Execution) -> AttackAudit:
-        return attack(
+        return attack_records(
             known,
             targets,
             attacks=attacks,

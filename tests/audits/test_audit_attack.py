@@ -14,7 +14,8 @@ from jaxaudit.attacks import Distance, Frequency, Untargeted
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.pairs import draw_pairs, groups_of, pair_outputs
 from jaxaudit.audits.attack.plan import draw, models_to_train
-from jaxaudit.audits.attack.result import AttackAudit, Splits
+from jaxaudit.audits.attack.result import AttackAudit
+from jaxaudit.audits.attack.sections import Splits
 from jaxaudit.audits.attack.train_splits import SplitModels, train_splits
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples

@@ -3,7 +3,7 @@
 import msgspec
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
-from jaxaudit.audits.attack.result import Epsilon
+from jaxaudit.audits.attack.sections import Epsilon
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse_unless_coins

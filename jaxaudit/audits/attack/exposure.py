@@ -5,7 +5,8 @@ from jaxtyping import Bool, Float, Int
 from scipy import stats
 
 from jaxaudit.audits.attack.finding import SURELY
-from jaxaudit.audits.attack.result import MOST_POINTS, BesidePDTP, Exposure, RecordArrays, Riskiest
+from jaxaudit.audits.attack.result import RecordArrays
+from jaxaudit.audits.attack.sections import MOST_POINTS, BesidePDTP, Exposure, Riskiest
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.metrics.attack import correlation
 from jaxaudit.metrics.attack_rates import AttackRates, called_at

@@ -5,7 +5,8 @@ import math
 import numpy as np
 from scipy import special
 
-from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, Splits
+from jaxaudit.audits.attack.result import AttackOutcome, AttackResult
+from jaxaudit.audits.attack.sections import Splits
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
 from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised, clopper_pearson
 from jaxaudit.metrics.effect import ALPHA

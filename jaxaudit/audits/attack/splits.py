@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 from jaxaudit.attacks import Attack
 from jaxaudit.audits.attack.finding import best_on_halves, find
 from jaxaudit.audits.attack.plan import ATTACKS, check_attacks
-from jaxaudit.audits.attack.result import AttackAudit, AttackedRecord, AttackOutcome, AttackResult, Splits, Strongest
+from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult
+from jaxaudit.audits.attack.sections import AttackedRecord, Splits, Strongest
 from jaxaudit.audits.attack.train_splits import SplitModels
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.errors import InputError

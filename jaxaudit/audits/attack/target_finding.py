@@ -1,7 +1,8 @@
 """What the deciding attack concludes of one target of unknown membership."""
 
 from jaxaudit.audits.attack.finding import FEW_MODELS, checks_of_bank
-from jaxaudit.audits.attack.result import AttackResult, Named
+from jaxaudit.audits.attack.result import AttackResult
+from jaxaudit.audits.attack.sections import Named
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
 from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.vulnerability import Likeness

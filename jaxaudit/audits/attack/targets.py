@@ -14,7 +14,8 @@ from jaxaudit.audits.attack.detail import Detail, brought, coarser, detail_of
 from jaxaudit.audits.attack.evidence import BankOutputs, memory_of
 from jaxaudit.audits.attack.exposure import rate_named_at
 from jaxaudit.audits.attack.finding import SURELY
-from jaxaudit.audits.attack.result import AttackedTarget, AttackResult, Named
+from jaxaudit.audits.attack.result import AttackResult
+from jaxaudit.audits.attack.sections import AttackedTarget, Named
 from jaxaudit.audits.attack.target_finding import find_target
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.outputs import Outputs

@@ -6,13 +6,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxaudit.audits.attack.exposure import OFTEN, RISKY
-from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, BesidePDTP, Exposure, Splits
+from jaxaudit.audits.attack.result import AttackOutcome, AttackResult
+from jaxaudit.audits.attack.sections import BesidePDTP, Exposure, Splits
 from jaxaudit.errors import visible
 from jaxaudit.metrics.attack_rates import Curve
 from jaxaudit.plots import attack as plot
 from jaxaudit.plots.attack import Row, draw_estimates
 from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.attack.view import area_of, beside_words, correlation_text
+from jaxaudit.report.attack.single_records import beside_words
+from jaxaudit.report.attack.view import area_of, correlation_text
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.run import Run, named

@@ -4,21 +4,13 @@ import math
 from collections.abc import Sequence
 
 from jaxaudit.audits.attack.finding import NOT_GIVEN
-from jaxaudit.audits.attack.result import (
-    AttackedRecord,
-    AttackedTarget,
-    AttackOutcome,
-    AttackResult,
-    BesidePDTP,
-    Exposure,
-    Riskiest,
-    Splits,
-    check,
-)
+from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, check
+from jaxaudit.audits.attack.sections import AttackedTarget, Splits
 from jaxaudit.errors import visible
 from jaxaudit.metrics.attack import Correlation
 from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.over_models import Estimate
+from jaxaudit.report.attack.single_records import CUT, beside_table, beside_words, records_tables
 from jaxaudit.report.glossary import Term, terms
 from jaxaudit.report.kind import Kind
 from jaxaudit.report.numbers import NONE, number, percent, precise, span, text
@@ -28,7 +20,6 @@ from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
 METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
-LISTED, CUT = 60, " (cut)"
 
 
 def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
@@ -54,7 +45,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
             _grid(result, "page"),
             *_all_rates(result),
             *(() if beside is None else (beside_table(beside, result.decided_by),)),
-            *_records(result, top),
+            *records_tables(result, top),
         ),
         pictures,
         _legend(result),
@@ -256,68 +247,6 @@ def _rates_table(name: str, rates: AttackRates, on: Where) -> Cells:
 def _withheld(rates: AttackRates) -> bool:
     """Whether some true positive rate is not given, because thresholds do not hold."""
     return any(rate.resolvable and not rate.holds for rate in rates.tpr_at_fpr)
-
-
-def beside_table(found: BesidePDTP, attack: str) -> Cells:
-    """Records by what they are at risk by."""
-    columns = ("", f"given away by {visible(attack)}", "not given away")
-    rows = (
-        ("PDTP above 1", f"{found.both:,}", f"{found.pdtp_alone:,}"),
-        ("PDTP up to 1", f"{found.attack_alone:,}", f"{found.neither:,}"),
-    )
-    return Cells("Records at risk by PDTP, and by the attack", columns, rows, columns[1:], on="both")
-
-
-def beside_words(found: BesidePDTP) -> str:
-    """How the two agree, in a sentence."""
-    if math.isnan(found.rank_correlation):
-        return "PDTP and the attack have no rank correlation: one of them is the same for all records."
-    both = f"{number(found.rank_correlation, 2)} (p = {found.p_value:.1g})"
-    return (
-        f"Rank correlation of PDTP with how often the attack names a record: {both}; with its separation: "
-        f"{number(found.separation_correlation, 2)}. PDTP is of the classifier of its own run, and does not say how "
-        "much models differ by anyhow."
-    )
-
-
-def _records(result: AttackResult, top: int) -> tuple[Cells, ...]:
-    """Single records, as many as a terminal and a page list."""
-    if result.splits is not None:
-        ranked = sorted(result.splits.records, key=lambda record: -record.largest_accuracy)
-        return _attacked(ranked[:top], "terminal"), _attacked(ranked[:LISTED], "page")
-    assert result.exposure is not None
-    return _riskiest(result.exposure, top, "terminal"), _riskiest(result.exposure, LISTED, "page")
-
-
-def _attacked(listed: Sequence[AttackedRecord], on: Where) -> Cells:
-    numbers = ("record", "accuracy", "PDTP")
-    rows = (
-        (str(each.index), number(each.largest_accuracy), precise(each.pdtp), visible(each.strongest_attack))
-        for each in listed
-    )
-    title = f"The {len(listed)} targets with the highest attack accuracy"
-    return Cells(title, (*numbers, "best attack"), tuple(rows), numbers, folded=True, on=on)
-
-
-def _riskiest(exposure: Exposure, count: int, on: Where) -> Cells:
-    listed = exposure.riskiest[:count]
-    columns = ("record", "class", "named", "interval", "separation", "gap (nats)", "given away by")
-
-    def row(each: Riskiest) -> tuple[str, ...]:
-        copies = f" ({each.copies} cop{'y' if each.copies == 1 else 'ies'})" if each.copies else ""
-        interval = f"{each.named_low:.0%} to {each.named_high:.0%}"
-        return (
-            f"{visible(each.set)} {each.place}{copies}",
-            visible(each.label),
-            f"{each.named:.0%} of {each.models}",
-            interval,
-            number(each.separation),
-            precise(each.gap) + (CUT if each.saturated else ""),
-            NONE if each.revealing is None else visible(each.revealing),
-        )
-
-    title = f"The {len(listed)} records that are given away most" if listed else ""
-    return Cells(title, columns, tuple(map(row, listed)), ("separation", "gap (nats)"), folded=True, on=on)
 
 
 def _legend(result: AttackResult) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 
 from jaxaudit.plots.style import (
@@ -22,31 +22,8 @@ from jaxaudit.plots.style import (
     series_line,
 )
 
-VERTICES = 300
 LEAST = 1e-5
 """The lowest rate that is drawn of a curve with a band."""
-
-
-class Curve(NamedTuple):
-    """A receiver operating characteristic: the true positive rate at each false positive rate, ties called alike."""
-
-    false_positive: Float[np.ndarray, " thresholds"]
-    true_positive: Float[np.ndarray, " thresholds"]
-
-
-def operating_curve(scores: Float[np.ndarray, "..."], truth: Bool[np.ndarray, "..."]) -> Curve:
-    """The curve of scores of which larger ones say `in`.
-
-    >>> operating_curve(np.array([3.0, 2.0, 2.0, 1.0]), np.array([True, True, False, False]))
-    Curve(false_positive=array([0. , 0. , 0.5, 1. ]), true_positive=array([0. , 0.5, 1. , 1. ]))
-    """
-    scores, truth = np.ravel(scores), np.ravel(truth)
-    order = np.argsort(-scores, kind="stable")
-    ordered = scores[order]
-    last = np.append(ordered[1:] != ordered[:-1], True)
-    caught = np.cumsum(truth[order])[last] / max(int(truth.sum()), 1)
-    accused = np.cumsum(~truth[order])[last] / max(int((~truth).sum()), 1)
-    return Curve(np.concatenate([[0.0], accused]), np.concatenate([[0.0], caught]))
 
 
 def draw_accuracies(
@@ -63,23 +40,6 @@ def draw_accuracies(
     if most > 1:
         axes.axvline(1.0, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
     legend(axes, 3)
-
-
-def draw_curves(axes: Axes, curves: Sequence[tuple[str, Curve]], *, logarithmic: bool) -> None:
-    """True against false positive rates; on logarithmic axes the left end shows members found with high confidence."""
-    least = min([1.0, *(float(c.false_positive[c.false_positive > 0].min(initial=1.0)) for _, c in curves)])
-    least = 10.0 ** np.floor(np.log10(least)) if logarithmic else 0.0
-    for place, (name, curve) in enumerate(curves):
-        across, up = _thin(curve, logarithmic)
-        axes.plot(
-            np.maximum(across, least * 0.5),
-            np.maximum(up, least * 0.5),
-            drawstyle="steps-post" if logarithmic else "default",
-            linewidth=1.8,
-            label=name,
-            **series_line(place),
-        )
-    _set_rates(axes, least)
 
 
 class Row(NamedTuple):
@@ -136,7 +96,7 @@ def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
             label=curve.name,
             **series_line(place),
         )
-    _set_rates(axes, LEAST)
+    _set_rates(axes)
 
 
 def draw_separations(axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int[np.ndarray, " bins"]) -> None:
@@ -176,29 +136,17 @@ def _set_pdtp(axes: Axes, most: float, ticks: Sequence[float]) -> None:
     axes.set_xlim(-0.001, most)
 
 
-def _set_rates(axes: Axes, least: float) -> None:
-    """Both rates, logarithmic from `least` on if it is above 0, and the line of guessing."""
-    guess = np.geomspace(least, 1, 50) if least else np.array([0.0, 1.0])
+def _set_rates(axes: Axes) -> None:
+    """Both rates on logarithmic axes, and the line of guessing."""
+    guess = np.geomspace(LEAST, 1, 50)
     axes.plot(guess, guess, color=MUTED, linewidth=1.2, linestyle=DASHES[2], label="guessing")
     dress(axes, "false positive rate", "true positive rate")
-    if least:
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        ticks = [10.0**power for power in range(round(np.log10(least)), 1)]
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
-    low, high = (least, 1.05) if least else (-0.01, 1.01)
-    axes.set_xlim(low, high)
-    axes.set_ylim(low, high)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    ticks = [10.0**power for power in range(round(np.log10(LEAST)), 1)]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlim(LEAST, 1.05)
+    axes.set_ylim(LEAST, 1.05)
     legend(axes, 2)
-
-
-def _thin(curve: Curve, logarithmic: bool) -> Curve:
-    """At most about `VERTICES` points of a curve, spread along it as it is drawn."""
-    if len(curve.false_positive) <= VERTICES:
-        return curve
-    across = np.geomspace(1e-6, 1, VERTICES) if logarithmic else np.linspace(0, 1, VERTICES)
-    kept = np.unique(np.searchsorted(curve.false_positive, across, side="right") - 1)
-    kept = np.union1d(kept, [0, len(curve.false_positive) - 1])
-    return Curve(curve.false_positive[kept], curve.true_positive[kept])

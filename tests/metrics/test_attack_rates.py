@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.metrics import roc_curve
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc
@@ -74,6 +75,22 @@ def test_rates_are_counts_over_all_models(seed: int):
             if (all_scores[~all_truth] >= threshold).sum() <= limit * found.non_members
         )
         assert rate.on_curve == pytest.approx(best)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_curve_is_scikit_learns(seed: int):
+    """Points of the curve of all models together; ties are one step."""
+    scores, truth = world(seed)
+    scores, judged = scores.round(1), ~np.isnan(scores)
+    found = attack_rates(scores, truth)
+    across, up, _ = roc_curve(truth[judged], scores[judged], drop_intermediate=False)
+    points = list(zip(across.tolist(), up.tolist(), strict=True))
+    assert (found.roc.fpr[0], found.roc.tpr[-1], found.roc.fpr[-1]) == (0.0, 1.0, 1.0)
+    for point in zip(found.roc.fpr, found.roc.tpr, strict=True):
+        assert min(max(abs(a - b) for a, b in zip(point, other, strict=True)) for other in points) < 1e-12
+    for rate, low, high in zip(found.roc.tpr, found.roc.low, found.roc.high, strict=True):
+        exact = stats.binomtest(round(rate * found.members), found.members).proportion_ci(method="exact")
+        assert (low, high) == pytest.approx((exact.low, exact.high))
 
 
 def test_the_balanced_accuracy_has_the_others_threshold():

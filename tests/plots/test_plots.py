@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import roc_curve
 
-from jaxaudit.plots import attack, ks, pdtp, style
+from jaxaudit.plots import ks, pdtp, style
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
 
 SAMPLES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 0.99, 1.0]), min_size=1, max_size=30)
@@ -23,18 +22,6 @@ def test_the_gap_is_the_kolmogorov_smirnov_distance_where_it_is_attained(first: 
     shares = sorted([np.mean(a <= gap.confidence), np.mean(b <= gap.confidence)])
     assert (gap.low, gap.high) == pytest.approx(tuple(shares), abs=1e-12)
     assert gap.high - gap.low == pytest.approx(gap.distance, abs=1e-12)
-
-
-@given(st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 2.0]), st.booleans()), min_size=2, max_size=40))
-@settings(max_examples=30)
-def test_operating_curves_are_scikit_learns(attacks: list[tuple[float, bool]]):
-    scores, truth = (np.array(each) for each in zip(*attacks, strict=True))
-    if truth.all() or not truth.any():
-        return
-    curve = attack.operating_curve(scores, truth)
-    across, up, _ = roc_curve(truth, scores, drop_intermediate=False)
-    np.testing.assert_allclose(curve.false_positive, across, atol=1e-12)
-    np.testing.assert_allclose(curve.true_positive, up, atol=1e-12)
 
 
 def test_a_drawn_curve_is_near_the_empirical_cdf_however_many_records():

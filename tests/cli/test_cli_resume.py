@@ -72,8 +72,9 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
         assert "26 models" in second.stderr.readline()
         assert models_kept(second.stderr.readline(), "Resuming") == finished
         wait_for_another_chunk(second)
-        # It does not run away while it is looked at.
+        # It does not run away while it is looked at: a signal stops threads one by one, a while after it was sent.
         second.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, second.pid, os.WSTOPPED)
         said = refused(("ks", *SLOW, "--out", "run"))
         assert said.startswith("Error: --out run ")
         assert str(second.pid) in said

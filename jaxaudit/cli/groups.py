@@ -188,6 +188,7 @@ class Output:
     """What is printed and written; a command with verdicts adds `fail_on`, see `failing`."""
 
     as_json: bool = option(False, "Print one JSON object instead of a table.", "--json", decides=False)
+    details: bool = option(False, "Print all tables, checks and numbers, not the verdicts alone.", decides=False)
     out: Path | None = option(None, "Also write result and arrays into this new directory.", decides=False)
     report: Path | None = option(
         None, "Also write the result as one HTML page that works offline.", metavar="FILE.html", decides=False

@@ -159,15 +159,14 @@ def run(command: Command, options: Any) -> None:
 
         found = Run(out.resolve().name if out else command.name, name_of(outcome.record), *outcome[:2])
         part = part_of(found, getattr(output, "top", 0))
-        table = as_terminal(part)
         try:
             if out is not None:
-                _save(out, outcome, as_text(table))
+                _save(out, outcome, as_text(as_terminal(part)))
             if output.report is not None:
                 _write_report(output.report, found)
         finally:
             # Whatever becomes of the directory, the work is not lost.
-            show(table, outcome.record if as_json else None)
+            show(as_terminal(part, output.details), outcome.record if as_json else None)
             if outcome.aside and not as_json:
                 show_text(outcome.aside)
     verdicts = {answer.finding.verdict.replace(" ", "-") for answer in part.answers}

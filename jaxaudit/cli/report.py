@@ -28,7 +28,9 @@ def report(
         Path | None, typer.Option(metavar="DIRECTORY", help="Also write every chart as a file into this directory.")
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="Of those files.")] = Format.svg,
-    text: Annotated[bool, typer.Option("--text", help="Print what the commands printed, and write no page.")] = False,
+    text: Annotated[
+        bool, typer.Option("--text", help="Print what the commands print with --details, and write no page.")
+    ] = False,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the findings as Markdown, and write no page.")
     ] = False,

@@ -125,7 +125,7 @@ def _whole(values: np.ndarray, source: str) -> np.ndarray:
                 "column a measurement rather than a class?"
             )
         # Beyond this a float no longer tells neighbouring whole numbers apart; it is no class either.
-        values = values.clip(-(2.0**53), 2.0**53)
+        values = values.astype(np.float64).clip(-(2.0**53), 2.0**53)
     elif values.dtype.kind == "u":
         values = values.clip(max=np.iinfo(np.int64).max)
     return values.astype(np.int64)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from jaxaudit.data.examples import Examples
@@ -9,7 +10,7 @@ from jaxaudit.data.files import load_path
 from jaxaudit.data.images import join_images
 from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.data.selection import choose_parts, nearest, parse_split, read_parts, shown_name, split_name
-from jaxaudit.data.sets.embedded import digits, printed_digits
+from jaxaudit.data.sets.embedded import HALVES, digits, digits_half, printed_digits
 from jaxaudit.data.tfds.prepare import has_originals, prepare
 from jaxaudit.data.tfds.read import read_prepared
 from jaxaudit.data.tfds.tfds import (
@@ -47,7 +48,8 @@ def load(
     `train[:10000]`, `train[:10%]+extra`; `all` is every split. Without it: the only split there is, else `train`.
 
     NAME_OR_PATH is the first of these that fits:
-        1. an embedded set: `digits`, `printed-digits` (one split, `train`);
+        1. an embedded set: `digits` (splits `train`, all of it, and its random halves `shared` and `kept`),
+           `printed-digits` (one split, `train`);
         2. a file or folder that exists (see `load_path`), also the folder of a version of a prepared TFDS set;
         3. a file or folder of that name in the data directory (`data_dir`, else `$JAXAUDIT_DATA`): with the
            four IDX files in `$JAXAUDIT_DATA/mnist`, `mnist` needs neither TensorFlow nor a network;
@@ -81,11 +83,16 @@ def load(
     if source.startswith(_FORCE_TFDS):
         examples = load_tfds(source.removeprefix(_FORCE_TFDS), split, data_dir, image_size, gray)
     elif source in _EMBEDDED:
-        examples = _select(lambda _: _EMBEDDED[source](), split, source, image_size, gray, ("train", "all"))
+        halves = HALVES if source == "digits" else ()
+        examples = _select(partial(_embedded, source), split, source, image_size, gray, ("train", "all", *halves))
     else:
         found = _from_disk(source, split, data_dir, image_size, gray, drop)
         examples = load_tfds(source, split, data_dir, image_size, gray) if found is None else found
     return replace(examples, name=without_folders(name))
+
+
+def _embedded(source: str, split: str | None) -> Examples:
+    return digits_half(split) if split in HALVES else _EMBEDDED[source]()
 
 
 def load_tfds(

@@ -24,7 +24,7 @@ def as_markdown(part: Part) -> str:
 
 def shown_tables(part: Part) -> list[Cells]:
     """The tables that a page shows at once."""
-    return [cells for cells in part.tables if cells.on != "terminal" and not cells.folded and cells.rows]
+    return [cells for cells in part.tables if cells.on in ("page", "both") and not cells.folded and cells.rows]
 
 
 def limits(part: Part) -> list[str]:

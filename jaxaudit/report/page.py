@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Said = TypeVar("Said")
 
-Where = Literal["both", "page", "terminal"]
+Where = Literal["both", "page", "terminal", "details"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Cells:
         numbers: see `columns`.
         folded: whether the page shows it collapsed.
         tones: which cell texts are good, bad or open.
-        on: where it is shown.
+        on: where it is shown; `details` is a terminal with `--details`.
     """
 
     title: str
@@ -117,6 +117,8 @@ class Part(NamedTuple):
         tables: its tables; each says where it is shown.
         pictures: makes its charts; not used by a terminal.
         legend: how to read the terminal's tables.
+        details: what a terminal shows with `--details`.
+        tabled: whether a table of the terminal has the verdict of every answer.
         repeat: how to repeat the run.
         terms: terms of the glossary.
         errors: how often the answers are wrong, in sentences.
@@ -133,6 +135,8 @@ class Part(NamedTuple):
     repeat: Repeat
     terms: tuple[Term, ...]
     errors: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    tabled: bool = False
 
     @property
     def checks(self) -> tuple[Checked, ...]:
@@ -152,8 +156,9 @@ class Part(NamedTuple):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """The limitations of the answers, each once."""
-        return tuple(dict.fromkeys(each for answer in self.answers for each in answer.finding.caveats))
+        """The limitations of the answers, each once: those of all answers first."""
+        shared = _shared((answer, answer.finding.caveats) for answer in self.answers)
+        return tuple(each for each, whose in sorted(shared, key=lambda pair: -len(pair[1])))
 
     @property
     def would_change(self) -> tuple[str, ...]:

@@ -14,18 +14,28 @@ STYLE: dict[Tone, str] = {"good": "bold green", "bad": "bold red", "open": "bold
 STATE = {"failed": "FAILED", "warning": "warning"}
 
 
-def as_terminal(part: Part) -> RenderableType:
-    """Question, answers, tables, checks and limitations, in this order."""
-    tables = [_table(cells) for cells in part.tables if cells.on != "page" and cells.rows]
+def as_terminal(part: Part, details: bool = True) -> RenderableType:
+    """Question, verdicts, tables, checks and limitations, in this order.
+
+    Args:
+        part: the content.
+        details: also what is not needed to read the verdict: further tables, the names of the checks that passed, and
+            how far to trust a verdict that is trusted well.
+    """
+    where = ("both", "terminal", "details") if details else ("both", "terminal")
+    tables = [_table(cells) for cells in part.tables if cells.on in where and cells.rows]
+    # Why there is no verdict stands in the answer's sentence alone.
+    tabled = part.tabled and not details and len(part.answers) > 1
+    spoken = [each for each in part.answers if not tabled or each.finding.tone == "open"]
+    unsure = ("weak",) if not details else ("weak", "fair", "strong")
     return Group(
         Text(visible(part.question), "bold"),
-        *(_answer(answer) for answer in part.answers),
+        *map(_answer, spoken),
         Text(),
         *(each for table in tables for each in (*table, Text())),
-        *(_line(text, "dim") for text in part.legend),
-        # Why there is no verdict is what the answer itself says.
-        *(_line(f"{what}: {each.word}{of}. {each.why}") for what, each, of in part.confidences if each.word != "none"),
-        *_checks(part),
+        *(_line(text, "dim") for text in (*part.legend, *(part.details if details else ()))),
+        *(_line(f"{what}: {each.word}{of}. {each.why}") for what, each, of in part.confidences if each.word in unsure),
+        *_checks(part, details=details),
         *(_line(f"limitation: {text}", "dim") for text in part.caveats),
         *(_line(f"to do: {text}") for text in part.would_change),
     )
@@ -57,18 +67,28 @@ def _table(cells: Cells) -> tuple[RenderableType, ...]:
     return (*((Text(visible(cells.title), "italic"),) if cells.title else ()), table)
 
 
-def _checks(part: Part) -> list[RenderableType]:
-    """Those that failed in full, the others by name."""
+def _checks(part: Part, *, details: bool) -> list[RenderableType]:
+    """The checks that failed in full; how many passed, or their names.
+
+    Without details, a failed check that no verdict rests on is counted only.
+    """
     lines: list[RenderableType] = []
-    for check in part.checks:
-        if check.state != "passed":
+    failed = [check for check in part.checks if check.state != "passed"]
+    for check in failed:
+        if details or not check.affects:
             affects = f" (affects {visible(check.affects)} only)" if check.affects else ""
             parts = ((f"{STATE[check.state]} ", "bold red"), (f"{visible(check.name)}{affects}: ", "bold"))
             lines.append(Padding(Text.assemble(*parts, visible(check.message)), (0, 0, 0, 1)))
     every = [check for answer in part.answers for check in answer.finding.checks]
     not_all = {check.name for check in every if check.state != "passed"}
     passed = dict.fromkeys(visible(check.name) for check in every if check.name not in not_all)
-    return [*lines, _line(f"checks passed: {', '.join(passed)}", "dim")] if passed else lines
+    if details:
+        return [*lines, _line(f"checks passed: {', '.join(passed)}", "dim")] if passed else lines
+    aside = [check for check in failed if check.affects]
+    counts = [f"{len(passed)} check{'' if len(passed) == 1 else 's'} passed"] if passed else []
+    counts += [f"{len(aside)} failed on which no verdict rests"] if aside else []
+    counted = f"{', '.join(counts)}. " if counts else ""
+    return [*lines, _line(f"{counted}--details prints all checks and numbers.", "dim")]
 
 
 def _line(text: str, style: str = "") -> RenderableType:

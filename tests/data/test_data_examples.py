@@ -93,6 +93,7 @@ def test_concatenate_refuses_unlike_parts(inputs, class_names, message):
         ([[0.0, 1.0], [1.0, 0.0]], ["n", "y"], [1, 0], ("n", "y")),
         ([1, 0], ["n", "y", "?"], [1, 0], ("n", "y", "?")),
         (["y", "n"], ["y", "n"], [0, 1], ("y", "n")),
+        (np.array([1, 0], np.float16), None, [1, 0], ("0", "1")),
         (np.array([2**64 - 1, 0], np.uint64) // 2**63, None, [1, 0], ("0", "1")),
     ],
 )

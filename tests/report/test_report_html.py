@@ -283,7 +283,7 @@ def test_a_run_is_reported_as_its_command_printed_and_drew_it(tmp_path, monkeypa
     # What stands in records is for the terminal alone.
     assert [line for line in first.out.splitlines() if line.strip().startswith("73: ")]
     assert [line for line in again.out.splitlines() if line.strip()] == [
-        line for line in jaxaudit(*quick).out.splitlines() if line.strip()
+        line for line in jaxaudit(*quick, "--details").out.splitlines() if line.strip()
     ]
     assert jaxaudit("report", "run", "run", "--text").out == 2 * f"run:\n{again.out}"
     assert not (tmp_path / "report.html").exists()

@@ -258,14 +258,15 @@ def _read(examples: Examples) -> SourceSet:
 def default_targets(
     query: Examples, others: Sequence[Examples | None], members: Examples | None = None
 ) -> list[SimulatedTarget]:
-    """Three targets of known truth: trained on all, none and half of the query set.
+    """Three targets of known truth, A, B and C: trained on all, none and half of the query set.
 
     Each is also trained on all known members, and on two thirds of the other sets (the calibration set, a reference of
     its own), like the shadow models.
     """
     rest = [Part(each, 0.67) for each in others if each is not None]
     rest += [] if members is None else [Part(members, 1.0)]
-    return [simulate([*rest, Part(query, 1.0)]), simulate(rest), simulate([*rest, Part(query, 0.5)])]
+    used = {"A": [Part(query, 1.0)], "B": [], "C": [Part(query, 0.5)]}
+    return [SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items()]
 
 
 def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:

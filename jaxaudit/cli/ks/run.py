@@ -37,6 +37,8 @@ from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_examples
 
 REPLICATES = 5
+DEMO_QUERY, DEMO_HOLDOUT = "digits@shared", "digits@kept"
+"""Random halves of an embedded set: the holdout test decides the demonstration, because it is exact."""
 OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
 """What outputs are on where nothing is trained."""
 
@@ -211,6 +213,9 @@ def _replicates(options: KSOptions) -> int:
 def _filled(options: KSOptions) -> KSOptions:
     """The options with what a run without them uses."""
     data, model, recipe = with_defaults(options.data, options.model, options.recipe)
+    if options.data.query is None and options.data.holdout is None and options.audit.tests is None:
+        data = replace(data, query=DEMO_QUERY, holdout=DEMO_HOLDOUT)
+    options = replace(options, data=data)
     audit = replace(
         options.audit,
         shadow_models=options.audit.shadow_models or SHADOW_MODELS,
@@ -218,7 +223,7 @@ def _filled(options: KSOptions) -> KSOptions:
         replicates=_replicates(options),
         tests=",".join(tests_named(options)),
     )
-    return replace(options, data=data, model=model, recipe=recipe, audit=audit)
+    return replace(options, model=model, recipe=recipe, audit=audit)
 
 
 def _for_targets(options: KSOptions, given: KSOptions, targets: int) -> KSOptions:

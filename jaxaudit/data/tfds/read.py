@@ -30,6 +30,8 @@ _IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF")  # those TFDS stores
 _DTYPES = ("uint8", "uint16", "float32")
 _CHUNK = 1000
 _LARGEST_METADATA = 1 << 24
+_LARGEST_INFO = 1 << 21
+"""Of the description, whose parser takes a second for each MiB."""
 _DAMAGED = "if it is damaged, delete it and prepare it again."
 _OWN = "tensorflow_datasets.core.features."
 # The last key of each is of sets prepared before 2022.
@@ -107,7 +109,7 @@ def _open(folder: Path) -> Any:
     from tensorflow_datasets.core import read_only_builder
     from tensorflow_datasets.core.proto import dataset_info_pb2
 
-    text = read_small(folder / "dataset_info.json", _LARGEST_METADATA).decode()
+    text = read_small(folder / "dataset_info.json", _LARGEST_INFO).decode()
     proto: Any = json_format.Parse(text, dataset_info_pb2.DatasetInfo())  # pyright: ignore[reportAttributeAccessIssue]
     proto.ClearField("module_name")
     proto.features.CopyFrom(tfds.features.FeaturesDict({"image": tfds.features.Image()}).to_proto())
@@ -120,7 +122,7 @@ def _fingerprint(folder: Path) -> str:
     for path, status in sorted(regular_files(folder)):
         # A name may be no text at all.
         digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode(errors="surrogatepass"))
-    digest.update(read_small(folder / "dataset_info.json", _LARGEST_METADATA))
+    digest.update(read_small(folder / "dataset_info.json", _LARGEST_INFO))
     return digest.hexdigest()
 
 

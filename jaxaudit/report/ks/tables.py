@@ -14,27 +14,60 @@ UNKNOWN = "unknown"
 RATES = "Error rates on these data: each shadow model as a target, judged by the others"
 
 
-def grid(result: KSResult) -> Cells:
-    """The verdict and what it rests on; further tests stand below, by their names."""
+def verdicts(result: KSResult) -> Cells:
+    """The verdict on each target, and the numbers to read with it; further tests stand below, by their names."""
     targets = result.targets
     known = any(target.truth for target in targets)
-    tests = any(target.usage or target.ema for target in targets)
-    name = "target trained on" if all(target.truth for target in targets) else "target"
-    of_use = _use_columns(asked(targets), f"({percent(result.level)})") if tests else []
-    ratio = ["rho"] if tests else ["rho", f"{percent(result.level)}\ninterval", "paper's rule"]
-    ratio = ratio if result.noise_floor is not None else []
-    columns = [name, *(["truly\nused"] if known else []), "verdict", *of_use, *ratio]
+    questions = "/".join(asked(targets))
+    none = "p (none\nleft)" if questions == "left" else "p (not\nused)"
+    of_use = [f"share {questions}\n({percent(result.level)} interval)", none]
+    numbers = of_use if any(target.usage for target in targets) else []
+    columns = ["model", *(["truly\nused"] if known else []), "verdict", *numbers]
     rows: list[tuple[str, ...]] = []
     for target in targets:
         truth = [_truth(target)] if known else []
+        shown = _brief(target, target.method) if numbers else ()
+        rows.append((visible(target.name), *truth, _verdict(target, target.method), *shown))
+        for test in target.tests[1:] if numbers and _several(target) else ():
+            shown = _brief(target, test.name)
+            rows.append((f"  {by(test)}", *[""] * len(truth), _verdict(target, test.name), *shown))
+    tones = TONES | {row[1 + known]: TONES["forgotten"] for row in rows if row[1 + known].startswith("forgotten")}
+    return Cells("", tuple(columns), tuple(rows), (*columns[1 : 1 + known], *numbers), tones=tones, on="terminal")
+
+
+def _verdict(target: TargetResult, test: str) -> str:
+    """The verdict by a test; `forgotten` with its upper limit, without which it is not to be read."""
+    verdict = test_of(target, test).finding.verdict
+    limit = next((usage.upper for usage in target.usage if usage.method == test), None)
+    return verdict if verdict != "forgotten" or limit is None else f"{verdict}\n(at most {at_most(limit)})"
+
+
+def _brief(target: TargetResult, test: str) -> tuple[str, str]:
+    """Of one test: the fraction with its interval, and the p-value that the verdict follows."""
+    for usage in target.usage:
+        if usage.method == test:
+            adjusted = usage.p_never if usage.p_never_adjusted is None else usage.p_never_adjusted
+            return interval(usage).replace("-", " to ").replace(")", "%)"), p_column(adjusted)
+    return "", ""
+
+
+def grid(result: KSResult) -> Cells:
+    """All numbers of each target and test, for a terminal with `--details`."""
+    targets = result.targets
+    tests = any(target.usage or target.ema for target in targets)
+    of_use = _use_columns(asked(targets), f"({percent(result.level)})") if tests else []
+    ratio = ["rho"] if tests else ["rho", f"{percent(result.level)}\ninterval", "paper's rule"]
+    ratio = ratio if result.noise_floor is not None else []
+    columns = ["model", *of_use, *ratio]
+    rows: list[tuple[str, ...]] = []
+    for target in targets:
         numbers = _test_numbers(target, target.method) if tests else ()
         ratios = _ratios(target)[: len(ratio)]
-        rows.append((visible(target.name), *truth, target.verdict, *numbers, *ratios))
-        blank, empty = [""] * len(truth), [""] * len(ratios)
+        rows.append((visible(target.name), *numbers, *ratios))
         for test in target.tests[1:] if tests and _several(target) else ():
-            rows.append((f"  {by(test)}", *blank, test.finding.verdict, *_test_numbers(target, test.name), *empty))
-    numbers = tuple(column for column in columns if column not in (name, "verdict", "paper's rule"))
-    return Cells("", tuple(columns), tuple(rows), numbers, tones=TONES, on="terminal")
+            rows.append((f"  {by(test)}", *_test_numbers(target, test.name), *[""] * len(ratios)))
+    numbers = tuple(column for column in columns if column not in ("model", "paper's rule"))
+    return Cells("", tuple(columns), tuple(rows), numbers, on="details" if tests else "terminal")
 
 
 def asked(targets: Iterable[TargetResult]) -> tuple[Question, ...]:
@@ -49,7 +82,7 @@ def fractions(targets: Iterable[TargetResult]) -> str:
 
 
 def _use_columns(questions: tuple[Question, ...], interval: str) -> list[str]:
-    none, full = ("p none\nleft", "p all\nleft") if questions == ("left",) else ("p\nunused", "p all\nused")
+    none, full = ("p (none\nleft)", "p (all\nleft)") if questions == ("left",) else ("p (not\nused)", "p (all\nused)")
     return [none, full, f"{'/'.join(questions)}\n{interval}", "at\nmost", "min.\ndetect."]
 
 

@@ -18,7 +18,6 @@ from jaxaudit.report.ks.tables import (
     by,
     fractions,
     grid,
-    p_column,
     p_unused,
     percent_cell,
     rates_cells,
@@ -27,6 +26,7 @@ from jaxaudit.report.ks.tables import (
     test_of,
     upper,
     usage_cells,
+    verdicts,
 )
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Part, Picture
@@ -49,13 +49,14 @@ OF_USE = ("upper limit", "detectable fraction", "EMA")
 
 _LIMITS = "at most: its one-sided 95% upper limit. min. detect.: smallest"
 _USED = (
-    "p unused, p all used: p-values of no use and of full use of the query set. used: estimated used fraction with its "
-    f"interval. {_LIMITS} used fraction detected with 95% probability."
+    "p (not used), p (all used): p-values of no use and of full use of the query set, before they are adjusted for "
+    f"several models. used: estimated used fraction with its interval. {_LIMITS} used fraction detected with 95% "
+    "probability."
 )
 LEGENDS = {
     ("used",): _USED,
     ("left",): (
-        "p none left, p all left: p-values of no memory of the query set, and of as much as of the known members. "
+        "p (none left), p (all left): p-values of no memory of the query set, and of as much as of the known members. "
         "left: estimated share of the memory of the known members that is left of the query set, with its interval. "
         f"{_LIMITS} share left detected with 95% probability."
     ),
@@ -85,6 +86,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
         _about(data),
         tuple(_answer(target, result.level, len(targets)) for target in targets),
         (
+            verdicts(result),
             grid(result),
             *([rates_cells(result.rates)] if result.rates else []),
             *([usage_cells(targets)] if used else []),
@@ -103,6 +105,8 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
             *(("shadow bank",) if "shadows" in data else ()),
         ),
         _errors(targets),
+        _details(result),
+        tabled=True,
     )
 
 
@@ -232,13 +236,36 @@ def _change(change: Change) -> str:
 
 
 def _legend(result: KSResult) -> tuple[str, ...]:
+    """How to read the table of verdicts, and what the deciding tests may miss."""
+    targets, lines = result.targets, []
+    usages = [usage for target in targets for usage in target.usage]
+    if not usages:
+        return ()
+    several = f", adjusted for {len(targets)} models (Holm)" if usages[0].p_never_adjusted is not None else ""
+    left = asked(targets) == ("left",)
+    p_value, never = ("p (none left)", "remembers none of") if left else ("p (not used)", "never used")
+    lines.append(f"{p_value}: how often a model that {never} the query set looks at least as suspicious{several}.")
+    deciding = [usage for target in targets for usage in target.usage if usage.method == target.method]
+    for method in dict.fromkeys(usage.method for usage in deciding):
+        title = next(test.title for target in targets for test in target.tests if test.name == method)
+        least = [usage.detectable for usage in deciding if usage.method == method]
+        known = [each for each in least if each is not None]
+        use, missed = ("memory", "even memory of all") if left else ("use", "even use of all")
+        if len(known) == len(least):
+            limits = dict.fromkeys(map(percent_cell, (min(known), max(known))))
+            missed = f"{use} of less than {' to '.join(limits)}{' (by model)' if len(limits) > 1 else ''}"
+        lines.append(f"{visible(title)[0].upper()}{visible(title)[1:]}: {missed} of the query set may be missed.")
+    return tuple(lines)
+
+
+def _details(result: KSResult) -> tuple[str, ...]:
+    """How to read all numbers, and those that stand in no table."""
     lines, floor = [], result.noise_floor
     if any(target.usage for target in result.targets):
         lines.append(
             LEGENDS[asked(result.targets)]
             + (" rho: ratio of Liu & Tsaftaris (2020); their rule: 1 or more is forgotten." if floor else "")
         )
-    lines += _adjusted(result.targets)
     lines += [
         f"{BEFORE_AFTER}{f', {visible(target.name)}' if len(result.targets) > 1 else ''}: {_change(target.change)}."
         for target in result.targets
@@ -270,19 +297,6 @@ def _legend(result: KSResult) -> tuple[str, ...]:
             f"{number(floor.max)})."
         )
     return tuple(lines)
-
-
-def _adjusted(targets: Sequence[TargetResult]) -> list[str]:
-    """Of each test of use, the p-values that are adjusted for several targets."""
-    found: dict[str, list[str]] = {}
-    for target in targets:
-        for usage in target.usage:
-            if usage.p_never_adjusted is not None:
-                found.setdefault(test_of(target, usage.method).title, []).append(p_column(usage.p_never_adjusted))
-    return [
-        f"p unused, adjusted for {len(targets)} targets (Holm), {visible(title)}: {', '.join(p_values)}."
-        for title, p_values in found.items()
-    ]
 
 
 def _check(result: Any, arrays: Arrays) -> None:

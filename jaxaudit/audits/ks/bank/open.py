@@ -218,22 +218,30 @@ def kinds_of(bank: Bank) -> list[Kind]:
     kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     asked = kept < bank.query.stop
     units = np.arange(len(kept)) if bank.groups is None else numbered(bank.groups.dealt[kept])
+    order = np.argsort(units, kind="stable")
+    starts = np.unique(units[order], return_index=True)[1]
+    of_query = len(np.unique(units[asked]))
     found: list[Kind] = []
     for part in row_blocks(bank.membership):
-        found += _kinds(bank.membership[part, : bank.holdout.stop][:, kept], asked, units)
+        rows = bank.membership[part, : bank.holdout.stop][:, kept]
+        some, every = (reduce.reduceat(rows[:, order], starts, axis=1) for reduce in (np.logical_or, np.logical_and))
+        whole = (some == every).all(axis=1) & dealt_alike(some.sum(axis=1), of_query, len(starts))
+        found += _kinds(rows, asked, whole)
     return found
 
 
 def _kinds(
-    rows: Bool[np.ndarray, "models kept"], asked: Bool[np.ndarray, " kept"], units: Int[np.ndarray, " kept"]
+    rows: Bool[np.ndarray, "models kept"], asked: Bool[np.ndarray, " kept"], whole: Bool[np.ndarray, " models"]
 ) -> list[Kind]:
-    """What models with these rows are good for; units are what was dealt whole: records, or groups of them."""
+    """The kinds of models with these membership masks.
+
+    Args:
+        rows: which query and holdout records each model was trained on.
+        asked: which of these are query records.
+        whole: which models have whole groups, and about as many as the query set has.
+    """
     query, holdout = rows[:, asked].sum(axis=1), rows[:, ~asked].sum(axis=1)
     of_query, of_holdout = ((count == 0) | (count == side.sum()) for count, side in ((query, asked), (holdout, ~asked)))
-    order = np.argsort(units, kind="stable")
-    starts = np.unique(units[order], return_index=True)[1]
-    some, every = (reduce.reduceat(rows[:, order], starts, axis=1) for reduce in (np.logical_or, np.logical_and))
-    alike = dealt_alike(some.sum(axis=1), len(np.unique(units[asked])), len(starts))
-    mixed = (some == every).all(axis=1) & alike & ~(of_query & of_holdout)
+    mixed = whole & ~(of_query & of_holdout)
     alone = np.where(of_query, np.where(query > 0, Kind.FULLY, Kind.NEVER), Kind.HALF)
     return [Kind(kind) for kind in np.where(holdout == 0, alone, np.where(mixed, Kind.MIXED, Kind.OTHER)).tolist()]

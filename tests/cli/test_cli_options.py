@@ -214,13 +214,13 @@ def test_an_option_is_refused_where_it_means_nothing_and_only_there(command: Com
 WITH_EFFECT = {
     ("ks", Source.BANK): """shadows query holdout calibration data_dir field_strength target holdout_target
     calibration_target before holdout_before target_kind allow_unrelated_target tests members members_target
-    members_groups question same_recipe leave_one_out stated_share level seed as_json out report fail_on""",
+    members_groups question same_recipe leave_one_out stated_share level seed as_json details out report fail_on""",
     ("ks", Source.MEMBERS): """query holdout members groups holdout_groups members_groups data_dir field_strength
     image_size gray drop_overlap drop_unshared target holdout_target members_target target_kind allow_unrelated_target
-    tests question stated_share level seed as_json out report fail_on""",
-    ("power", Source.BANK): "shadows holdout_size members_size fraction seed as_json out report fail_on",
+    tests question stated_share level seed as_json details out report fail_on""",
+    ("power", Source.BANK): "shadows holdout_size members_size fraction seed as_json details out report fail_on",
     ("attack", Source.BANK): """target members target_kind gamma offline_scale delta pdtp shadows attacks seed level top
-    as_json out report fail_on""",
+    as_json details out report fail_on""",
 }
 
 

@@ -49,7 +49,7 @@ def test_a_verdict_a_run_directory_and_a_page(sets: Path):
     done = jaxaudit(*FEW, *words, "--json")
     assert (done.code, done.result["finding"]["verdict"]) == (3, "insufficient")
     assert sorted(os.listdir("run")) == ["page.html", "result.json", "table.txt"]
-    again = jaxaudit(*done.result["provenance"]["command"][1:])
+    again = jaxaudit(*done.result["provenance"]["command"][1:], "--details")
     assert again.code == 0
     assert again.out == Path("run/table.txt").read_text()
 

@@ -41,7 +41,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         found = {}
         for command, words in COMMANDS.items():
             data = ("--data", "unlearn/forget.npz") if command == "efficacy" else ()
-            done = jaxaudit(command, *words, *data, "--out", command, "--report", f"{command}/own.html")
+            done = jaxaudit(command, *words, *data, "--out", command, "--report", f"{command}/own.html", "--details")
             assert done.code == 0, done.err
             found[command] = done.out
         yield found

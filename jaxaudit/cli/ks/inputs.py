@@ -265,7 +265,7 @@ def default_targets(
     """
     rest = [Part(each, 0.67) for each in others if each is not None]
     rest += [] if members is None else [Part(members, 1.0)]
-    used = {"A": [Part(query, 1.0)], "B": [], "C": [Part(query, 0.5)]}
+    used = {"model A": [Part(query, 1.0)], "model B": [], "model C": [Part(query, 0.5)]}
     return [SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items()]
 
 

@@ -162,8 +162,8 @@ def dealt_alike(
 ) -> bool | Bool[np.ndarray, " models"]:
     """Whether training sets are about as large as one dealt like the query set: the holdout test takes such models.
 
-    p(unused) needs no number at all: it permutes the target's scores, and is exact as long as the training sets are
-    independent of which records became the query set. p(all used) ranks a target that was trained on `wanted` records
+    p (not used) needs no number at all: it permutes the target's scores, and is exact as long as the training sets are
+    independent of which records became the query set. p (all used) ranks a target that was trained on `wanted` records
     among the models: a model of fewer remembers each of them better, and of a target among such models full use is
     rejected too often. So their numbers may vary as chance has them and no further: by 3 standard deviations of
     independent draws, sqrt(whole f (1 - f)) with f = wanted / whole, or by 5% where that is more. Both designs of

@@ -67,8 +67,8 @@ def good(*words: str) -> dict[str, Any]:
 def same(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Two results of one target say the same; shares to 1e-5, as logits that were rounded to float32 determine them.
 
-    But for the holdout test's p(unused): a bank has no inputs, and so no neighbours of its records. And for advice: of
-    models that fit badly, a run says to train longer, a bank to fill another one.
+    But for the holdout test's p (not used): a bank has no inputs, and so no neighbours of its records. And for advice:
+    of models that fit badly, a run says to train longer, a bank to fill another one.
     """
     for mine, theirs in zip(one["usage"], other["usage"], strict=True):
         shares = {name for name, value in mine.items() if isinstance(value, float)}

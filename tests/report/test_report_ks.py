@@ -81,7 +81,7 @@ def test_numbers_in_json():
 def test_tests_of_use_and_ema_give_the_numbers_of_a_page():
     text = page(run(judged(usage=(USED, UNSURE), emas=(ema(0.2, 0.25),))))
     for words in (
-        *("estimated used fraction 92% 70% to 100% (95% interval)", "p(unused), holdout test 0.0005"),
+        *("estimated used fraction 92% 70% to 100% (95% interval)", "p (not used), holdout test 0.0005"),
         *("Minimum detectable fraction, shadow test none", "By rho not forgotten", "25% flagged"),
     ):
         assert words in text
@@ -156,7 +156,7 @@ def test_a_p_value_adjusted_for_several_targets_stands_beside_it():
     table = [row for row in rows(made) if row and row[0] in ("a.csv", "b.csv")]
     assert [row[-1] for row in table[:2]] == [".080", ".60"]
     assert "adjusted for 2 models (Holm)" in said(made)
-    assert "p(unused), holdout test 0.04, adjusted for 2 targets: 0.08" in page(made)
+    assert "p (not used), holdout test 0.04, adjusted for 2 targets: 0.08" in page(made)
     (use,) = (each for each in part_of(made).tables if each.title == "Use of the query set")
     at = use.columns.index("adjusted for 2 targets")
     assert [row[at - 1 : at + 1] for row in use.rows] == [("0.04", "0.08"), (precise(UNUSED.p_never), "0.6")]

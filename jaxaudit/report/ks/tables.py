@@ -164,7 +164,7 @@ def usage_cells(targets: Sequence[TargetResult]) -> Cells:
     ]
     of_several = [f"adjusted for {len(targets)} targets"] if several else []
     left = asked(targets) == ("left",)
-    none, full = ("p(none left)", "p(all left)") if left else ("p(unused)", "p(all used)")
+    none, full = ("p (none left)", "p (all left)") if left else ("p (not used)", "p (all used)")
     numbers = ("upper limit", "minimum detectable fraction", none, *of_several, full)
     columns = ("target", "test", "verdict", fractions(targets), *numbers, "reasons")
     return Cells("Memory of the query set" if left else "Use of the query set", columns, tuple(rows), numbers)

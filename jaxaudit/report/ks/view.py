@@ -152,7 +152,7 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     for usage in target.usage:
         title = visible(test_of(target, usage.method).title)
         fraction, left = WORDING[usage.question].fraction, usage.question == "left"
-        none, full = ("p(none left)", "p(all left)") if left else ("p(unused)", "p(all used)")
+        none, full = ("p (none left)", "p (all left)") if left else ("p (not used)", "p (all used)")
         facts += [
             (f"{none}, {title}", p_unused(usage, targets)),
             (f"Confidence in {none}, {title}", _trust(usage.p_confidence)),

@@ -66,9 +66,9 @@ class HoldoutTest:
         "the shadow models' own recipe alone; one that used more than the stated share is then called so in at most 5%."
     )
     assumes: ClassVar[str] = (
-        "Holdout test: p(unused) is exact if the provider sampled query set and holdout alike and trained on none of "
-        "the holdout. The other numbers assume that the target is trained by the shadow models' recipe; where its "
-        "other data differ from the calibration set, p(all used) is too small."
+        "Holdout test: p (not used) is exact if the provider sampled query set and holdout alike and trained on none "
+        "of the holdout. The other numbers assume that the target is trained by the shadow models' recipe; where its "
+        "other data differ from the calibration set, p (all used) is too small."
     )
 
     @property
@@ -238,8 +238,8 @@ def _groups_of(evidence: Evidence) -> str:
     query, holdout = (len(np.unique(each)) for each in (groups[:n], groups[n:]))
     return (
         f"Holdout test by groups: {query} groups of the query set and {holdout} of the holdout were permuted whole, as "
-        "given. p(unused) is exact if the provider chose at random which whole groups to share. The members test uses "
-        "groups, too; other tests do not."
+        "given. p (not used) is exact if the provider chose at random which whole groups to share. The members test "
+        "uses groups, too; other tests do not."
     )
 
 

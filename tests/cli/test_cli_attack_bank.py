@@ -372,7 +372,7 @@ def test_why_a_rate_is_not_given_is_said_in_the_same_words_everywhere(tmp_path: 
     random, rows = np.random.default_rng(5), np.random.default_rng(6).random((32, 1500)) < 0.5
     odds = random.normal(14, 6, 1500) + random.normal(0, 2, rows.shape) + random.normal(0, 1, (32, 1))
     bank_of(tmp_path / "bank", odds, rows, "log_odds")
-    words = ("--attacks", "rmia", "--report", "page.html", "--out", "run")
+    words = ("--attacks", "rmia", "--report", "page.html", "--out", "run", "--details")
     shown = jaxaudit("attack", "--shadows", "bank", *words)
     assert shown.code == 0, shown.err
     result = json.loads(Path("run/result.json").read_text())

@@ -42,6 +42,7 @@ SAID: dict[str, tuple[str, ...]] = {
     "--show-values": ("--show-values", "--out", "run"),
     "--out": ("--out", "run"),
     "--report": ("--report", "page.html"),
+    "--details": ("--details",),
     "--leave-one-out": ("--leave-one-out",),
 }
 ELSEWHERE = {

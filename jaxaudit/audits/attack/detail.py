@@ -47,7 +47,7 @@ class Detail(NamedTuple):
             return other.logits and self.step > other.step
         return other.logits or self.step > other.step or self.relative > other.relative
 
-    def bring(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+    def round(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
         """Log-odds (nats) in float64 as a file like this one gives them.
 
         Of probabilities: those of a record's class and of all others are rounded one by one, as the file holds both. A
@@ -76,10 +76,10 @@ def coarser(own: Sequence[Detail], others: Sequence[Detail]) -> tuple[Detail, ..
     return tuple(other for other in others if all(other.coarsens(each) for each in own))
 
 
-def brought(odds: Float[np.ndarray, "*any"], details: Sequence[Detail]) -> Float[np.ndarray, "*any"]:
+def at_resolution(odds: Float[np.ndarray, "*any"], details: Sequence[Detail]) -> Float[np.ndarray, "*any"]:
     """Log-odds (nats) as coarse as each of these; themselves without any."""
     for each in details:
-        odds = each.bring(odds)
+        odds = each.round(odds)
     return odds
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxaudit.attacks.records import ShadowScores
 from jaxaudit.attacks.records.attack import Dealt, deal_of, unused_records
-from jaxaudit.audits.attack.detail import brought, coarser, detail_of
+from jaxaudit.audits.attack.detail import at_resolution, coarser, detail_of
 from jaxaudit.audits.bank_odds import BLOCK, FINEST, log_odds_of
 from jaxaudit.audits.resolution import as_stored, distinct
 from jaxaudit.data.bank.bank import Bank
@@ -81,7 +81,7 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
     if len(stored) > 1:
         details = [detail_of(each) for each in stored]
         for place, file in enumerate(grids):
-            odds[place] = brought(odds[place], coarser([detail_of(file)], details))
+            odds[place] = at_resolution(odds[place], coarser([detail_of(file)], details))
     membership = np.array(bank.membership[models][:, columns])
     inside = membership.sum(axis=0)
     if not ((inside > 0) & (inside < len(models))).any():

@@ -16,7 +16,14 @@ from jaxaudit.audits.attack.evidence import BankOutputs, revealing_classes
 from jaxaudit.audits.attack.exposure import beside_pdtp, called_by_shadows, exposure_of, rate_named_at
 from jaxaudit.audits.attack.finding import find
 from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult, RecordArrays
-from jaxaudit.audits.attack.targets import Heard, RecordTarget, compared, heard_by, judged_targets, scores_of
+from jaxaudit.audits.attack.targets import (
+    RecordTarget,
+    TargetScores,
+    compared,
+    judged_targets,
+    scores_of,
+    target_scores,
+)
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
@@ -79,7 +86,7 @@ def attack_records(
     epsilon = None if delta is None else bound_of_recipe(bank, own, chosen[0], delta, level)
     results: list[AttackOutcome] = []
     kept: dict[str, np.ndarray] = {}
-    best: tuple[RecordAttack, np.ndarray, list[Heard]] | None = None
+    best: tuple[RecordAttack, np.ndarray, list[TargetScores]] | None = None
     # Of records that all models have, or none, nothing can be told but how the bank was dealt.
     alone = np.asarray(own.membership.all(axis=0) | ~own.membership.any(axis=0))
     for place, attack in enumerate(chosen):
@@ -92,17 +99,17 @@ def attack_records(
             left_out = (*left_out, attack.name)
             continue
         rates = attack_rates(scores, own.membership, false_positive_rates=false_positive_rates, level=level)
-        heard = heard_by(attack, groups, own, scores, alone)
-        of_targets = _of_targets(heard, targets, known, false_positive_rates, level)
-        best = best or (attack, scores, heard)
-        kept[attack.name] = np.stack([each.said for each in heard]) if heard else scores
+        scored = target_scores(attack, groups, own, scores, alone)
+        of_targets = _of_targets(scored, targets, known, false_positive_rates, level)
+        best = best or (attack, scores, scored)
+        kept[attack.name] = np.stack([each.target_scores for each in scored]) if scored else scores
         whole: dict[str, Any] = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
         results.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
         if progress is not None:
             progress(place + 1, len(chosen))
     if best is None:
         raise InputError("the bank has too few shadow models for any attack; train at least 4, preferably 32.")
-    deciding, scores, heard = best
+    deciding, scores, scored = best
     named_at = rate_named_at(results[0])
     called, judged = called_by_shadows(scores, own.membership, named_at)
     odds = own.models.mean(axis=1)
@@ -130,7 +137,7 @@ def attack_records(
         beside_pdtp=None if by_record.pdtp is None else beside_pdtp(by_record.pdtp, seen.named, seen.separation),
     )
     usual = attacks is None or deciding == _possible(USUAL, own, refuse=False)[0][0]
-    judgements, calls = judged_targets(targets, heard, result, deciding)
+    judgements, calls = judged_targets(targets, scored, result, deciding)
     return AttackAudit(
         result=msgspec.structs.replace(result, finding=find(result, usual), targets=judgements),
         scores=kept,
@@ -165,7 +172,7 @@ def _possible(
 
 
 def _of_targets(
-    heard: Sequence[Heard],
+    scored: Sequence[TargetScores],
     targets: Sequence[RecordTarget],
     known: BankOutputs,
     false_positive_rates: Sequence[float],
@@ -174,13 +181,13 @@ def _of_targets(
     """The rates on targets of known membership."""
     told = [
         (each, target.members[known.columns])
-        for each, target in zip(heard, targets, strict=True)
+        for each, target in zip(scored, targets, strict=True)
         if target.members is not None and 0 < target.members[known.columns].sum() < len(known.columns)
     ]
     if not told:
         return None
     return attack_rates(
-        np.stack([each.said for each, _ in told]),
+        np.stack([each.target_scores for each, _ in told]),
         np.stack([members for _, members in told]),
         false_positive_rates=false_positive_rates,
         level=level,

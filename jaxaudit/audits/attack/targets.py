@@ -10,7 +10,7 @@ from scipy import stats
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import check
-from jaxaudit.audits.attack.detail import Detail, brought, coarser, detail_of
+from jaxaudit.audits.attack.detail import Detail, at_resolution, coarser, detail_of
 from jaxaudit.audits.attack.evidence import BankOutputs, memory_of
 from jaxaudit.audits.attack.exposure import rate_named_at
 from jaxaudit.audits.attack.finding import SURELY
@@ -59,19 +59,19 @@ class Group(NamedTuple):
     places: tuple[int, ...]
 
 
-class Heard(NamedTuple):
+class TargetScores(NamedTuple):
     """What an attack says of one target, and of the shadow models at the same resolution.
 
     Attributes:
         own: the shadow models, each attacked by the others.
         target: log-odds of the target.
-        said: score of each record under the target.
+        target_scores: score of each record under the target.
         scores: of each record under each shadow model.
     """
 
     own: ShadowScores
     target: Float[np.ndarray, "views n"]
-    said: Float[np.ndarray, " n"]
+    target_scores: Float[np.ndarray, " n"]
     scores: Float[np.ndarray, "models n"]
 
 
@@ -103,10 +103,10 @@ def compared(targets: Sequence[RecordTarget], known: BankOutputs, attacks: int) 
             details = [detail_of(target.stored)]
         coarse = coarser(own_details, details)
         # Also as its own file has it: that may know one of two classes better than the other.
-        said = brought(said, (*coarser(details, own_details), *coarse))
+        said = at_resolution(said, (*coarser(details, own_details), *coarse))
         if coarse not in by_coarse:
             _refuse_many(len(by_coarse), whole.models.shape, attacks)
-            by_coarse[coarse] = brought(whole.models, coarse)
+            by_coarse[coarse] = at_resolution(whole.models, coarse)
         # What a target is said to have used is nothing to compare others with.
         lent = unused is not None and (target.members is None or not (unused & target.members[known.columns]).any())
         rows, places = found.setdefault((coarse, lent), ([], []))
@@ -140,13 +140,13 @@ def scores_of(
     return scores
 
 
-def heard_by(
+def target_scores(
     attack: RecordAttack,
     groups: Sequence[Group],
     own: ShadowScores,
     scores: Float[np.ndarray, "models n"],
     alone: Bool[np.ndarray, " n"],
-) -> list[Heard]:
+) -> list[TargetScores]:
     """What an attack says of each target, in their order.
 
     Args:
@@ -155,40 +155,40 @@ def heard_by(
         own: the shadow models as their own files have them, and `scores` of them.
         alone: records of which nothing can be told.
     """
-    found: dict[int, Heard] = {}
+    found: dict[int, TargetScores] = {}
     for group in groups:
         among = group.shadowed._replace(targets=None)
         same = (among.unused is None) == (own.unused is None) and np.array_equal(among.models, own.models)
         of_shadows = scores if same else scores_of(attack, among, alone)
         said = scores_of(attack, group.shadowed, alone)
         for place, target, row in zip(group.places, group.shadowed.attacked, said, strict=True):
-            found[place] = Heard(among, target, row, of_shadows)
+            found[place] = TargetScores(among, target, row, of_shadows)
     return [found[place] for place in sorted(found)]
 
 
 def judged_targets(
-    targets: Sequence[RecordTarget], heard: Sequence[Heard], result: AttackResult, attack: RecordAttack
+    targets: Sequence[RecordTarget], scored: Sequence[TargetScores], result: AttackResult, attack: RecordAttack
 ) -> tuple[tuple[AttackedTarget, ...], Bool[np.ndarray, "targets n"]]:
     """What the deciding attack says of each target, with the thresholds of the shadow models at its resolution.
 
     Beside that, which records are called members of each target at the false positive rate that records are named at.
     """
     surely = 1 - SURELY / max(len(targets), 1)
-    rates_of = {id(each.scores): each for each in heard}
+    rates_of = {id(each.scores): each for each in scored}
     asks, limits_of = getattr(attack, "relative", None), [rate.fpr for rate in result.deciding.tpr_at_fpr]
     rates = {
         at: attack_rates(each.scores, each.own.membership, false_positive_rates=limits_of, level=result.level)
         for at, each in rates_of.items()
     }
     judged, calls = [], []
-    for target, each in zip(targets, heard, strict=True):
+    for target, each in zip(targets, scored, strict=True):
         own, here = each.own, rates[id(each.scores)]
         relative = asks is not None and asks(own)
         limits = [] if relative else [rate.fpr for rate in here.tpr_at_fpr if rate.resolvable and rate.holds]
-        named_at, records = rate_named_at(here), int((~np.isnan(each.said)).sum())
+        named_at, records = rate_named_at(here), int((~np.isnan(each.target_scores)).sum())
         asked = [*limits, named_at] if np.isfinite(named_at) else limits
-        none, thresholds = np.zeros((1, len(each.said)), bool), [(each.scores, own.membership)]
-        called = called_at(each.said[None], none, asked, thresholds)[:, 0]
+        none, thresholds = np.zeros((1, len(each.target_scores)), bool), [(each.scores, own.membership)]
+        called = called_at(each.target_scores[None], none, asked, thresholds)[:, 0]
         chance = by_chance(each.scores, own.membership, limits)
         numbers = tuple(
             Named(limit, int(row.sum()), *expected(by_model, records, surely), surely)

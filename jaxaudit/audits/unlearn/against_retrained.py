@@ -55,19 +55,19 @@ def protocol_of(
     )
 
 
-class Told(NamedTuple):
+class Distinguishability(NamedTuple):
     """How well a method's models are told from retrained ones, for one set to forget."""
 
     challenge: ChallengeScore
     u_lira: ULira
 
 
-def told(
+def distinguishability(
     key: Key[Array, ""],
     log_odds: Mapping[str, Sequence[Float[np.ndarray, "seeds _"]]],
     scores: Mapping[str, Sequence[Scores]],
     level: float,
-) -> dict[str, tuple[Told, ...]]:
+) -> dict[str, tuple[Distinguishability, ...]]:
     """Each method's models of the first half of the seeds against the retrained models of the other half, for each set.
 
     So no two models share a seed, all methods are compared with the same models at the same numbers, and `retraining`
@@ -89,10 +89,10 @@ def told(
         accuracies = (_values(each)[seeds] for each in (of_set.remaining_accuracy, of_set.test_accuracy))
         return Answers(log_odds[name][index][seeds], *accuracies)
 
-    def of_set(name: str, index: int) -> Told:
+    def of_set(name: str, index: int) -> Distinguishability:
         mine, theirs = answers(name, index, slice(half)), answers(RETRAINING, index, slice(half, None))
         challenge, lira = (stream(key, purpose, name, index) for purpose in ("challenge", "u-lira"))
-        return Told(
+        return Distinguishability(
             challenge_score(challenge, mine, theirs, level=level),
             u_lira(lira, mine.log_odds, theirs.log_odds, level=level),
         )
@@ -108,7 +108,7 @@ def compared(
     protocol: Protocol,
     scores: Mapping[str, Sequence[Scores]],
     layers: Mapping[str, Mapping[str, Float[np.ndarray, "sets seeds"]]],
-    told_apart: Mapping[str, tuple[Told, ...]],
+    distinguished: Mapping[str, tuple[Distinguishability, ...]],
 ) -> tuple[Method, ...]:
     """Every method beside retrained models, for one set to forget, before anything is concluded."""
 
@@ -121,7 +121,7 @@ def compared(
         return found
 
     def one(name: str) -> Method:
-        found = told_apart[name][index] if told_apart[name] else None
+        found = distinguished[name][index] if distinguished[name] else None
         return Method(
             name,
             scores[name][index],

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
-from jaxaudit.audits.unlearn.against_retrained import compared, protocol_of, told
+from jaxaudit.audits.unlearn.against_retrained import compared, distinguishability, protocol_of
 from jaxaudit.audits.unlearn.evaluate import Attacker, Judged, judged_file, look_at, score, train_attack
 from jaxaudit.audits.unlearn.finding import decided, over_sets
 from jaxaudit.audits.unlearn.kept_params import flat_params, params_of
@@ -141,12 +141,12 @@ def compare_unlearning(
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
     scores, layers, log_odds = _scored(params, train, test, learner, forget, attacker, attack_each, parts)
-    told_apart = told(stream(key, "against retrained"), log_odds, scores, level)
+    distinguished = distinguishability(stream(key, "against retrained"), log_odds, scores, level)
     results = []
     for index, row in enumerate(forget):
         said = forgotten[index] if forgotten else f"{int(row.sum()):,} of {len(train):,} records"
         protocol = protocol_of(int(row.sum()), sets, len(train), len(test), count, seeds, level)
-        results.append(decided(said, protocol, compared(index, protocol, scores, layers, told_apart), notes))
+        results.append(decided(said, protocol, compared(index, protocol, scores, layers, distinguished), notes))
     own = {name: source_of(method) for name, method in methods.items()}
     of_methods = {RETRAINING: source_of(retrain), AMNESIAC: source_of(train_and_record), **own}
     return UnlearnAudit(
@@ -154,12 +154,13 @@ def compare_unlearning(
         finding=over_sets(results),
         forget=forget,
         models={
-            name: Models(params[name], layers[name], tuple(each.u_lira for each in told_apart[name])) for name in params
+            name: Models(params[name], layers[name], tuple(each.u_lira for each in distinguished[name]))
+            for name in params
         },
         sources=(
             *(EFFICACY, *([ATTACK] if count else [])),
             *(of_methods.get(name, "") for name in params),
-            *([CHALLENGE, U_LIRA] if any(told_apart.values()) else []),
+            *([CHALLENGE, U_LIRA] if any(distinguished.values()) else []),
         ),
         models_per_batch=execution.models_per_batch,
     )

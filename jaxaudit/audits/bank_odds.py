@@ -36,10 +36,10 @@ def model_outputs(bank: Bank, model: int) -> ModelOutputs:
     Raises:
         InputError: as `Bank.outputs`.
     """
-    return said_by(bank, model, bank.outputs(model))
+    return decode_outputs(bank, model, bank.outputs(model))
 
 
-def said_by(bank: Bank, model: int, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
+def decode_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
     """What the outputs of this model say, which were read before."""
     found = said(bank, values)
     if bank.correct is None:

@@ -28,7 +28,7 @@ SHARED = (preflight.SHADOW_ACCURACY, preflight.CALIBRATION_LIKE_QUERY)
 def judge_outputs(
     key: Key[Array, ""],
     evidence: Evidence,
-    heard: Sequence[TargetOutputs],
+    outputs: Sequence[TargetOutputs],
     tests: Sequence[KSTest],
     *,
     level: float = 0.95,
@@ -42,7 +42,7 @@ def judge_outputs(
     Args:
         key: random key of the audit; every test uses the stream of its name.
         evidence: outputs and training sets of the models.
-        heard: outputs of each target.
+        outputs: outputs of each target.
         tests: the tests to make, at least one, the deciding one first.
         level: confidence level of the intervals that are shown; no verdict depends on it.
 
@@ -52,7 +52,7 @@ def judge_outputs(
     Raises:
         InputError: a test needs models that are not there.
     """
-    evidence = replace(evidence, targets=len(heard))
+    evidence = replace(evidence, targets=len(outputs))
     common = _common_checks(evidence)
     judged = adjusted(
         [
@@ -62,7 +62,7 @@ def judge_outputs(
                 )
                 for test in tests
             )
-            for said in heard
+            for said in outputs
         ],
     )
     limitations = evidence.limitations
@@ -78,13 +78,13 @@ def judge_outputs(
             limitations,
             resembling(evidence, said),
         )
-        for said, judgements in zip(heard, judged, strict=True)
+        for said, judgements in zip(outputs, judged, strict=True)
     )
     query, calibration, controls = of_rho(evidence.models, evidence.models.confidences[:, : evidence.queries])
     floor = None if all(target.rho is None for target in targets) else floor_of(noise_floor(query))
     return KSAudit(
         result=KSResult(level=level, targets=targets, noise_floor=floor),
-        target_confidences=np.concatenate([said.compared.confidences for said in heard]),
+        target_confidences=np.concatenate([said.compared.confidences for said in outputs]),
         query_confidences=query,
         calibration_confidences=calibration,
         control_confidences=controls,

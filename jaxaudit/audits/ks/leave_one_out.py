@@ -122,7 +122,7 @@ def _as_target(evidence: Evidence, place: int, used: float, test: KSTest) -> _Ca
         # What it was trained on is no reference for it.
         of_reference = (asked >= evidence.referred.start) & (asked < evidence.referred.stop)
         unseen = of_reference & ~models.membership[place, records]
-    said = _said(evidence, models.log_odds[place, records], evidence.queries)._replace(unseen=unseen)
+    said = _target_outputs(evidence, models.log_odds[place, records], evidence.queries)._replace(unseen=unseen)
     return _Case(evidence.among(np.arange(len(models)) != place), said, used)
 
 
@@ -181,10 +181,10 @@ def _among(
         models=models.take(mixed[rest], records, small),
         _known={},
     )
-    return _Case(judged, _said(evidence, models.log_odds[mixed[place], records], size), used)
+    return _Case(judged, _target_outputs(evidence, models.log_odds[mixed[place], records], size), used)
 
 
-def _said(evidence: Evidence, log_odds: np.ndarray, queries: int) -> TargetOutputs:
+def _target_outputs(evidence: Evidence, log_odds: np.ndarray, queries: int) -> TargetOutputs:
     """What a model says, at the resolution of the others."""
     bring = resolution_of(evidence.models.resolutions)
     own = bring(log_odds[None])[0]

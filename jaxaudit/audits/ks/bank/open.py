@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
-from jaxaudit.audits.bank_odds import as_logits, model_outputs, own_accuracy, own_logits, said_by
+from jaxaudit.audits.bank_odds import as_logits, decode_outputs, model_outputs, own_accuracy, own_logits
 from jaxaudit.audits.resolution import as_stored, distinct, grid_of
 from jaxaudit.data.bank.bank import Bank, load_bank, row_blocks
 from jaxaudit.data.bank.description import Sizes
@@ -77,7 +77,7 @@ def open_bank(
     own = np.empty(len(numbers))
 
     def read(place: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
-        outputs = said_by(bank, numbers[place], values)
+        outputs = decode_outputs(bank, numbers[place], values)
         odds[place], correct[place] = outputs.log_odds[columns], outputs.correct[columns]
         own[place] = own_accuracy(bank, numbers[place], outputs)
         return as_stored(bank, values, f"model {numbers[place]}")

@@ -206,7 +206,7 @@ def predictors_of(
     pool, examples = evidence.pool, evidence.pool.examples
     records = pool.asked[places]
     shadows, rows = None, None
-    if _heard(evidence, places):
+    if _has_outputs(evidence, places):
         shadows = said.at_resolution(evidence.log_odds(Kind.MIXED)[:, places])
         rows = evidence.members(Kind.MIXED)[:, places]
     inputs = examples.inputs[records] if examples.inputs.size else None
@@ -266,12 +266,12 @@ def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
 
 def unseen_odds(evidence: Evidence, places: slice | Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"] | None:
     """Mean log-odds of records among models that were not trained on them; None where no model was asked about them."""
-    if not _heard(evidence, places):
+    if not _has_outputs(evidence, places):
         return None
     return profile(cut(evidence.log_odds(Kind.MIXED)[:, places]), evidence.members(Kind.MIXED)[:, places]).outside
 
 
-def _heard(evidence: Evidence, places: slice | Int[np.ndarray, " some"]) -> bool:
+def _has_outputs(evidence: Evidence, places: slice | Int[np.ndarray, " some"]) -> bool:
     """Whether there are models of the test, and they were asked about these records: a bank's not about members."""
     return bool(evidence.count(Kind.MIXED)) and not np.isnan(evidence.log_odds(Kind.MIXED)[0, places]).any()
 

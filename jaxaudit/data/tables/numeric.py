@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.csv_file import ASKED_NOTHING, Asked, read_csv
+from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions, read_csv
 from jaxaudit.data.formats.text_table import (
     LABEL_NAMES,
     MAGIC,
@@ -27,14 +27,14 @@ def read_text_table(
     *,
     keep: Collection[str] = (),
     drop: Collection[str] = (),
-    asked: Asked = ASKED_NOTHING,
+    options: CsvOptions = DETECTED,
 ) -> tuple[TextTable, tuple[str, ...]]:
     """The cells of a CSV file with a header line, or of a Parquet file; and what is to be said of how it is written.
 
     Args:
         path: the file; its first bytes tell which it is.
         keep, drop: as for `read_parquet`.
-        asked: the format of a CSV file, as far as it should not be detected.
+        options: the format of a CSV file, as far as it should not be detected.
 
     Raises:
         InputError: as `read_csv` and `read_parquet`; or a CSV file has no header line.
@@ -42,10 +42,10 @@ def read_text_table(
     with open_data(path) as stream:
         parquet = stream.read(len(MAGIC)) == MAGIC
     if parquet:
-        if asked != ASKED_NOTHING:
+        if options != DETECTED:
             raise InputError(f"{path}: is Parquet; --delimiter, --encoding and --decimal are for CSV.")
         return read_parquet(path, keep=keep, drop=drop)
-    table = read_csv(path, asked=asked)
+    table = read_csv(path, options=options)
     check_header(table, path)
     return table, (f"it is read as {table.note}",) if table.note else ()
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from jaxaudit.data.formats.csv_file import ASKED_NOTHING, Asked
+from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions
 from jaxaudit.data.formats.text_table import TextTable, counts_rows, label_place
 from jaxaudit.data.tables.cells import (
     all_numbers,
@@ -41,7 +41,7 @@ def read_people(
     numeric: Sequence[str] = (),
     drop: Sequence[str] = (),
     missing: Missing = "error",
-    asked: Asked = ASKED_NOTHING,
+    options: CsvOptions = DETECTED,
 ) -> Table:
     """The records of a CSV file with a header line, or of a Parquet file, with numeric and categorical columns.
 
@@ -73,7 +73,7 @@ def read_people(
         numeric: columns that are numeric even if they hold few different numbers.
         drop: columns to leave out.
         missing: what happens to missing numbers.
-        asked: the format of a CSV file, as far as it should not be detected.
+        options: the format of a CSV file, as far as it should not be detected.
 
     Raises:
         InputError: when the file cannot be read, is ragged, without a header or without records; a column is unknown,
@@ -83,7 +83,7 @@ def read_people(
     if missing not in get_args(Missing):
         raise InputError(f"--missing must be one of {', '.join(get_args(Missing))}, not {missing!r}.")
     named = {name for name in (label, *categorical, *numeric) if name is not None}
-    text, notes = read_text_table(path, keep=named, drop=drop, asked=asked)
+    text, notes = read_text_table(path, keep=named, drop=drop, options=options)
     names, source = _names(text.header or [], path), path.name
     if text.rows == 0:
         raise InputError(f"{path}: there are no records below the header line. Is the file empty?")

@@ -65,13 +65,13 @@ def load_table(
     source, split = (name_or_path, None) if _is_path(name_or_path) else split_name(name_or_path)
     if source not in _NAMES:
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.formats.csv_file import Asked
+        from jaxaudit.data.formats.csv_file import CsvOptions
         from jaxaudit.data.tables.people import read_people
 
         path = _file(source, data_dir)
-        asked = Asked(delimiter, encoding, decimal)
+        options = CsvOptions(delimiter, encoding, decimal)
         how: dict[str, Any] = {"categorical": categorical, "numeric": numeric, "drop": drop}
-        read = partial(read_people, path, label=label, **how, missing=missing, asked=asked)
+        read = partial(read_people, path, label=label, **how, missing=missing, options=options)
         return _select({"train": read}, split, name_or_path)
     splits = {"train": _EMBEDDED[source]} if source in _EMBEDDED else _in_folder(source, data_dir)
     if label is not None:

@@ -22,7 +22,7 @@ from jaxaudit.data.tfds.tfds import (
     set_folders,
 )
 from jaxaudit.errors import InputError
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 
 _EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits, "printed-digits": printed_digits}
 _FORCE_TFDS = "tfds:"

@@ -13,7 +13,7 @@ import jax
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.records import Records
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 from jaxaudit.version import __version__
 
 _PACKAGES = (

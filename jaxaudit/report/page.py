@@ -15,7 +15,7 @@ from jaxaudit.report.glossary import Term
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Said = TypeVar("Said")
+Item = TypeVar("Item")
 
 Where = Literal["both", "page", "terminal"]
 
@@ -187,9 +187,9 @@ class Page(NamedTuple):
     papers: tuple[str, ...]
 
 
-def _shared(said: Iterable[tuple[Answer, Sequence[Said]]]) -> list[tuple[Said, list[Answer]]]:
+def _shared(said: Iterable[tuple[Answer, Sequence[Item]]]) -> list[tuple[Item, list[Answer]]]:
     """What was said of each answer, each once, with the answers it was said of."""
-    found: dict[Said, list[Answer]] = {}
+    found: dict[Item, list[Answer]] = {}
     for answer, each in said:
         for one in each:
             found.setdefault(one, []).append(answer)

@@ -41,14 +41,14 @@ def several(key: Key[Array, ""], count: int) -> Key[Array, " count"]:
     return keys_at(jax.random.split(key, 1 << max(count - 1, 0).bit_length()), slice(count))
 
 
-def keys_at(keys: Key[Array, " models"], places: Int[np.ndarray, " places"] | slice) -> Key[Array, " places"]:
+def keys_at(keys: Key[Array, " models"], indices: Int[np.ndarray, " places"] | slice) -> Key[Array, " places"]:
     """`keys[places]`, picked on the host: JAX would compile several programs for each number of places.
 
     >>> keys = jax.random.split(jax.random.key(7), 3)
     >>> bool((keys_at(keys, np.array([2, 0])) == keys[np.array([2, 0])]).all())
     True
     """
-    return _wrapped(np.asarray(jax.random.key_data(keys))[places], keys)
+    return _wrapped(np.asarray(jax.random.key_data(keys))[indices], keys)
 
 
 def joined(parts: Iterable[Key[Array, " _"]]) -> Key[Array, " all"]:

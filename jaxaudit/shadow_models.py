@@ -164,8 +164,8 @@ class ShadowModels:
 
     def of(self, *kinds: str) -> Int[np.ndarray, " some"]:
         """The places of the models of these kinds: kind after kind."""
-        found = [[place for place, each in enumerate(self.kinds) if each == kind] for kind in kinds]
-        return np.array([place for places in found for place in places], int)
+        found = [[index for index, each in enumerate(self.kinds) if each == kind] for kind in kinds]
+        return np.array([index for indices in found for index in indices], int)
 
     def take(
         self,

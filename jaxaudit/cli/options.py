@@ -174,8 +174,8 @@ def plain(options: Any) -> dict[str, Any]:
 
 def identity_of(options: Any) -> dict[str, Any]:
     """The options that affect a number, without those that name places: contents count, not paths."""
-    places = {_key(field) for field in fields_of(options) if field.declared.names in PLACES}
-    return {name: value for name, value in plain(options).items() if name not in places}
+    paths = {_key(field) for field in fields_of(options) if field.declared.names in PLACES}
+    return {name: value for name, value in plain(options).items() if name not in paths}
 
 
 def refuse_without_effect(options: Any) -> None:

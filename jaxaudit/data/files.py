@@ -156,9 +156,9 @@ def _from_mat(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
 
 def _labels_beside(path: Path) -> Path:
     candidates = [path.with_name(f"{path.stem}{ending}.npy") for ending in ("_labels", "-labels", "_y")]
-    place = role_of(path.stem)
-    if place is not None and place[1] == "inputs":
-        candidates += [p for p in sorted(path.parent.glob("*.npy")) if role_of(p.stem) == (place[0], "labels")]
+    role = role_of(path.stem)
+    if role is not None and role[1] == "inputs":
+        candidates += [p for p in sorted(path.parent.glob("*.npy")) if role_of(p.stem) == (role[0], "labels")]
     for candidate in candidates:
         if exists(candidate) and candidate.is_file():
             return candidate
@@ -178,9 +178,9 @@ def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source:
     class_names = None if names_array is None else _class_names(read(names_array), f"{source}[{names_array}]")
     codes, class_names = encode_labels(_stack(list(labels.values()), source), class_names, f"{source}, labels")
     starts = np.cumsum([0, *(len(part) for part in labels.values())])
-    place = {s: slice(starts[i], starts[i + 1]) for i, s in enumerate(labels)}
+    rows = {s: slice(starts[i], starts[i + 1]) for i, s in enumerate(labels)}
     inputs = {s: _as_stored(read(pairs[s].inputs), source) for s in chosen}
-    parts = [Examples(inputs[s], codes[place[s]], class_names, source) for s in chosen]
+    parts = [Examples(inputs[s], codes[rows[s]], class_names, source) for s in chosen]
     return join_images(parts, source)
 
 

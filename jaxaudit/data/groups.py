@@ -106,8 +106,8 @@ def numbered(values: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     >>> numbered(np.array([7, 3, 7, 5]))
     array([0, 1, 0, 2])
     """
-    _, first, places = np.unique(values, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[places]
+    _, first, indices = np.unique(values, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[indices]
 
 
 def checked_groups(values: np.ndarray, of: str) -> np.ndarray:

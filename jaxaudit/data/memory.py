@@ -31,14 +31,14 @@ def _group_limits(root: Path) -> Iterator[int]:
         return
     for group in groups:
         number, _, rest = group.partition(":")
-        controllers, _, place = rest.partition(":")
+        controllers, _, group = rest.partition(":")
         if number == "0":
             top, file = "sys/fs/cgroup", "memory.max"
         elif "memory" in controllers.split(","):
             top, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
         else:
             continue
-        inner = Path(place.lstrip("/"))
+        inner = Path(group.lstrip("/"))
         for folder in (inner, *inner.parents):
             try:
                 text = (root / top / folder / file).read_text().strip()

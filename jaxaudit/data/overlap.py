@@ -59,9 +59,9 @@ def find_overlap(query: Examples, calibration: Examples) -> Overlap:
     wanted, found = query.record_hashes.view("S16"), calibration.record_hashes.view("S16")
     order = np.argsort(wanted, kind="stable")
     ordered = wanted[order]
-    place = np.searchsorted(ordered, found).clip(max=len(ordered) - 1)
-    calibration_indices = np.flatnonzero(ordered[place] == found)
-    return Overlap(len(calibration_indices), order[place[calibration_indices]], calibration_indices)
+    index = np.searchsorted(ordered, found).clip(max=len(ordered) - 1)
+    calibration_indices = np.flatnonzero(ordered[index] == found)
+    return Overlap(len(calibration_indices), order[index[calibration_indices]], calibration_indices)
 
 
 def refuse_overlap(query: Examples, calibration: Examples) -> None:

@@ -168,9 +168,9 @@ def _unknown(source: str, data_dir: Path | None) -> str:
     """The message for a name that fits nothing, with the known names nearest to it."""
     folder = data_folder(data_dir)
     names = [*_EMBEDDED, *known_names()]
-    for place in set_folders(data_dir):
-        if exists(place) and place.is_dir():
-            names += [child.name for child in entries(place) if not child.name.startswith(".")]
+    for folder in set_folders(data_dir):
+        if exists(folder) and folder.is_dir():
+            names += [child.name for child in entries(folder) if not child.name.startswith(".")]
     searched = str(folder) if folder else "a data directory (none is set: --data-dir or JAXAUDIT_DATA)"
     return (
         f"{shown_name(source)} is not a file or folder here or in {searched}, not an embedded set "

@@ -52,7 +52,7 @@ def layers_picture(
     most = np.stack([each for _, each in models]).max(axis=0)
     chosen = np.sort(np.argsort(-most, kind="stable")[: plot.MOST_LAYERS])
     shown, drawn = (
-        [visible(names[place]) for place in map(int, chosen)],
+        [visible(names[index]) for index in map(int, chosen)],
         [(visible(name), each[chosen]) for name, each in models],
     )
 
@@ -72,7 +72,7 @@ def layers_picture(
         Cells(
             "Information of the layers shown",
             ("layer", *columns),
-            tuple((name, *(precise(float(row[place])) for _, row in drawn)) for place, name in enumerate(shown)),
+            tuple((name, *(precise(float(row[index])) for _, row in drawn)) for index, name in enumerate(shown)),
             columns,
             folded=True,
         ),

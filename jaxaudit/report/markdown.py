@@ -62,7 +62,7 @@ def table_lines(cells: Cells) -> list[str]:
     """Its title and its rows."""
     rows = [cells.columns, tuple("---" for _ in cells.columns), *cells.rows]
     head = [f"**{plain(cells.title)}**", ""] if cells.title else []
-    shown = [row if place == 1 else tuple(map(plain, row)) for place, row in enumerate(rows)]
+    shown = [row if index == 1 else tuple(map(plain, row)) for index, row in enumerate(rows)]
     return [*head, *(f"| {' | '.join(row)} |" for row in shown), ""]
 
 

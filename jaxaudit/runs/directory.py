@@ -158,11 +158,11 @@ def _refuse_taken(directory: Path) -> None:
     if taken and not _is_free(directory):
         what = "another run" if (directory / RESULT).exists() else "other files"
         raise InputError(f"--out {directory} already contains {what}; name a new directory (nothing was changed).")
-    place = _existing(directory)
-    if not place.is_dir():
-        raise InputError(f"--out {directory} cannot be written: {place} is a file; name another directory.")
-    if not os.access(place, os.W_OK | os.X_OK) or not os.stat(place).st_mode & 0o222:
-        raise InputError(f"--out {directory} cannot be written: {place} is not writable; name another directory.")
+    folder = _existing(directory)
+    if not folder.is_dir():
+        raise InputError(f"--out {directory} cannot be written: {folder} is a file; name another directory.")
+    if not os.access(folder, os.W_OK | os.X_OK) or not os.stat(folder).st_mode & 0o222:
+        raise InputError(f"--out {directory} cannot be written: {folder} is not writable; name another directory.")
 
 
 def _is_free(directory: Path) -> bool:
@@ -178,7 +178,7 @@ def _is_free(directory: Path) -> bool:
 
 def _existing(directory: Path) -> Path:
     """The directory, or the nearest one above it that exists."""
-    place = Path(os.path.realpath(directory))
-    while not place.exists():
-        place = place.parent
-    return place
+    folder = Path(os.path.realpath(directory))
+    while not folder.exists():
+        folder = folder.parent
+    return folder

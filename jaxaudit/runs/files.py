@@ -87,17 +87,17 @@ def read_columns(path: Path, names: list[str], rows: int) -> dict[str, np.ndarra
         ):
             _hold(file, names, rows, path.name)
             # In pieces, so that pages which hold more than they say are noticed early.
-            columns, place = {name: np.empty(rows) for name in names}, 0
+            columns, index = {name: np.empty(rows) for name in names}, 0
             for batch in file.iter_batches(BATCH, columns=names):
-                end = place + len(batch)
+                end = index + len(batch)
                 if end > rows:
                     break
                 for name in names:
-                    columns[name][place:end] = batch.column(name).to_numpy(zero_copy_only=False)
-                place = end
+                    columns[name][index:end] = batch.column(name).to_numpy(zero_copy_only=False)
+                index = end
     except (pyarrow.ArrowException, KeyError, TypeError) as error:
         raise ValueError(f"{path.name} cannot be read") from error
-    if place != rows:
+    if index != rows:
         raise ValueError(f"{path.name} has other records")
     return columns
 
@@ -120,7 +120,7 @@ def _hold(file: Any, names: list[str], rows: int, source: str) -> None:
     """Holds what the file says of itself against what is expected, before a column is unpacked."""
     metadata = file.metadata
     # No more of it: of damaged column chunks pyarrow's own accessors end the process.
-    groups = (metadata.row_group(place).num_rows for place in range(metadata.num_row_groups))
+    groups = (metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
     if metadata.num_rows != rows or sum(groups) != rows:
         raise ValueError(f"{source} has other records")
     schema = file.schema_arrow

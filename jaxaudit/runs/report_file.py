@@ -37,12 +37,12 @@ def claim_report(path: Path, out: Path | None = None) -> None:
                 raise InputError(
                     f"the report {path} would overwrite a file that is not a report of jaxaudit; name another file."
                 )
-        place = Path(os.path.realpath(path.parent))
-        if out is not None and _is_in_run(place / path.name, Path(os.path.realpath(out))):
+        folder = Path(os.path.realpath(path.parent))
+        if out is not None and _is_in_run(folder / path.name, Path(os.path.realpath(out))):
             return
-        if not place.is_dir():
-            raise InputError(f"the report {path} cannot be written: there is no directory {place}; create it first.")
-        writable = path if there else place
+        if not folder.is_dir():
+            raise InputError(f"the report {path} cannot be written: there is no directory {folder}; create it first.")
+        writable = path if there else folder
         if not os.access(writable, os.W_OK) or not os.stat(writable).st_mode & 0o222:
             raise InputError(f"the report {path} cannot be written: {writable} is not writable; name another file.")
     except OSError as error:

@@ -123,9 +123,9 @@ def lacks(test: Available, files: Sequence[FileTarget]) -> str:
         )
         return f"there are {' and '.join(few)}"
     if test.test in outputs:
-        read, place = outputs[test.test]
+        read, records = outputs[test.test]
         if not all(read(each) is not None for each in files):
-            return f"it needs the target's outputs on {place}"
+            return f"it needs the target's outputs on {records}"
     return ""
 
 

@@ -213,8 +213,8 @@ class Evidence:
         return self._known[name]
 
     def _of(self, name: str, kinds: tuple[str, ...]) -> Any:
-        places, asked = self.models.of(*kinds), self.pool.asked
-        return self.once(f"{name} {kinds}", lambda: np.take(getattr(self.models, name)[places], asked, axis=1))
+        indices, asked = self.models.of(*kinds), self.pool.asked
+        return self.once(f"{name} {kinds}", lambda: np.take(getattr(self.models, name)[indices], asked, axis=1))
 
 
 def of_rho(

@@ -49,7 +49,7 @@ def typical(rho: RhoResult) -> int:
 def rho_rows(targets: Sequence[TargetResult], controls: Sequence[RhoResult]) -> list[plot.Row]:
     """rho of these targets, where it was made, and of these controls; what there is not is NaN."""
     named = [(visible(target.name), target.rho) for target in targets if target.rho is not None]
-    named += [(f"control {place} (trained on both)", rho) for place, rho in enumerate(controls, 1)]
+    named += [(f"control {index} (trained on both)", rho) for index, rho in enumerate(controls, 1)]
     return [
         plot.Row(name, np.array(rho.values, float), *np.array((rho.median, rho.low, rho.high), float).tolist())
         for name, rho in named

@@ -47,19 +47,19 @@ def _of_one_test(evidence: Evidence, title: str, kinds: Sequence[str]) -> Eviden
     """The evidence without the designs of these kinds that did not learn."""
     labels = evidence.pool.examples.labels
     guess = float(np.bincount(labels).max() / len(labels))
-    places, accuracy = evidence.design_of(*kinds), evidence.own_accuracy(*kinds)
-    reached = {place: float(np.median(accuracy[places == place])) for place in np.unique(places).tolist()}
-    unlearned = [place for place in reached if guess < 1 and (reached[place] - guess) / (1 - guess) < MIN_REACH]
+    indices, accuracy = evidence.design_of(*kinds), evidence.own_accuracy(*kinds)
+    reached = {index: float(np.median(accuracy[indices == index])) for index in np.unique(indices).tolist()}
+    unlearned = [index for index in reached if guess < 1 and (reached[index] - guess) / (1 - guess) < MIN_REACH]
     left_out: list[int] = []
-    for place in sorted(unlearned, key=reached.__getitem__):
-        if place and _enough_without(evidence, kinds, [*left_out, place]):
-            left_out.append(place)
-    kept = [place for place in unlearned if place and place not in left_out]
+    for index in sorted(unlearned, key=reached.__getitem__):
+        if index and _enough_without(evidence, kinds, [*left_out, index]):
+            left_out.append(index)
+    kept = [index for index in unlearned if index and index not in left_out]
     names = evidence.models.design_names
 
     def said(some: Sequence[int]) -> str:
-        found = {place: f"training accuracy {reached[place]:.0%}, guessing {guess:.0%}" for place in some}
-        return ", ".join(f"{names[place]} ({words})" if names else words for place, words in found.items())
+        found = {index: f"training accuracy {reached[index]:.0%}, guessing {guess:.0%}" for index in some}
+        return ", ".join(f"{names[index]} ({words})" if names else words for index, words in found.items())
 
     who, why = f"{title[:1].upper()}{title[1:]}", _cause(evidence)
     weaker = "It finds less, and its numbers are less certain"

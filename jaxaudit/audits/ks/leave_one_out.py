@@ -105,15 +105,15 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
             )
     if holding:
         for used in SHARES:
-            for place in range(evidence.count(Kind.MIXED)):
-                yield lambda used=used, place=place: _dealt_anew(key, evidence, place, used), used
+            for index in range(evidence.count(Kind.MIXED)):
+                yield lambda used=used, index=index: _dealt_anew(key, evidence, index, used), used
         return
     for kind, used in zip(OF_QUERY, SHARES, strict=True):
-        for place in evidence.models.of(kind).tolist():
-            yield lambda place=place, used=used: _as_target(evidence, place, used, test), used
+        for index in evidence.models.of(kind).tolist():
+            yield lambda index=index, used=used: _as_target(evidence, index, used, test), used
 
 
-def _as_target(evidence: Evidence, place: int, used: float, test: KSTest) -> _Case:
+def _as_target(evidence: Evidence, index: int, used: float, test: KSTest) -> _Case:
     """A model as a target, judged by the others."""
     models, records = evidence.models, evidence.pool.asked
     asked = np.arange(len(records))
@@ -121,19 +121,19 @@ def _as_target(evidence: Evidence, place: int, used: float, test: KSTest) -> _Ca
     if isinstance(test, ReferenceTest):
         # What it was trained on is no reference for it.
         of_reference = (asked >= evidence.referred.start) & (asked < evidence.referred.stop)
-        unseen = of_reference & ~models.membership[place, records]
-    said = _target_outputs(evidence, models.log_odds[place, records], evidence.queries)._replace(unseen=unseen)
-    return _Case(evidence.among(np.arange(len(models)) != place), said, used)
+        unseen = of_reference & ~models.membership[index, records]
+    said = _target_outputs(evidence, models.log_odds[index, records], evidence.queries)._replace(unseen=unseen)
+    return _Case(evidence.among(np.arange(len(models)) != index), said, used)
 
 
-def _dealt_anew(key: Key[Array, ""], evidence: Evidence, place: int, used: float) -> _Case:
+def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float) -> _Case:
     """A model as a target with a query set of which it used this fraction, and a holdout that it did not use."""
     members, whole = evidence.members(Kind.MIXED)[:, evidence.dealt], evidence.pool.groups
     # What was dealt: records, or whole groups of them.
     units = np.arange(members.shape[1]) if whole is None else numbered(whole)
     rows = members[:, np.unique(units, return_index=True)[1]]
-    own = rows[place]
-    generator = generator_of(stream(key, "leave one out", place))
+    own = rows[index]
+    generator = generator_of(stream(key, "leave one out", index))
     inside, outside = (generator.permutation(np.flatnonzero(side)) for side in (own, ~own))
     # In the proportion of query set and holdout, as the other models were dealt them.
     share = (units[: evidence.queries].max() + 1) / len(own)
@@ -142,15 +142,15 @@ def _dealt_anew(key: Key[Array, ""], evidence: Evidence, place: int, used: float
     sides = np.concatenate([inside[:count], outside[: size - count]]), outside[len(outside) - held :]
     dealt = rows[:, np.concatenate(sides)].sum(axis=1)
     alike = (dealt > 0) & (dealt < size + held) & dealt_alike(dealt, size, size + held)
-    rest = np.flatnonzero(alike & (np.arange(len(rows)) != place))
+    rest = np.flatnonzero(alike & (np.arange(len(rows)) != index))
     if size < 2 or held < 2 or len(rest) < LEAST - 1:
         what = "records" if whole is None else "groups"
         raise InputError(
-            f"--leave-one-out: model {place} of the holdout test leaves {size} query and {held} holdout {what}, and "
+            f"--leave-one-out: model {index} of the holdout test leaves {size} query and {held} holdout {what}, and "
             f"{len(rest)} models that were dealt them alike; leave it out, or make a larger bank."
         )
     query, holdout = (_records_of(units, side) for side in sides)
-    return _among(evidence, place, rest, np.concatenate([query, holdout]), len(query), used)
+    return _among(evidence, index, rest, np.concatenate([query, holdout]), len(query), used)
 
 
 def _records_of(units: Int[np.ndarray, " n"], chosen: Int[np.ndarray, " some"]) -> Int[np.ndarray, " records"]:
@@ -162,7 +162,7 @@ def _records_of(units: Int[np.ndarray, " n"], chosen: Int[np.ndarray, " some"]) 
 
 def _among(
     evidence: Evidence,
-    place: int,
+    index: int,
     rest: Int[np.ndarray, " others"],
     columns: Int[np.ndarray, " some"],
     size: int,
@@ -181,7 +181,7 @@ def _among(
         models=models.take(mixed[rest], records, small),
         _known={},
     )
-    return _Case(judged, _target_outputs(evidence, models.log_odds[mixed[place], records], size), used)
+    return _Case(judged, _target_outputs(evidence, models.log_odds[mixed[index], records], size), used)
 
 
 def _target_outputs(evidence: Evidence, log_odds: np.ndarray, queries: int) -> TargetOutputs:

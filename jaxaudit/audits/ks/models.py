@@ -112,7 +112,7 @@ def train_rows(
     keys = joined(several(stream(key, kind), len(own)) for kind, own in rows.items() if len(own))
     inputs, labels, in_order = pool.examples.inputs[order], pool.examples.labels[order], membership[:, order]
     design = np.concatenate([designs.get(kind, np.zeros(len(own), int)) for kind, own in rows.items()])
-    own_rows = [np.flatnonzero(design == place) for place in range(len(learners))]
+    own_rows = [np.flatnonzero(design == index) for index in range(len(learners))]
     # Query set and calibration set come first in training.
     watched = pool.query.stop + pool.calibration.stop - pool.calibration.start if with_signals else 0
     models_per_batch = execution.models_per_batch
@@ -123,18 +123,18 @@ def train_rows(
     if models_per_batch is None:
         models_per_batch = measure_models_per_batch(keys, in_order, inputs, labels, learners[0]).models_per_batch
 
-    parts = execution.at(models_per_batch).split(*(len(places) for places in own_rows))
+    parts = execution.at(models_per_batch).split(*(len(indices) for indices in own_rows))
     # `members_only`: else a set that is added to the pool would change the minibatches of models that hold nearly all
     # of the others.
     fitted = [
         fit_many(
-            *(keys_at(keys, places), in_order[places], inputs, labels, learner),
+            *(keys_at(keys, indices), in_order[indices], inputs, labels, learner),
             execution=part,
             summarize=partial(_score, learner, inputs, labels, watched),
             members_only=True,
         )
-        for learner, places, part in zip(learners, own_rows, parts, strict=True)
-        if len(places)
+        for learner, indices, part in zip(learners, own_rows, parts, strict=True)
+        if len(indices)
     ]
     as_drawn = np.argsort(np.concatenate(own_rows), kind="stable")
     confidences, odds, hits, *seen = (np.concatenate(arrays)[as_drawn] for arrays in zip(*fitted, strict=True))

@@ -263,7 +263,7 @@ def check(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
 def array_names(result: KSResult) -> tuple[str, ...]:
     """The arrays of a run that charts need: those of shadow models, if there is rho, and one for each target."""
     models = () if result.noise_floor is None else ("query", "calibration")
-    return (*models, *(f"target_{place}" for place in range(len(result.targets))))
+    return (*models, *(f"target_{index}" for index in range(len(result.targets))))
 
 
 def _check_rho(target: TargetResult, *, made: bool) -> None:

@@ -253,9 +253,9 @@ def _accuracy(file: Outputs, labels: Int[np.ndarray, " n"]) -> float:
     return float(np.mean(file.probabilities.argmax(axis=1) == file.columns(labels)))
 
 
-def _within(places: slice, records: int) -> Bool[np.ndarray, " records"]:
+def _within(indices: slice, records: int) -> Bool[np.ndarray, " records"]:
     found = np.zeros(records, bool)
-    found[places] = True
+    found[indices] = True
     return found
 
 

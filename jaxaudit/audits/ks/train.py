@@ -121,8 +121,8 @@ def train_shadows(
         raise InputError("no model is to be trained: add a test that compares with models, such as RhoTest().")
     if referred is not None:
         # What a simulated target was trained on is no reference for it.
-        place = pool.calibration if reference is None else pool.reference
-        used = (int(rows[kind][0, place].sum()) for kind in kinds if kind)
+        records = pool.calibration if reference is None else pool.reference
+        used = (int(rows[kind][0, records].sum()) for kind in kinds if kind)
         refuse_few(len(referred) - max(used, default=0))
     watching = any(isinstance(test, EMATest) for test in tests)
     if watching:

@@ -64,8 +64,8 @@ def over_sets(results: Sequence[UnlearnResult]) -> Finding:
     """One finding for all methods and sets to forget."""
     if len(results) == 1:
         return results[0].finding
-    every = [(place, each) for place, result in enumerate(results) for each in result.methods]
-    return together({f"{each.name}, set {place}": each.finding for place, each in every if each.finding is not None})
+    every = [(index, each) for index, result in enumerate(results) for each in result.methods]
+    return together({f"{each.name}, set {index}": each.finding for index, each in every if each.finding is not None})
 
 
 def conclusion(result: UnlearnResult, name: str) -> Conclusion:
@@ -82,8 +82,8 @@ def conclusion(result: UnlearnResult, name: str) -> Conclusion:
 
 def informative(result: UnlearnResult) -> tuple[str, ...]:
     """The scores about forgotten records that distinguish the original, which forgot nothing, from retraining."""
-    places = result[ORIGINAL].places
-    return tuple(name for name in FORGETTING if name in places and places[name].differs)
+    compared = result[ORIGINAL].places
+    return tuple(name for name in FORGETTING if name in compared and compared[name].differs)
 
 
 def blind(result: UnlearnResult) -> tuple[str, ...]:
@@ -91,8 +91,8 @@ def blind(result: UnlearnResult) -> tuple[str, ...]:
 
     If such a score does not distinguish a method from retraining, this is no evidence.
     """
-    places, told = result[ORIGINAL].places, informative(result)
-    return tuple(name for name in FORGETTING if name in places and name not in told)
+    compared, told = result[ORIGINAL].places, informative(result)
+    return tuple(name for name in FORGETTING if name in compared and name not in told)
 
 
 def find(result: UnlearnResult, name: str) -> Finding:
@@ -172,16 +172,16 @@ def clause(verdict: str) -> str:
 
 def _differences(result: UnlearnResult, name: str) -> tuple[str, tuple[str, ...]]:
     """Which scores lie above, and which below; and each with its p-value."""
-    places, said = result[name].places, []
+    compared, said = result[name].places, []
     for position, word in (("below", "lower"), ("above", "higher")):
-        scores = [score for score, where in places.items() if where.verdict == position]
+        scores = [score for score, where in compared.items() if where.verdict == position]
         if scores:
             one = len(scores) == 1
             those = "that" if one else "those"
             said.append(f"{_sentence(scores, 'are')} {word} than {those} of retrained models.")
     reasons = (
         f"{SCORES[score]} {where.verdict} retrained models (p = {where.p_value:.2g})"
-        for score, where in places.items()
+        for score, where in compared.items()
         if where.differs
     )
     return " ".join(said), tuple(reasons)

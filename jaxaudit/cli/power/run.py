@@ -144,16 +144,16 @@ def take_records(sets: PowerInputs, records: int | None, key: Key[Array, ""]) ->
     def drawn(examples: Examples, role: str) -> np.ndarray:
         return np.sort(generator_of(stream(key, "records", role)).permutation(len(examples))[:records])
 
-    places = drawn(sets.query, "query")
+    indices = drawn(sets.query, "query")
     if sets.groups is not None and records < len(sets.query):
         # The first of each group in the order of the file: no order of the groups' values.
         groups = as_groups(sets.groups, sets.groups[:0]).query
         order = generator_of(stream(key, "records", "query")).permutation(int(groups.max()) + 1)
-        places = np.flatnonzero(np.isin(groups, order[: groups_in_sample(records, groups)]))
+        indices = np.flatnonzero(np.isin(groups, order[: groups_in_sample(records, groups)]))
     return PowerInputs(
-        sets.query.take(places),
+        sets.query.take(indices),
         sets.calibration.take(drawn(sets.calibration, "calibration")),
-        None if sets.groups is None else sets.groups[places],
+        None if sets.groups is None else sets.groups[indices],
     )
 
 

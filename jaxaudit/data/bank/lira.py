@@ -55,11 +55,11 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
     records = len(_row(experiments[0]))
     refuse_large(len(experiments), records, directory)
     membership = np.empty((len(experiments), records), bool)
-    for place, experiment in enumerate(experiments):
+    for index, experiment in enumerate(experiments):
         row = _row(experiment)
         if len(row) != records:
             raise InputError(f"{experiment / 'keep.npy'}: is of {len(row)} records, the first of {records}.")
-        membership[place] = rows_of(row[:], experiment / "keep.npy")
+        membership[index] = rows_of(row[:], experiment / "keep.npy")
     logits, scores = ([_last(experiment / name) for experiment in experiments] for name in ("logits", "scores"))
     kind: Kind = "logits" if _count(logits) >= _count(scores) else "log_odds"
     files = logits if kind == "logits" else scores

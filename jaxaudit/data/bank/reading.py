@@ -47,26 +47,26 @@ def read_models(
     """
     digests = [b""] * len(models)
 
-    def read(place: int, outputs: Callable[[], np.ndarray]) -> Found:
-        with _naming(bank, models[place]):
+    def read(index: int, outputs: Callable[[], np.ndarray]) -> Found:
+        with _naming(bank, models[index]):
             values = outputs()
-            digests[place] = _digest(models[place], bank.membership[models[place]], values)
-            return use(place, values)
+            digests[index] = _digest(models[index], bank.membership[models[index]], values)
+            return use(index, values)
 
     found: list[Found] = []
     together = max(1, min(READERS, MAX_BYTES // (8 * math.prod(bank.description.shape))))
     with ThreadPoolExecutor(together) as threads:
         waiting: deque[Future[Found]] = deque()
-        for place, model in enumerate(models):
+        for index, model in enumerate(models):
             with _naming(bank, model):
                 opened = open_outputs(bank.directory, model, bank.description)
-            waiting.append(threads.submit(read, place, opened))
+            waiting.append(threads.submit(read, index, opened))
             if len(waiting) > together:
                 found.append(waiting.popleft().result())
         found.extend(each.result() for each in waiting)
     whole = hashlib.blake2b(np.where(bank.dropped, -1, bank.labels).astype("<i4").tobytes(), digest_size=16)
-    for place in np.argsort(np.asarray(models, int)):
-        whole.update(digests[place])
+    for index in np.argsort(np.asarray(models, int)):
+        whole.update(digests[index])
     return found, f"blake2b:{whole.hexdigest()}"
 
 

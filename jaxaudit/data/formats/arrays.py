@@ -124,13 +124,13 @@ class StoredArray:
 
     def _numbers(self, file: BufferedReader, first: int, count: int) -> np.ndarray:
         """So many of its numbers as they are stored, from the `first` on."""
-        found, place = np.empty(count * self.dtype.itemsize, np.uint8), 0
+        found, filled = np.empty(count * self.dtype.itemsize, np.uint8), 0
         file.seek(self._start + first * self.dtype.itemsize)
-        while place < len(found):
-            read = file.readinto(memoryview(found.data)[place:])
+        while filled < len(found):
+            read = file.readinto(memoryview(found.data)[filled:])
             if not read:
                 raise InputError(f"{self.path}: was cut short while it was read; {AGAIN}")
-            place += read
+            filled += read
         if _state_of(file) != self._state:
             raise InputError(f"{self.path}: was written while it was read; {AGAIN}")
         return found.view(self.dtype)
@@ -250,14 +250,14 @@ class _Header(NamedTuple):
 def _read_array(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int) -> np.ndarray:
     """As NumPy reads it, but the header is checked against the file's length before anything is allocated."""
     header = _checked_header(stream, length, source, max_bytes)
-    buffer, place = np.empty(math.prod(header.shape) * header.dtype.itemsize, np.uint8), 0
-    while place < len(buffer):
+    buffer, filled = np.empty(math.prod(header.shape) * header.dtype.itemsize, np.uint8), 0
+    while filled < len(buffer):
         # In place, so that no second copy is made.
-        block = stream.read(min(BLOCK, len(buffer) - place))
+        block = stream.read(min(BLOCK, len(buffer) - filled))
         if not block:
-            raise EOFError(f"{place} bytes of {len(buffer)}")
-        buffer[place : place + len(block)] = np.frombuffer(block, np.uint8)
-        place += len(block)
+            raise EOFError(f"{filled} bytes of {len(buffer)}")
+        buffer[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
+        filled += len(block)
     array = buffer.view(header.dtype)
     return array.reshape(header.shape[::-1]).T if header.fortran_order else array.reshape(header.shape)
 

@@ -57,17 +57,17 @@ def find_pairs(names: Iterable[str], source: str) -> dict[str | None, Pair]:
         InputError: when there is no pair, half a pair, or two arrays for one role.
     """
     names = list(names)
-    places: dict[tuple[str | None, str], str] = {}
+    names_of: dict[tuple[str | None, str], str] = {}
     for name in names:
-        place = role_of(name)
-        if place is not None and places.setdefault(place, name) != name:
+        found = role_of(name)
+        if found is not None and names_of.setdefault(found, name) != name:
             raise InputError(
-                f"{source}: {places[place]!r} and {name!r} could both be the {place[1]}; keep one of them."
+                f"{source}: {names_of[found]!r} and {name!r} could both be the {found[1]}; keep one of them."
             )
     pairs: dict[str | None, Pair] = {}
-    for (split, role), name in places.items():
+    for (split, role), name in names_of.items():
         if role == "inputs":
-            labels = places.get((split, "labels"))
+            labels = names_of.get((split, "labels"))
             if labels is None:
                 raise InputError(
                     f"{source}: {name!r} has no labels beside it; add them under the matching name (y, "

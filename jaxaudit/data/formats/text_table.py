@@ -62,7 +62,7 @@ class TextTable:
 
     def without(self, names: Sequence[str]) -> "TextTable":
         """The table without the columns of these names."""
-        kept = [place for place, name in enumerate(self.header or ()) if name not in names]
+        kept = [index for index, name in enumerate(self.header or ()) if name not in names]
         return replace(self, header=[(self.header or [])[i] for i in kept], columns=[self.columns[i] for i in kept])
 
     def numbers(self, column: int) -> np.ndarray:
@@ -119,10 +119,10 @@ def looks_like_record(header: Sequence[str]) -> int | None:
     >>> looks_like_record(["age", "39", "Rome"]), looks_like_record(["label", "0", "1", "2"])
     (1, None)
     """
-    places = [place for place, name in enumerate(header) if NUMBER.fullmatch(name.replace(",", "."))]
-    names = [header[place] for place in places]
-    counted = any(names == [str(start + place) for place in range(len(names))] for start in (0, 1))
-    return places[0] if places and not counted else None
+    indices = [index for index, name in enumerate(header) if NUMBER.fullmatch(name.replace(",", "."))]
+    names = [header[index] for index in indices]
+    counted = any(names == [str(start + index) for index in range(len(names))] for start in (0, 1))
+    return indices[0] if indices and not counted else None
 
 
 def check_header(table: TextTable, path: Path) -> None:
@@ -132,14 +132,14 @@ def check_header(table: TextTable, path: Path) -> None:
         InputError: when a cell of it is a number (see `looks_like_record`), or half of them occur again below.
     """
     names = table.header or []
-    place = looks_like_record(names)
+    index = looks_like_record(names)
     again = sum(
         name != "" and bool(pc.call_function("any", [pc.call_function("equal", [cells[:_LOOKED_AT], name])]).as_py())
         for name, cells in list(zip(names, table.columns, strict=True))[:_LOOKED_AT_COLUMNS]
     )
-    if place is None and (again < 2 or 2 * again < min(len(names), _LOOKED_AT_COLUMNS)):
+    if index is None and (again < 2 or 2 * again < min(len(names), _LOOKED_AT_COLUMNS)):
         return
-    why = f"its cell {place + 1} is a number" if place is not None else "its cells occur again in the lines below"
+    why = f"its cell {index + 1} is a number" if index is not None else "its cells occur again in the lines below"
     raise InputError(
         f"{path}: the first line looks like a record, not like column names, because {why}; add a header line, with a "
         "name for every column."
@@ -152,9 +152,9 @@ def label_place(names: Sequence[str], source: str) -> int | None:
     Raises:
         InputError: when there are several.
     """
-    found = [place for place, name in enumerate(names) if name.lower() in LABEL_NAMES]
+    found = [index for index, name in enumerate(names) if name.lower() in LABEL_NAMES]
     if len(found) > 1:
-        listed = ", ".join(repr(names[place]) for place in found)
+        listed = ", ".join(repr(names[index]) for index in found)
         raise InputError(
             f"{source}: columns {listed} could all be the label; name the label column (--label), or keep one of them."
         )

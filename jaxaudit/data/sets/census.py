@@ -87,8 +87,8 @@ def census(paths: Sequence[Path], name: str) -> Table:
         old_enough = ~(cells[:, 0] < MINIMUM_AGE)
         young += int((has_income & ~old_enough).sum())
         kept = cells[has_income & old_enough]
-        for place, limit in enumerate(limits):
-            _check(kept[:, place], limit, wanted[place], path)
+        for index, limit in enumerate(limits):
+            _check(kept[:, index], limit, wanted[index], path)
         parts.append((kept[:, :4] - [0, 1, 1, 1]).astype(np.float32))
         labels.append((kept[:, 4] > 50_000).astype(np.int32))
     values = np.concatenate(parts)

@@ -187,8 +187,8 @@ def _glyphs(height: int) -> list[list]:
         for digit in "0123456789":
             left, top, right, bottom = font.getbbox(digit)
             image = Image.new("L", (side, side))
-            place = ((side - left - right) / 2, (side - top - bottom) / 2)
-            ImageDraw.Draw(image).text(place, digit, fill=255, font=font)
+            corner = ((side - left - right) / 2, (side - top - bottom) / 2)
+            ImageDraw.Draw(image).text(corner, digit, fill=255, font=font)
             row.append(image)
         glyphs.append(row)
     return glyphs

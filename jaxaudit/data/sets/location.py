@@ -38,12 +38,12 @@ def location(path: Path) -> Table:
         numbers = np.loadtxt(io.BytesIO(data), np.int32, delimiter=",", quotechar='"', ndmin=2, comments=None)
     bad = ~((numbers[:, 1:] == 0) | (numbers[:, 1:] == 1))
     if bad.any():
-        record, place = np.argwhere(bad)[0]
+        record, index = np.argwhere(bad)[0]
         raise InputError(
-            f"{path}: record {record + 1} is neither 0 nor 1 in column place {place + 1}; is it {ARCHIVE}?"
+            f"{path}: record {record + 1} is neither 0 nor 1 in column place {index + 1}; is it {ARCHIVE}?"
         )
     labels, class_names = encode_labels(numbers[:, 0], None, f"{path.name}, labels")
-    columns = tuple(Column(f"place {place}", _CATEGORIES) for place in range(1, numbers.shape[1]))
+    columns = tuple(Column(f"place {index}", _CATEGORIES) for index in range(1, numbers.shape[1]))
     return Table(numbers[:, 1:].astype(np.uint8), columns, labels, class_names, "location")
 
 

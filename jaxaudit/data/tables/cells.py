@@ -51,10 +51,10 @@ def read_cells(column: pa.ChunkedArray, decimal: str) -> Cells:
         numbers[~missing] = _array(pc.cast(there, pa.float64()))
         is_number[~missing] = True
     except pa.ArrowInvalid:
-        for place, text in zip(np.flatnonzero(~missing).tolist(), there.to_pylist(), strict=True):
+        for index, text in zip(np.flatnonzero(~missing).tolist(), there.to_pylist(), strict=True):
             if "_" not in text:
                 with suppress(ValueError):
-                    numbers[place], is_number[place] = float(text), True
+                    numbers[index], is_number[index] = float(text), True
     return Cells(_array(encoded.indices), texts, missing, numbers, is_number)
 
 
@@ -120,7 +120,7 @@ def as_categories(cells: Cells, name: str, source: str) -> tuple[tuple[str, ...]
     order = _order(cells)
     rank = np.full(len(there), len(order))
     rank[order] = np.arange(len(order))
-    texts = [cells.texts[int(place)].as_py() for place in order]
+    texts = [cells.texts[int(index)].as_py() for index in order]
     if MISSING in texts:
         rank[cells.missing] = texts.index(MISSING)
     elif cells.missing.any():
@@ -159,16 +159,16 @@ def as_classes(cells: Cells, name: str, source: str) -> tuple[np.ndarray, tuple[
     order = _order(cells)
     rank = np.empty(classes, np.int32)
     rank[order] = np.arange(classes)
-    return rank[cells.codes], tuple(cells.texts[int(place)].as_py() for place in order)
+    return rank[cells.codes], tuple(cells.texts[int(index)].as_py() for index in order)
 
 
 def _order(cells: Cells) -> np.ndarray:
     """The places of the texts that are there: in ascending order, of numbers where all are numbers."""
-    places = np.flatnonzero(~cells.missing)
-    texts = cells.texts.take(pa.array(places)).to_pylist()
-    if cells.is_number[places].all():
-        return places[np.array(sorted(range(len(places)), key=lambda i: (cells.numbers[places[i]], texts[i])), int)]
-    return places[np.array(sorted(range(len(places)), key=texts.__getitem__), int)]
+    indices = np.flatnonzero(~cells.missing)
+    texts = cells.texts.take(pa.array(indices)).to_pylist()
+    if cells.is_number[indices].all():
+        return indices[np.array(sorted(range(len(indices)), key=lambda i: (cells.numbers[indices[i]], texts[i])), int)]
+    return indices[np.array(sorted(range(len(indices)), key=texts.__getitem__), int)]
 
 
 def _refuse_infinite(cells: Cells, name: str, source: str) -> None:

@@ -73,7 +73,7 @@ def load_columns(path: Path, drop: Sequence[str] = ()) -> Examples:
     header = table.header or []
     found = label_place(header, table.source)
     label = len(header) - 1 if found is None else found
-    features = [place for place in range(len(header)) if place != label and not (place == 0 and counts_rows(table))]
+    features = [index for index in range(len(header)) if index != label and not (index == 0 and counts_rows(table))]
     cells = trimmed(table.columns[label]).to_numpy().astype(str)
     empty = np.flatnonzero(cells == "")
     if len(empty):
@@ -82,7 +82,7 @@ def load_columns(path: Path, drop: Sequence[str] = ()) -> Examples:
     if not features:
         raise InputError(f"{path}: there is no column other than the label; is it comma-separated?")
     inputs = np.empty((table.rows, len(features)), np.float32)
-    for place, feature in enumerate(features):
+    for index, feature in enumerate(features):
         with np.errstate(over="ignore"):
-            inputs[:, place] = table.numbers(feature)
+            inputs[:, index] = table.numbers(feature)
     return Examples(inputs, codes, class_names, path.name)

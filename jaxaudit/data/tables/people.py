@@ -88,25 +88,25 @@ def read_people(
     if text.rows == 0:
         raise InputError(f"{path}: there are no records below the header line. Is the file empty?")
     if label is None:
-        place = label_place(names, source)
-        if place is None:
+        index = label_place(names, source)
+        if index is None:
             raise InputError(f"{source}: no column is named the label; name the label column (--label).")
-        label = names[place]
+        label = names[index]
     check_choice(names, source, label=[label], categorical=categorical, numeric=numeric, drop=drop)
     left_out = set(drop)
     if names[0] not in {label, *named, *drop} and counts_rows(text):
         left_out.add(names[0])
         notes += (f"the first column, {names[0]!r}, is a row number and is left out",)
-    kept = [place for place, name in enumerate(names) if name not in left_out]
-    places = None
+    kept = [index for index, name in enumerate(names) if name not in left_out]
+    indices = None
     if missing == "drop":
-        text, places, lost = _complete(text, kept)
+        text, indices, lost = _complete(text, kept)
         notes += lost
     labels, class_names = as_classes(read_cells(text.columns[names.index(label)], text.decimal), label, source)
     columns: list[Column] = []
     arrays: list[np.ndarray] = []
     gaps: dict[str, int] = {}
-    for name, cells in ((names[place], text.columns[place]) for place in kept if names[place] != label):
+    for name, cells in ((names[index], text.columns[index]) for index in kept if names[index] != label):
         said = None if name not in {*categorical, *numeric} else name in numeric
         found = _categories_or_numbers(cells, name, text, said)
         if isinstance(found, np.ndarray) and np.isnan(found).any():
@@ -130,7 +130,7 @@ def read_people(
         )
     kind = np.float64 if any(column.categories is None for column in columns) else np.float32
     side_by_side = np.stack(arrays, axis=1, dtype=kind, casting="unsafe") if arrays else np.empty((len(labels), 0))
-    return Table(side_by_side, tuple(columns), labels, class_names, source, notes, places)
+    return Table(side_by_side, tuple(columns), labels, class_names, source, notes, indices)
 
 
 def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.ndarray | None, tuple[str, ...]]:
@@ -204,7 +204,7 @@ def _all_different_whole(numbers: np.ndarray) -> bool:
 
 
 def _names(header: list[str], path: Path) -> list[str]:
-    names = [name or f"column {place}" for place, name in enumerate(header, 1)]
+    names = [name or f"column {index}" for index, name in enumerate(header, 1)]
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise InputError(f"{path}: two columns are named {twice!r}; give each its own name in the header line.")

@@ -256,33 +256,33 @@ def duplicates(examples: Examples | Table) -> Int[np.ndarray, " records"]:
         examples = Examples(examples.values, examples.labels, examples.class_names, examples.name)
     inputs = np.unique(examples.record_hashes.view("S16"), return_inverse=True)[1]
     records = inputs * len(examples.class_names) + examples.labels
-    _, places, counts = np.unique(records, return_inverse=True, return_counts=True)
-    return counts[places].astype(np.int64)
+    _, indices, counts = np.unique(records, return_inverse=True, return_counts=True)
+    return counts[indices].astype(np.int64)
 
 
 def _check_categories(values: np.ndarray, columns: tuple[Column, ...], name: str) -> None:
-    places = np.array([i for i, column in enumerate(columns) if column.categories is not None], int)
-    sizes = np.array([len(columns[i].categories or ()) for i in places])
+    indices = np.array([i for i, column in enumerate(columns) if column.categories is not None], int)
+    sizes = np.array([len(columns[i].categories or ()) for i in indices])
     for start, rows in _blocks(values):
-        codes = rows[:, places]
+        codes = rows[:, indices]
         bad = ~((codes >= 0) & (codes < sizes))
         if codes.dtype.kind == "f":
             bad |= codes != np.rint(codes)
         if bad.any():
-            record, place = np.argwhere(bad)[0]
+            record, index = np.argwhere(bad)[0]
             raise InputError(
-                f"{name}: column {columns[places[place]].name!r} contains {codes[record, place]:g} at record "
-                f"{start + record}, but its {sizes[place]} categories are numbered from 0; is it numeric?"
+                f"{name}: column {columns[indices[index]].name!r} contains {codes[record, index]:g} at record "
+                f"{start + record}, but its {sizes[index]} categories are numbered from 0; is it numeric?"
             )
 
 
-def _scaled(table: Table, places: np.ndarray) -> np.ndarray:
+def _scaled(table: Table, indices: np.ndarray) -> np.ndarray:
     """`float32[n, places]`: these columns, numbers brought to [0, 1] and category indices as they are."""
     with np.errstate(over="ignore"):
-        out = table.values[:, places].astype(np.float32)
-    for target, place in enumerate(places):
-        if table.columns[place].categories is None:
-            out[:, target] = _unit_interval(table.values[:, place])
+        out = table.values[:, indices].astype(np.float32)
+    for target, index in enumerate(indices):
+        if table.columns[index].categories is None:
+            out[:, target] = _unit_interval(table.values[:, index])
     return out
 
 

@@ -40,8 +40,8 @@ def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
     tree = _tree_folder(path)
     stored = sum(status.st_size for _, status in regular_files(tree))
     with parsing(f"{path}: is not a whole Orbax checkpoint", "was it written to its end?"):
-        places, driver = _described(tree)
-        arrays = {name: _opened(tree, place, driver) for name, place in places.items()}
+        paths, driver = _described(tree)
+        arrays = {name: _opened(tree, path, driver) for name, path in paths.items()}
         claimed = max(stored, sum(array.dtype.numpy_dtype.itemsize * array.size for array in arrays.values()))
         if claimed > max_bytes:
             raise InputError(
@@ -63,23 +63,23 @@ def _described(tree: Path) -> tuple[dict[str, str], str]:
         # As JAX orders a tree: keys by name, places in a sequence by number.
         order = [(kind, int(key) if kind == _SEQUENCE else 0, key) for kind, key in keys]
         found.append((order, "/".join(key for _, key in keys), ".".join(key for _, key in keys)))
-    names = {name: place for _, name, place in sorted(found)}
-    if len(set(names.values())) < len(found) or any(".." in Path(place).parts for place in names.values()):
+    names = {name: path for _, name, path in sorted(found)}
+    if len(set(names.values())) < len(found) or any(".." in Path(path).parts for path in names.values()):
         raise ValueError("names that occur twice, or point outside it")
     if any(len(name) > LONGEST_NAME for name in names):
         raise ValueError(f"names of more than {LONGEST_NAME} characters")
     return names, "zarr3" if described.get("use_zarr3") else "zarr"
 
 
-def _opened(tree: Path, place: str, driver: str) -> Any:
+def _opened(tree: Path, path: str, driver: str) -> Any:
     """An array that can be read: of how it is stored, nothing takes much more memory than it has itself."""
     import tensorstore
 
     base = f"{tree.resolve()}/"
     if (tree / "manifest.ocdbt").is_file():
-        store: dict[str, Any] = {"driver": "ocdbt", "base": f"file://{quote(base)}", "path": f"{place}/"}
+        store: dict[str, Any] = {"driver": "ocdbt", "base": f"file://{quote(base)}", "path": f"{path}/"}
     else:
-        store = {"driver": "file", "path": f"{base}{place}/"}
+        store = {"driver": "file", "path": f"{base}{path}/"}
     array: Any = tensorstore.open({"driver": driver, "kvstore": store}, read=True, open=True).result()
     itemsize = array.dtype.numpy_dtype.itemsize
     layout = array.chunk_layout
@@ -92,18 +92,18 @@ def _opened(tree: Path, place: str, driver: str) -> Any:
 
 def _tree_folder(path: Path) -> Path:
     """The folder that holds the tree: this one, its only step's, or its only item's."""
-    place = path
-    while not (place / TREE).is_file():
-        inner = [child for child in entries(place) if child.is_dir() and _holds_tree(child)]
+    folder = path
+    while not (folder / TREE).is_file():
+        inner = [child for child in entries(folder) if child.is_dir() and _holds_tree(child)]
         if len(inner) > 1:
             shown = ", ".join(child.name[:40] for child in inner[:NAMES_SHOWN])
             more = ", ..." if len(inner) > NAMES_SHOWN else ""
             raise InputError(f"{path}: contains several Orbax checkpoints ({shown}{more}); name the folder of one.")
         if not inner:
             raise InputError(f"{path}: is a folder but no Orbax checkpoint; weights are also read from .safetensors.")
-        place = inner[0]
-    return place
+        folder = inner[0]
+    return folder
 
 
-def _holds_tree(place: Path) -> bool:
-    return (place / TREE).is_file() or any((child / TREE).is_file() for child in entries(place) if child.is_dir())
+def _holds_tree(folder: Path) -> bool:
+    return (folder / TREE).is_file() or any((child / TREE).is_file() for child in entries(folder) if child.is_dir())

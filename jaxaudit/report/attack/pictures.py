@@ -110,8 +110,8 @@ def _columns(roc: Curve) -> tuple[tuple[float, ...], ...]:
 
 
 def _at(roc: Curve, limit: float) -> str:
-    place = int(np.searchsorted(roc.fpr, limit, side="right")) - 1
-    return f"{roc.tpr[max(place, 0)]:.4f}"
+    index = int(np.searchsorted(roc.fpr, limit, side="right")) - 1
+    return f"{roc.tpr[max(index, 0)]:.4f}"
 
 
 def _against_pdtp(result: AttackResult, splits: Splits) -> Picture:

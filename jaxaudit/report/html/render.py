@@ -55,9 +55,9 @@ def _named(page: Page, charts: Sequence[Sequence[Picture]]) -> Iterator[tuple[st
     """Every chart of the page, by a name of its own."""
     for picture in page.pictures:
         yield picture.name, picture
-    for place, drawn in enumerate(charts, 1):
+    for index, drawn in enumerate(charts, 1):
         for picture in drawn:
-            yield (f"run{place}-{picture.name}" if len(charts) > 1 else picture.name), picture
+            yield (f"run{index}-{picture.name}" if len(charts) > 1 else picture.name), picture
 
 
 def write_pictures(runs: Sequence[Run[Any]], directory: Path, form: Literal["svg", "png"]) -> list[Path]:

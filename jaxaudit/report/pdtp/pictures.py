@@ -54,7 +54,7 @@ def _distribution(result: PDTPResult) -> Picture:
 def compared_picture(runs: Sequence[Run[PDTPResult]]) -> Picture:
     """Of several runs, the share of records with a PDTP above each value."""
     drawn = [(named(run), _values(run)) for run in runs]
-    places = [edge for edge in EDGES if 0 < edge < np.inf]
+    edges = [edge for edge in EDGES if 0 < edge < np.inf]
 
     def draw() -> Figure:
         figure, axes = canvas()
@@ -74,7 +74,7 @@ def compared_picture(runs: Sequence[Run[PDTPResult]]) -> Picture:
         Cells(
             "Share of records above",
             ("PDTP (nats)", *names),
-            tuple((f"{edge:g}", *(share(values, edge) for _, values in drawn)) for edge in places),
+            tuple((f"{edge:g}", *(share(values, edge) for _, values in drawn)) for edge in edges),
             ("PDTP (nats)", *names),
             folded=True,
         ),

@@ -76,11 +76,11 @@ def open_bank(
     odds, correct = (np.empty((len(numbers), len(columns)), np.float32) for _ in range(2))
     own = np.empty(len(numbers))
 
-    def read(place: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
-        outputs = decode_outputs(bank, numbers[place], values)
-        odds[place], correct[place] = outputs.log_odds[columns], outputs.correct[columns]
-        own[place] = own_accuracy(bank, numbers[place], outputs)
-        return as_stored(bank, values, f"model {numbers[place]}")
+    def read(index: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
+        outputs = decode_outputs(bank, numbers[index], values)
+        odds[index], correct[index] = outputs.log_odds[columns], outputs.correct[columns]
+        own[index] = own_accuracy(bank, numbers[index], outputs)
+        return as_stored(bank, values, f"model {numbers[index]}")
 
     grids, content_hash = read_models(bank, numbers, read)
     kinds = kinds_of(bank)
@@ -96,7 +96,7 @@ def open_bank(
         own_accuracy=own,
         designs=bank.designs[numbers],
         design_names=bank.description.designs,
-        resolutions=distinct(grids[place] for place in used),
+        resolutions=distinct(grids[index] for index in used),
         content_hash=content_hash,
     ).take(used)
     if members is None:

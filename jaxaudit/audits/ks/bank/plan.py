@@ -102,12 +102,12 @@ def plan_bank(
     pool = pool_of_sets(records, sizes, groups=None if groups is None else groups.dealt)
     kinds = np.array([Kind.MIXED if holdout else TURNS[model % len(TURNS)] for model in range(models)])
     rows = _draw(stream(key, "draw"), kinds.tolist(), pool)
-    membership, places = np.zeros((models, len(left)), bool), np.zeros(models, int)
+    membership, indices = np.zeros((models, len(left)), bool), np.zeros(models, int)
     for kind in set(kinds.tolist()):
         own = np.flatnonzero(kinds == kind)
-        places[own] = np.arange(len(own))
+        indices[own] = np.arange(len(own))
         membership[np.ix_(own, np.flatnonzero(left))] = rows[kind]
-    return BankPlan(membership, _seeds(stream(key, "seeds"), models), places)
+    return BankPlan(membership, _seeds(stream(key, "seeds"), models), indices)
 
 
 def _by_coins(key: Key[Array, ""], models: int, left: Bool[np.ndarray, " n"]) -> BankPlan:

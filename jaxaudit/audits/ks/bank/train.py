@@ -73,7 +73,7 @@ def train_bank(
     columns = columns[pool.training_order]
     keys = training_keys(key, bank)
     labels = np.asarray(bank.labels[columns])
-    rows_of = [chosen[bank.designs[chosen] == place] for place in range(len(learners))]
+    rows_of = [chosen[bank.designs[chosen] == index] for index in range(len(learners))]
 
     # A worker may have another current folder.
     keep = partial(_keep, bank.directory.absolute(), said, inputs)
@@ -138,8 +138,8 @@ def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
     counts = Counter(kinds)
     training = stream(key, "train")
     by_kind = joined(several(stream(training, kind), count) for kind, count in counts.items())
-    places = {kind: place for place, kind in enumerate(counts)}
-    order = np.argsort([places[kind] for kind in kinds], kind="stable")
+    indices = {kind: index for index, kind in enumerate(counts)}
+    order = np.argsort([indices[kind] for kind in kinds], kind="stable")
     return keys_at(by_kind, np.argsort(order))
 
 

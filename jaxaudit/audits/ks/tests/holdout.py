@@ -199,16 +199,16 @@ def predictors_of(
     key: Key[Array, ""],
     said: TargetOutputs,
     evidence: Evidence,
-    places: slice | Int[np.ndarray, " some"],
+    indices: slice | Int[np.ndarray, " some"],
     groups: Int[np.ndarray, " some"] | None,
 ) -> Float[np.ndarray, "some kinds"]:
     """How difficult the records at some places are: by class and neighbours, and by the models asked about them all."""
     pool, examples = evidence.pool, evidence.pool.examples
-    records = pool.asked[places]
+    records = pool.asked[indices]
     shadows, rows = None, None
-    if _has_outputs(evidence, places):
-        shadows = said.at_resolution(evidence.log_odds(Kind.MIXED)[:, places])
-        rows = evidence.members(Kind.MIXED)[:, places]
+    if _has_outputs(evidence, indices):
+        shadows = said.at_resolution(evidence.log_odds(Kind.MIXED)[:, indices])
+        rows = evidence.members(Kind.MIXED)[:, indices]
     inputs = examples.inputs[records] if examples.inputs.size else None
     return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
 
@@ -264,16 +264,16 @@ def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
     return evidence.once("dealt", made)
 
 
-def unseen_odds(evidence: Evidence, places: slice | Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"] | None:
+def unseen_odds(evidence: Evidence, indices: slice | Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"] | None:
     """Mean log-odds of records among models that were not trained on them; None where no model was asked about them."""
-    if not _has_outputs(evidence, places):
+    if not _has_outputs(evidence, indices):
         return None
-    return profile(cut(evidence.log_odds(Kind.MIXED)[:, places]), evidence.members(Kind.MIXED)[:, places]).outside
+    return profile(cut(evidence.log_odds(Kind.MIXED)[:, indices]), evidence.members(Kind.MIXED)[:, indices]).outside
 
 
-def _has_outputs(evidence: Evidence, places: slice | Int[np.ndarray, " some"]) -> bool:
+def _has_outputs(evidence: Evidence, indices: slice | Int[np.ndarray, " some"]) -> bool:
     """Whether there are models of the test, and they were asked about these records: a bank's not about members."""
-    return bool(evidence.count(Kind.MIXED)) and not np.isnan(evidence.log_odds(Kind.MIXED)[0, places]).any()
+    return bool(evidence.count(Kind.MIXED)) and not np.isnan(evidence.log_odds(Kind.MIXED)[0, indices]).any()
 
 
 def _fit(evidence: Evidence) -> Check:

@@ -127,16 +127,16 @@ class MembersTest(WithoutModels):
         )
 
     def _measured(self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float) -> MembersAnswer:
-        pool, places = evidence.pool, np.r_[evidence.dealt, evidence.known]
+        pool, indices = evidence.pool, np.r_[evidence.dealt, evidence.known]
         groups = None
         if pool.groups is not None and pool.member_groups is not None:
             groups = np.concatenate([pool.groups, pool.member_groups])
         p_never = measured(key, said, evidence, level, self.stated).p_never if evidence.count(Kind.MIXED) else None
         return members_test(
             stream(key, "members test"),
-            said.log_odds[places],
+            said.log_odds[indices],
             (evidence.queries, evidence.dealt.stop - evidence.queries, evidence.known.stop - evidence.known.start),
-            predictors_of(key, said, evidence, places, groups),
+            predictors_of(key, said, evidence, indices, groups),
             groups=groups,
             p_never=p_never,
             level=level,
@@ -158,7 +158,7 @@ def _members_alike(key: Key[Array, ""], evidence: Evidence) -> Alike:
     """Whether there is evidence that known members were sampled otherwise than query set and holdout."""
     pool, examples = evidence.pool, evidence.pool.examples
     records = np.r_[pool.members, pool.query, pool.holdout]
-    places = np.r_[evidence.known, evidence.dealt]
+    indices = np.r_[evidence.known, evidence.dealt]
     at_hand = examples.take(records) if examples.inputs.size else pool.at_hand
     groups = None
     if pool.groups is not None and pool.member_groups is not None:
@@ -167,7 +167,7 @@ def _members_alike(key: Key[Array, ""], evidence: Evidence) -> Alike:
         stream(key, "members alike"),
         None if at_hand is None else at_hand.inputs,
         examples.labels[records],
-        unseen_odds(evidence, places),
+        unseen_odds(evidence, indices),
         None if at_hand is None else at_hand.record_hashes.view("S16"),
         pool.members.stop - pool.members.start,
         groups=groups,

@@ -149,8 +149,8 @@ def known_unused(said: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " 
 
 def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
     """Which of the records asked about are the holdout's: no target used one."""
-    places = np.arange(len(evidence.pool.asked))
-    return (places >= evidence.queries) & (places < evidence.dealt.stop)
+    indices = np.arange(len(evidence.pool.asked))
+    return (indices >= evidence.queries) & (indices < evidence.dealt.stop)
 
 
 def none_because(why: str) -> Confidence:

@@ -61,13 +61,13 @@ class ReferenceTest(ShadowTest):
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         n, kinds, fit = evidence.queries, self.kinds(evidence.pool), self._fit(evidence)
-        places = [*range(n), *range(evidence.referred.start, evidence.referred.stop)]
+        indices = [*range(n), *range(evidence.referred.start, evidence.referred.stop)]
         answer = reference_test(
-            said.log_odds[places],
-            said.at_resolution(evidence.log_odds(*kinds))[:, places],
-            evidence.members(*kinds)[:, places],
+            said.log_odds[indices],
+            said.at_resolution(evidence.log_odds(*kinds))[:, indices],
+            evidence.members(*kinds)[:, indices],
             n,
-            unseen=None if said.unseen is None else said.unseen[places],
+            unseen=None if said.unseen is None else said.unseen[indices],
             level=level,
             stated=self.stated,
             recipe=better_recipe(fit, evidence.advice.recipe),

@@ -87,8 +87,7 @@ def as_logits(
 
 
 def own_logits(values: Float[np.ndarray, "n views 1"]) -> Float[np.ndarray, "n 2"]:
-    """Logits of all other classes together and of each record's own class, from log-odds; cut at 20 nats, as in all
-    tests.
+    """Logits of all other classes together and of each record's own class, from log-odds cut at 20 nats.
 
     Whether a record counts as correct agrees with `ModelOutputs.correct`, and does not depend on the number of classes.
     """

@@ -1,4 +1,4 @@
-"""The error rates of an audit on its own data: each shadow model in turn is a target of known truth."""
+"""The error rates of an audit on its own data: each shadow model in turn serves as a target of known truth."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +23,11 @@ from jaxaudit.randomness import generator_of, stream
 from jaxaudit.shadow_models import OF_QUERY, Kind, Pool
 
 SHARES = (0.0, 0.5, 1.0)
-"""Used fractions of the targets, in the order of `OF_QUERY`."""
+"""Used fractions of the simulated targets, in the order of `OF_QUERY`."""
 
 
 class _Case(NamedTuple):
-    """A target of known truth, and what it is judged by."""
+    """A target of known truth, and the evidence by which it is judged."""
 
     evidence: Evidence
     said: TargetOutputs
@@ -44,26 +44,26 @@ def leave_one_out(
 ) -> tuple[Rates, ...]:
     """Judges every shadow model by the others, and counts the verdicts.
 
-    - Shadow and reference test: a model used none, half or all of the query set, and is judged as a target would be;
-      its reference are the calibration records that it was not trained on.
-    - Holdout test: a model used a random part of query set and holdout. A part of what it did not use acts as holdout;
-      the query set is made of what it did not use, of what it used, or of both, in the proportion of the two sets. So
-      it is judged with fewer records than a target (half of them, for sets of one size), and less is detected. Where
-      whole groups were dealt, such as the copies of a record, whole groups are dealt anew.
+    - Shadow and reference test: a model used none, half or all of the query set, and is judged as a target would be.
+      Its known non-members are the calibration records that it was not trained on.
+    - Holdout test: a model used a random part of query set and holdout. Part of what it did not use serves as holdout.
+      The query set consists of records that it did not use, of records that it used, or of both, in the proportion of
+      the two sets. So there are fewer records than for a target (half as many, for sets of equal size), and less use is
+      detected. If whole groups were randomised, such as copies of a record, whole groups are drawn again.
 
-    The rates are those of targets like the shadow models, whose calibration records a target need not have.
+    The rates hold for targets like the shadow models. A real target need not have used the calibration set.
 
     Args:
         key: random key.
         evidence: the models of a bank.
-        tests: whose rates are wanted.
+        tests: the tests whose error rates are measured.
         level: as for the audit.
-        progress: told of each target judged.
+        progress: called after each judged model.
 
     Raises:
         InputError: a test has too few models, groups or calibration records.
     """
-    # Which design a shadow model resembles is no question of its verdict.
+    # The design that a shadow model resembles does not affect its verdict.
     evidence = replace(evidence, models=replace(evidence.models, design_names=()))
     # A shadow model has no known members.
     cases = [(test, list(_cases(key, evidence, test))) for test in tests if not isinstance(test, MembersTest)]
@@ -87,7 +87,7 @@ def leave_one_out(
 
 
 def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tuple[Callable[[], _Case], float]]:
-    """What makes each target with its evidence, and its used fraction."""
+    """For each case, the function that makes it, and its used fraction."""
     holding = test.name == HoldoutTest.name
     for kind in (Kind.MIXED,) if holding else (Kind.NEVER, Kind.FULLY):
         models = evidence.count(kind)
@@ -119,7 +119,7 @@ def _as_target(evidence: Evidence, index: int, used: float, test: KSTest) -> _Ca
     asked = np.arange(len(records))
     unseen = None
     if isinstance(test, ReferenceTest):
-        # What it was trained on is no reference for it.
+        # Its known non-members are the reference records that it was not trained on.
         of_reference = (asked >= evidence.referred.start) & (asked < evidence.referred.stop)
         unseen = of_reference & ~models.membership[index, records]
     said = _target_outputs(evidence, models.log_odds[index, records], evidence.queries)._replace(unseen=unseen)
@@ -127,15 +127,15 @@ def _as_target(evidence: Evidence, index: int, used: float, test: KSTest) -> _Ca
 
 
 def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float) -> _Case:
-    """A model as a target with a query set of which it used this fraction, and a holdout that it did not use."""
+    """A model as a target, with a query set of which it used this fraction, and a holdout that it did not use."""
     members, whole = evidence.members(Kind.MIXED)[:, evidence.dealt], evidence.pool.groups
-    # What was dealt: records, or whole groups of them.
+    # The units of randomisation: records, or whole groups.
     units = np.arange(members.shape[1]) if whole is None else numbered(whole)
     rows = members[:, np.unique(units, return_index=True)[1]]
     own = rows[index]
     generator = generator_of(stream(key, "leave one out", index))
     inside, outside = (generator.permutation(np.flatnonzero(side)) for side in (own, ~own))
-    # In the proportion of query set and holdout, as the other models were dealt them.
+    # In the proportion of query set and holdout, as for the other models.
     share = (units[: evidence.queries].max() + 1) / len(own)
     size, held = min(int(share * len(outside)), len(inside)), int((1 - share) * len(outside))
     count = round(used * size)
@@ -185,7 +185,7 @@ def _among(
 
 
 def _target_outputs(evidence: Evidence, log_odds: np.ndarray, queries: int) -> TargetOutputs:
-    """What a model says, at the resolution of the others."""
+    """The outputs of a model as a target, at the resolution of the other models."""
     bring = resolution_of(evidence.models.resolutions)
     own = bring(log_odds[None])[0]
     confidences = special.expit(own[None, :queries].astype(np.float64)).astype(np.float32)

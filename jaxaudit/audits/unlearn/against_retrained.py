@@ -1,7 +1,4 @@
-"""How a method's models compare with retrained ones: the place of each score, and two measures over models.
-
-The measures are the unlearning challenge's score and U-LiRA.
-"""
+"""Compares a method's models with retrained ones: the rank of each score, the unlearning challenge's score, U-LiRA."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -39,7 +36,7 @@ def protocol_of(
     seeds: int,
     level: float,
 ) -> Protocol:
-    """The protocol for one of so many sets to forget; see `Protocol`."""
+    """The protocol for one of this many sets to forget; see `Protocol`."""
     threshold = ALPHA / (len(COMPARED) * sets)
     return Protocol(
         training_records=training_records,
@@ -56,7 +53,7 @@ def protocol_of(
 
 
 class Distinguishability(NamedTuple):
-    """How well a method's models are told from retrained ones, for one set to forget."""
+    """How well a method's models can be distinguished from retrained models, for one set to forget."""
 
     challenge: ChallengeScore
     u_lira: ULira
@@ -68,16 +65,16 @@ def distinguishability(
     scores: Mapping[str, Sequence[Scores]],
     level: float,
 ) -> dict[str, tuple[Distinguishability, ...]]:
-    """Each method's models of the first half of the seeds against the retrained models of the other half, for each set.
+    """Compares a method's models of the first half of the seeds with retrained models of the other half, by set.
 
-    So no two models share a seed, all methods are compared with the same models at the same numbers, and `retraining`
-    and `original` show what the best and what no forgetting score. Untrained models are not compared, and none are
-    where there are too few seeds.
+    So no two compared models share a seed, and all methods are compared with the same retrained models. `retraining`
+    shows the best possible value, `original` the value without forgetting. Untrained models are not compared, and no
+    models are if there are too few seeds.
 
     Args:
         key: random key of the bootstraps.
-        log_odds: of the records to forget, by the name of the method, for each set.
-        scores: the same of accuracies.
+        log_odds: of the records to forget, by name of the method, for each set.
+        scores: the same for accuracies.
         level: confidence level of the intervals.
     """
     half = len(log_odds[RETRAINING][0]) // 2
@@ -110,7 +107,7 @@ def compared(
     layers: Mapping[str, Mapping[str, Float[np.ndarray, "sets seeds"]]],
     distinguished: Mapping[str, tuple[Distinguishability, ...]],
 ) -> tuple[Method, ...]:
-    """Every method beside retrained models, for one set to forget, before anything is concluded."""
+    """Every method compared with retrained models, for one set to forget, without conclusions."""
 
     def places(name: str) -> dict[Score, JudgedPlace]:
         found: dict[Score, JudgedPlace] = {}
@@ -155,5 +152,5 @@ def _challenge(found: ChallengeScore) -> Challenge:
 
 
 def _values(spread: Spread | None) -> Float[np.ndarray, " seeds"]:
-    """The score of each seed, where it was measured."""
+    """The score of each seed; empty if it was not measured."""
     return np.array([] if spread is None else spread.values, np.float64)

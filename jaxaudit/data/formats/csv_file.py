@@ -1,4 +1,4 @@
-"""CSV files: how one is written (encoding, delimiter and decimal sign, given or detected), and its cells."""
+"""CSV files: detects their format (encoding, delimiter and decimal sign) unless it is given, and reads their cells."""
 
 import codecs
 import csv
@@ -28,7 +28,7 @@ _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UT
 
 
 class CsvOptions(NamedTuple):
-    """The given format of a file; None is detected."""
+    """The requested format of a file; None means detected."""
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -65,7 +65,7 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
 
     The encoding is that of the byte-order mark (UTF-8 or UTF-16), else UTF-8 if the whole file is valid, else
     Windows-1252, which contains all letters of Latin-1. The delimiter is the one of `DELIMITERS` that splits (nearly)
-    all lines into as many cells as the first, and most of them into numbers; commas if this is unclear. The decimal
+    all lines into as many cells as the first, and most cells into numbers; the comma if this is unclear. The decimal
     sign is a comma if cells are not separated by commas, some cell has one and none has a decimal point.
 
     Uses the first `2**18` characters. Nothing is allocated before the first line is known to be short enough.
@@ -111,7 +111,7 @@ def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED)
 
     Args:
         header: False reads the first line as data too.
-        options: how it is written, as far as that should not be detected.
+        options: the format, as far as it should not be detected.
 
     Raises:
         InputError: when the file is missing, no plain file, larger than `MAX_BYTES`, empty, packed, no text, has more
@@ -127,7 +127,7 @@ def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED)
                 "keep fewer rows or columns."
             )
         data = stream.read()
-    # Every cell as text first: pyarrow would guess types from the first block and fail on a later one.
+    # First read every cell as text: pyarrow would guess types from the first block and fail on a later one.
     try:
         written, width = find_format(data, path, options)
         titles = [str(column) for column in range(width)]
@@ -163,11 +163,11 @@ def csv_batches(
     """These columns of a large CSV file with a header line, gzipped or not, some lines at a time.
 
     Args:
-        columns: their names and kinds.
+        columns: their names and types.
         what, advice: as for `parsing`.
-        max_bytes: refuse to unpack more; None is for any number.
-        null_values: what stands for a value that is not there; by default what Arrow takes for that.
-        block_bytes: how much is read at a time.
+        max_bytes: the most that the file may unpack to; None for no limit.
+        null_values: cells that mean a missing value; by default those that Arrow recognises.
+        block_bytes: bytes read at a time.
 
     Raises:
         InputError: the file cannot be read, has too many columns or not these, or unpacks to more than `max_bytes`.
@@ -225,7 +225,7 @@ def _encoding(data: bytes, path: Path) -> str:
 
 
 def _cells(text: str, delimiter: str) -> list[list[str]]:
-    """The cells of the first lines that are not blank, as far as they can be cut."""
+    """The cells of the first non-blank lines, as far as they can be split."""
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     found: list[list[str]] = []
     with suppress(csv.Error):

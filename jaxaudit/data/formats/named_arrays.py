@@ -1,4 +1,4 @@
-"""Which arrays of a .npz file or of a folder of .npy files are the inputs and the labels, and of which split."""
+"""Finds the inputs and labels of each split among the arrays of a .npz file or of a folder of .npy files."""
 
 import re
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def role_of(name: str) -> tuple[str | None, str] | None:
 
 
 def named_in(names: Iterable[str], key: str, split: str | None) -> str | None:
-    """The array of `names` that is called `key` in this split, as inputs and labels are; None if there is none.
+    """The array in `names` called `key` in this split, matched as inputs and labels are; None if there is none.
 
     >>> named_in(["x_train", "patient_test", "train_patient"], "patient", "train")
     'train_patient'
@@ -51,7 +51,7 @@ def _words(name: str) -> tuple[list[str], list[str]]:
 
 
 def find_pairs(names: Iterable[str], source: str) -> dict[str | None, Pair]:
-    """split -> its pair of array names; split None for arrays whose names mention none.
+    """The pair of array names of each split; split None for arrays whose names mention no split.
 
     Raises:
         InputError: when there is no pair, half a pair, or two arrays for one role.
@@ -84,13 +84,13 @@ def find_pairs(names: Iterable[str], source: str) -> dict[str | None, Pair]:
 
 
 def choose_splits(available: Iterable[str | None], split: str | None, source: str) -> list[str | None]:
-    """The splits to read: the wanted one; "all"; or, with None, the nameless one, else train, else the only one.
+    """The splits to read: the requested one; "all"; or, for None, the unnamed one, else train, else the only one.
 
-    Records without a split are the split train too.
+    Records without a split also count as the split train.
 
     Raises:
-        MissingSplit: when the wanted split is not there.
-        InputError: none is wanted, and the choice is unclear.
+        MissingSplit: the requested split does not exist.
+        InputError: none is requested, and the choice is unclear.
     """
     available = list(available)
     if split == "all":

@@ -9,8 +9,8 @@ from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
 
 SEED = 20201004
-# Those of matplotlib's fonts that have digits; the others show symbols, boxes or nothing in their place, and
-# the 1 of cmmi10 is a small capital I.
+# The fonts of matplotlib that have digits; the others show symbols, boxes or nothing, and the 1 of cmmi10 is a small
+# capital I.
 FONTS = (
     *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique"),
     *("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique"),
@@ -109,7 +109,7 @@ def _table(bunch: Any, name: str) -> Table:
 
 
 class _Jitter(NamedTuple):
-    """How each record is drawn; every field has one entry a record."""
+    """How each record is drawn; every field has one entry per record."""
 
     font: np.ndarray
     height: np.ndarray  # of a full-height digit, as a part of the image's
@@ -146,7 +146,7 @@ def _draw_shapes(labels: np.ndarray, jitter: _Jitter, size: int) -> np.ndarray:
     # Imported here: a run on the user's own arrays needs neither Pillow nor matplotlib.
     from PIL import Image
 
-    # Drawn at twice the size and halved: that smooths the edges.
+    # Drawn at twice the size and then halved, which smooths the edges.
     canvas = 2 * size
     glyph_height = round(1.15 * canvas)
     glyphs = _glyphs(glyph_height)
@@ -172,7 +172,7 @@ def _draw_shapes(labels: np.ndarray, jitter: _Jitter, size: int) -> np.ndarray:
 
 
 def _glyphs(height: int) -> list[list]:
-    """For every font its ten digits, centred on square images and so large that an 8 is `height` pixels high."""
+    """The ten digits of every font, centred on square images and scaled so that an 8 is `height` pixels high."""
     import matplotlib
     from PIL import Image, ImageDraw, ImageFont
 

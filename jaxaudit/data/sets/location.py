@@ -48,14 +48,14 @@ def location(path: Path) -> Table:
 
 
 def _first_file(path: Path) -> bytes:
-    # "r|" only ever reads on, so the stream's bound holds for whatever the archive says of its sizes.
+    # "r|" reads only forward, so the stream is bounded whatever sizes the archive declares.
     with (
         open_bounded(path, LARGEST_FILE) as stream,
         parsing(f"{path}: cannot be read as a tar archive", "was the download interrupted?"),
         tarfile.open(fileobj=stream, mode="r|") as archive,
     ):
         for member in archive:
-            # The holes of a sparse file count, though they are nowhere in the stream.
+            # The holes of a sparse file count, too, although they are not in the stream.
             if member.size > LARGEST_FILE:
                 raise InputError(f"{path}: claims more than {LARGEST_FILE >> 20} MiB; is it {ARCHIVE}?")
             opened = archive.extractfile(member) if member.isfile() else None

@@ -1,4 +1,4 @@
-"""The columns of a table: chosen by name, of the other kind, or described."""
+"""Columns of a table: chosen by name, converted between numbers and categories, or described."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ def _listing(names: Sequence[str]) -> str:
 def recode(
     table: Table, *, categorical: Sequence[str] = (), numeric: Sequence[str] = (), drop: Sequence[str] = ()
 ) -> Table:
-    """The table with some columns left out or of the other kind.
+    """The table with some columns dropped or converted between numbers and categories.
 
     Args:
         categorical: columns whose distinct numbers become the categories, in ascending order.
@@ -53,7 +53,7 @@ def recode(
         drop: columns to leave out.
 
     Raises:
-        InputError: when a column is unknown, named twice, a category is no finite number, or no column is left.
+        InputError: a column is unknown or named twice, a category is not a finite number, or no column is left.
     """
     check_choice(
         [column.name for column in table.columns], table.name, categorical=categorical, numeric=numeric, drop=drop

@@ -1,4 +1,4 @@
-"""Your own CSV or Parquet file -> records of numbers, with one column of labels."""
+"""Reads your own CSV or Parquet file of numbers with one column of labels."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -29,10 +29,10 @@ def read_text_table(
     drop: Collection[str] = (),
     options: CsvOptions = DETECTED,
 ) -> tuple[TextTable, tuple[str, ...]]:
-    """The cells of a CSV file with a header line, or of a Parquet file; and what is to be said of how it is written.
+    """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
 
     Args:
-        path: the file; its first bytes tell which it is.
+        path: the file; its first bytes show which format it has.
         keep, drop: as for `read_parquet`.
         options: the format of a CSV file, as far as it should not be detected.
 
@@ -58,7 +58,7 @@ def load_columns(path: Path, drop: Sequence[str] = ()) -> Examples:
     its index in.
 
     Args:
-        drop: columns that are read as if the file did not have them, unless they are named as a label is.
+        drop: columns that are ignored, unless their name is that of a label.
 
     Raises:
         InputError: when the file has no header line, no rows or no features, a cell is not a number, or the

@@ -1,4 +1,4 @@
-"""Your own CSV or Parquet file -> `Table`; the kinds of columns are detected and reported."""
+"""Reads your own CSV or Parquet file as a `Table`; the kinds of columns are detected and reported."""
 
 import shlex
 from collections import Counter
@@ -28,9 +28,9 @@ from jaxaudit.errors import InputError
 
 Missing = Literal["error", "drop", "mean", "category"]
 FEW = 10
-"""A column with at most so many different numbers is categorical."""
+"""A column with at most this many distinct numbers is categorical."""
 _SUSPECT_ROWS = 20
-"""So few whole numbers may well all differ."""
+"""In a column of at most this many whole numbers, all may be distinct by chance."""
 
 
 def read_people(
@@ -45,17 +45,17 @@ def read_people(
 ) -> Table:
     """The records of a CSV file with a header line, or of a Parquet file, with numeric and categorical columns.
 
-    A column is numeric when every value that is there is a finite number and more than 10 different ones occur;
-    else it is categorical. Its categories are the different texts, in ascending order (of numbers where all are
-    numbers). A value is missing where it is empty, `?`, `NA`, `N/A` or `nan` in any case: in a categorical column
-    these are the last category, `MISSING`. Blanks around a value do not count.
+    A column is numeric if every present value is a finite number and more than 10 of them are distinct; else it is
+    categorical. Its categories are the distinct texts, in ascending order (numerical if all are numbers). A value is
+    missing if it is empty, `?`, `NA`, `N/A` or `nan` in any case; in a categorical column, missing values are the last
+    category, `MISSING`. Blanks around a value are ignored.
 
     A first column without a name or named index or id that counts the rows is left out, with a note, unless it is
     named here; so are the index columns that pandas wrote into a Parquet file. Columns without a name are called
     `column 3`. A constant column is kept (see `describe_table`). A note names columns that look like identifiers, and
-    says how the file is written where that is not the usual.
+    gives the format of the file if it is unusual.
 
-    Labels are text or numbers: the classes are their different texts, in sorted order, numbers as numbers.
+    Labels are text or numbers: the classes are the distinct texts, in sorted order, numbers in numerical order.
 
     | missing numbers | what happens |
     |---|---|
@@ -64,8 +64,8 @@ def read_people(
     | `mean` | the mean of the column's other values |
     | `category` | that mean, and a further column of two categories says where they were missing |
 
-    That mean is taken once over all records: no model that leaves a record out has another one, as none has another
-    scale. So an audit does not see what a record gives away through the mean alone.
+    That mean is taken once over all records and not changed for a model that leaves a record out, as the scale is not.
+    So an audit does not see what a record reveals through the mean alone.
 
     Args:
         label: the label column; None is the one named label, labels, class, target or y, in any case.
@@ -134,7 +134,7 @@ def read_people(
 
 
 def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.ndarray | None, tuple[str, ...]]:
-    """The records with a value in all these columns, where they stand if any has none, and what is to be said."""
+    """The records with a value in all these columns, their indices if others were dropped, and notes."""
     gaps = np.zeros(text.rows, bool)
     for column in columns:
         gaps |= are_missing(text.columns[column])
@@ -153,7 +153,7 @@ def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.nd
 def _categories_or_numbers(
     cells: pa.ChunkedArray, name: str, text: TextTable, numeric: bool | None
 ) -> np.ndarray | tuple[tuple[str, ...], np.ndarray]:
-    """What a column holds: as it is said to be, or as it is found to be where `numeric` is None."""
+    """The content of a column: of the requested kind, or of the detected kind if `numeric` is None."""
     decimal, source = text.decimal, text.source
     plain = None if numeric is False else all_numbers(cells, decimal, 0 if numeric else FEW)
     if plain is not None:
@@ -167,11 +167,11 @@ def _categories_or_numbers(
 def _filled(
     name: str, numbers: np.ndarray, taken: Sequence[str], missing: Missing
 ) -> tuple[list[Column], list[np.ndarray], str]:
-    """A column of numbers without the gaps (NaN) it has, for `mean` and `category`, and what is to be said of it."""
+    """A column of numbers with its gaps (NaN) filled as for `mean` and `category`, and notes."""
     gaps = np.isnan(numbers)
     there = numbers[~gaps]
     largest = max(abs(there).max(initial=0.0), np.finfo(float).tiny)
-    # Divided first: the sum of the largest numbers there are is infinite.
+    # Divided first, since the sum of very large numbers could be infinite.
     values = np.where(gaps, (there / largest).mean() * largest if len(there) else 0.0, numbers)
     note = f"column {name!r}: {gaps.sum():,} of {len(gaps):,} values are missing and set to the mean of the others"
     if missing == "mean":
@@ -184,7 +184,7 @@ def _filled(
 
 
 def _suspicion(name: str, categories: tuple[str, ...] | None, values: np.ndarray) -> tuple[str, ...]:
-    """What to say of a column in which all records differ, or nearly all."""
+    """A note on a column in which all or nearly all records differ, so that it may identify them."""
     rows, drop = len(values), f"--drop {shlex.quote(name)}"
     if _all_different_whole(values) if categories is None else len(categories) == rows > FEW:
         return (f"column {name!r} has a different value in every record: is it an identifier? {drop} leaves it out",)

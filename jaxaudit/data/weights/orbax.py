@@ -1,7 +1,7 @@
-"""Trees of arrays as Orbax saves them, read by TensorStore, in which it stores them: shapes first, then the numbers.
+"""Reads trees of arrays saved by Orbax, with TensorStore, Orbax's storage library: shapes first, then numbers.
 
-Orbax itself is not asked: it opens what it finds before anything can be measured, and of an array that is damaged it
-prints for as long as the others are still being read.
+Orbax itself is not used: it opens arrays before their size can be checked, and for a damaged array it prints messages
+as long as the other arrays are being read.
 """
 
 import json
@@ -30,11 +30,11 @@ _SEQUENCE = 1  # Orbax's code for a key that is a number
 def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
     """The arrays of an Orbax checkpoint by their paths, joined by `/`; text is left out.
 
-    `path` may be what a checkpointer saved, a step of a checkpoint manager, or the manager's own folder where it holds
-    one step.
+    `path` may be the folder that a checkpointer saved, a step of a checkpoint manager, or a manager's folder with one
+    step.
 
     Raises:
-        InputError: where it is no such folder, holds several steps or items, is damaged, or claims more than
+        InputError: it is not such a folder, holds several steps or items, is damaged, or declares more than
             `max_bytes`.
     """
     tree = _tree_folder(path)
@@ -52,7 +52,7 @@ def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
 
 
 def _described(tree: Path) -> tuple[dict[str, str], str]:
-    """Where the array of each name is stored, in the tree's order, and the format of all."""
+    """The path of each array by its name, in the tree's order, and the storage format."""
     described = json.loads(read_small(tree / TREE, LARGEST_TREE))
     found: list[tuple[list[tuple[int, int, str]], str, str]] = []
     for leaf in described["tree_metadata"].values():
@@ -60,7 +60,7 @@ def _described(tree: Path) -> tuple[dict[str, str], str]:
         if value.get("skip_deserialize") or value["value_type"] in _NO_ARRAYS:
             continue
         keys = [(int(key["key_type"]), str(key["key"])) for key in leaf["key_metadata"]]
-        # As JAX orders a tree: keys by name, places in a sequence by number.
+        # In JAX's order of a tree: keys by name, positions in a sequence by number.
         order = [(kind, int(key) if kind == _SEQUENCE else 0, key) for kind, key in keys]
         found.append((order, "/".join(key for _, key in keys), ".".join(key for _, key in keys)))
     names = {name: path for _, name, path in sorted(found)}
@@ -72,7 +72,7 @@ def _described(tree: Path) -> tuple[dict[str, str], str]:
 
 
 def _opened(tree: Path, path: str, driver: str) -> Any:
-    """An array that can be read: of how it is stored, nothing takes much more memory than it has itself."""
+    """An opened array; its storage format is checked so that reading takes little more memory than the array."""
     import tensorstore
 
     base = f"{tree.resolve()}/"
@@ -91,7 +91,7 @@ def _opened(tree: Path, path: str, driver: str) -> Any:
 
 
 def _tree_folder(path: Path) -> Path:
-    """The folder that holds the tree: this one, its only step's, or its only item's."""
+    """The folder that holds the tree: this one, that of its only step, or of its only item."""
     folder = path
     while not (folder / TREE).is_file():
         inner = [child for child in entries(folder) if child.is_dir() and _holds_tree(child)]

@@ -31,7 +31,7 @@ import optax
 from experiments.figures import write
 from experiments.record import RESULTS, describe_run
 from experiments.used_share_duci_summary import CHOICES, COUNTS, RECIPES, SHARES, drawing, lines, sentences
-from experiments.used_share_methods import METHODS, Answers, Said
+from experiments.used_share_methods import METHODS, Answers, ModelOutputs
 from jaxaudit import fit_many, load, models, network, plan_bank
 from jaxaudit.data import load_table, one_hot
 from jaxaudit.ensemble import Execution, log_probs_many
@@ -169,10 +169,10 @@ def estimate(pool: Pool, world: World, shadows: np.ndarray, targets: np.ndarray,
     query, held, calibration = pool.sizes
     # Nobody was trained on the population: RMIA's records z.
     shown = np.r_[world.order[: query + held], world.order[query + held + calibration :]]
-    asked = Said(targets[:, shown], query, query + held)
+    asked = ModelOutputs(targets[:, shown], query, query + held)
     found: Found = {}
     for count in counts:
-        bank = Said(shadows[:count][:, shown], query, query + held)
+        bank = ModelOutputs(shadows[:count][:, shown], query, query + held)
         rows = world.shadows[:count][:, world.order[: query + held]]
         for name, method in METHODS.items():
             found[name, count] = method(bank, rows, asked)

@@ -24,7 +24,7 @@ PERMUTATIONS = 99
 """The p-value is not asked for here."""
 
 
-class Said(NamedTuple):
+class ModelOutputs(NamedTuple):
     """Log-odds of some models on records in this order: query set, holdout, and a population that no model has."""
 
     odds: np.ndarray
@@ -49,12 +49,12 @@ class Answer(NamedTuple):
 
 
 Answers = list[Answer]
-Method = Callable[[Said, np.ndarray, Said], Answers | None]
+Method = Callable[[ModelOutputs, np.ndarray, ModelOutputs], Answers | None]
 """Shadow models, their membership of query set and holdout, targets -> an answer a target; None: too few models."""
 Scores = tuple[np.ndarray, np.ndarray]
 
 
-def rmia(shadows: Said, membership: np.ndarray, targets: Said) -> Scores:
+def rmia(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Scores:
     """RMIA of the query records: of the targets, and of each shadow model by the others.
 
     The records z are the population, so that no score depends on how many other records were used. One shadow model has
@@ -70,7 +70,7 @@ def rmia(shadows: Said, membership: np.ndarray, targets: Said) -> Scores:
     return found[0], found[1]
 
 
-def rmia_of_bank(shadows: Said, membership: np.ndarray, targets: Said) -> Scores:
+def rmia_of_bank(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Scores:
     """RMIA as `jaxaudit attack` has it without a population: the records z are query set and holdout."""
     attack: RecordAttack = RMIA(gamma=GAMMA) if len(shadows.odds) >= LEAST_RMIA else AttackP()
     of = (targets.dealt[:, None], None)
@@ -78,10 +78,10 @@ def rmia_of_bank(shadows: Said, membership: np.ndarray, targets: Said) -> Scores
     return found[0], found[1]
 
 
-def duci(scores: Callable[[Said, np.ndarray, Said], Scores], *, ties: bool = True) -> Method:
+def duci(scores: Callable[[ModelOutputs, np.ndarray, ModelOutputs], Scores], *, ties: bool = True) -> Method:
     """DUCI on an attack's scores; without `ties` as Privacy Meter's code has it: the threshold itself is not called."""
 
-    def answers(shadows: Said, membership: np.ndarray, targets: Said) -> Answers | None:
+    def answers(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Answers | None:
         own, among = scores(shadows, membership, targets)
         try:
             found = [adjusted_count(each, among, membership[:, : shadows.query]) for each in own]
@@ -101,7 +101,7 @@ def duci(scores: Callable[[Said, np.ndarray, Said], Scores], *, ties: bool = Tru
 def quantifier(make: Callable[[], EMQ | DyS]) -> Method:
     """One of QuaPy's, whose classifier is a logistic regression on the RMIA score, fitted to the shadow models'."""
 
-    def answers(shadows: Said, membership: np.ndarray, targets: Said) -> Answers | None:
+    def answers(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Answers | None:
         own, among = rmia(shadows, membership, targets)
         truth = membership[:, : shadows.query].ravel().astype(int)
         fitted = make().fit(among.reshape(-1, 1), truth)
@@ -110,7 +110,7 @@ def quantifier(make: Callable[[], EMQ | DyS]) -> Method:
     return answers
 
 
-def holdout(shadows: Said, membership: np.ndarray, targets: Said) -> Answers | None:
+def holdout(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Answers | None:
     """Ours: the used fraction of the holdout test, with its interval."""
     if len(shadows.odds) < LEAST_HOLDOUT:
         return None
@@ -123,7 +123,7 @@ def holdout(shadows: Said, membership: np.ndarray, targets: Said) -> Answers | N
     return found
 
 
-def linear(shadows: Said, membership: np.ndarray, targets: Said) -> Answers | None:
+def linear(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Answers | None:
     """Ours without a holdout: the estimate that the reference and the shadow test rest on."""
     if len(shadows.odds) < LEAST_LINEAR:
         return None

@@ -1,4 +1,4 @@
-"""The errors a user can cause."""
+"""Errors that a user can cause."""
 
 from collections.abc import Sequence
 
@@ -39,8 +39,8 @@ class MissingSplit(InputError):
 def visible(text: str) -> str:
     r"""`text` on one line, with every control character escaped.
 
-    Names come from files, columns and folders. Printed raw, an escape sequence in one could recolour or rewrite what
-    a terminal shows, and a line break could pass for a line of the program's own.
+    Names come from files, columns and folders. Printed raw, an escape sequence could recolour or rewrite the terminal,
+    and a line break could imitate a line of this program.
 
     >>> print(visible("evil\x1b[31m\nname"))
     evil\x1b[31m\nname

@@ -1,7 +1,7 @@
-"""What a result is made of: frozen structs, which are their own JSON, and numbers that JSON has no word for.
+"""The building blocks of results: frozen structs, which define their own JSON, and numbers that JSON cannot express.
 
 The type of a struct is its encoder, its strict decoder and its JSON Schema. JSON has no infinite number and no NaN:
-infinite numbers are written as `infinity`, and what is no number as null, here and nowhere else.
+infinite numbers are written as `infinity`, and NaN as null. Only this module decides that.
 """
 
 import math
@@ -11,29 +11,29 @@ import msgspec
 
 Kind = TypeVar("Kind")
 Number = float | None
-"""A number; null where there is none."""
+"""A number; null if missing."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 if TYPE_CHECKING:
     Extended = Nats = NumberOrNaN = float
 else:
-    # A type of its own is what msgspec calls `_read` and `_described` for.
+    # msgspec calls `_read` and `_described` only for a type of its own.
     class Extended(float):
         """A number that may be infinite."""
 
     class Nats(Extended):
-        """The same of at least 0."""
+        """A number of at least 0 that may be infinite."""
 
     class NumberOrNaN(float):
-        """A number; NaN where there is none, which is null in JSON."""
+        """A number; NaN if missing, which is null in JSON."""
 
 
 class StrictStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A piece of a result: an object in JSON, read back with no other keys and of no other types."""
+    """A part of a result: an object in JSON, decoded with no other keys and no other types."""
 
 
 def number(value: Any) -> Number:
-    """A number; None where it is not finite.
+    """A number; None if it is not finite.
 
     >>> number(0.5), number(math.nan)
     (0.5, None)
@@ -42,7 +42,7 @@ def number(value: Any) -> Number:
 
 
 def to_builtins(value: Any) -> Any:
-    """A struct as JSON can hold it.
+    """A struct in types that JSON supports.
 
     >>> class Two(StrictStruct, frozen=True):
     ...     most: Extended
@@ -54,10 +54,10 @@ def to_builtins(value: Any) -> Any:
 
 
 def from_builtins(kind: type[Kind], value: Any) -> Kind:
-    """The struct that JSON holds, strictly: no other keys, no other types.
+    """The struct decoded from JSON strictly: no other keys, no other types.
 
     Raises:
-        msgspec.ValidationError: what is wrong, and where.
+        msgspec.ValidationError: the value does not fit; the message says where.
     """
     return msgspec.convert(value, kind, dec_hook=_read)
 
@@ -78,7 +78,7 @@ def demand(holds: bool, wrong: str) -> None:
 
 
 def _plain(value: Any) -> float:
-    """A number whose type is not `float` itself."""
+    """A plain float from a number of a subtype."""
     if not isinstance(value, float):
         raise NotImplementedError(f"{type(value).__name__} is no part of a result")
     return float(value)

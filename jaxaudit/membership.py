@@ -1,6 +1,6 @@
-"""Which model was trained on which records: boolean rows over one pool of examples, one row per model.
+"""Membership masks: boolean arrays that say which model was trained on which records of a pool, one row per model.
 
-Query, calibration, shadow, leave-one-out and retrained models differ only in their row.
+Query, calibration, shadow, leave-one-out and retrained models differ only in their membership mask.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Membership = Bool[np.ndarray, "models examples"]
 
 
 def everyone(examples: int) -> Membership:
-    """One model trained on all of the pool.
+    """The mask of one model trained on the whole pool.
 
     >>> everyone(3)
     array([[ True,  True,  True]])
@@ -22,7 +22,7 @@ def everyone(examples: int) -> Membership:
 
 
 def only(indices: Int[np.ndarray, " members"], examples: int) -> Membership:
-    """One model trained on just these records.
+    """The mask of one model trained on just these records.
 
     >>> only(np.array([0, 2]), 4)
     array([[ True, False,  True, False]])
@@ -33,7 +33,7 @@ def only(indices: Int[np.ndarray, " members"], examples: int) -> Membership:
 
 
 def without(indices: Int[np.ndarray, " removed"], examples: int) -> Membership:
-    """One model trained on everything but these records.
+    """The mask of one model trained on all but these records.
 
     >>> without(np.array([1]), 3)
     array([[ True, False,  True]])
@@ -42,7 +42,7 @@ def without(indices: Int[np.ndarray, " removed"], examples: int) -> Membership:
 
 
 def leave_one_out(indices: Int[np.ndarray, " targets"], examples: int) -> Membership:
-    """A model for every target record, trained on all other records.
+    """The masks of one model per target record, trained on all other records.
 
     >>> leave_one_out(np.array([0, 2]), 3)
     array([[False,  True,  True],
@@ -55,7 +55,7 @@ def leave_one_out(indices: Int[np.ndarray, " targets"], examples: int) -> Member
 
 @dataclass(frozen=True, eq=False)
 class AllBut:
-    """The rows of `leave_one_out`, made when asked for: a matrix of 100,000 models by 100,000 records is 10 GB.
+    """The masks of `leave_one_out`, computed on access: a matrix of 100,000 models by 100,000 records takes 10 GB.
 
     Attributes:
         left_out: the record that each model is trained without.
@@ -77,21 +77,21 @@ class AllBut:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Models and examples."""
+        """Numbers of models and examples."""
         return len(self), self.examples
 
     @property
     def nbytes(self) -> int:
-        """Of what is kept."""
+        """Bytes of the stored indices."""
         return self.left_out.nbytes
 
     def take(self, rows: Int[np.ndarray, " some"], axis: int = 0) -> "AllBut":
-        """The same of some models."""
+        """The masks of some of the models."""
         return AllBut(self.left_out[rows], self.examples)
 
 
 def member_counts(membership: Membership | AllBut) -> Int[np.ndarray, " models"]:
-    """How many records each model is trained on.
+    """The number of training records of each model.
 
     >>> member_counts(AllBut(np.array([0, 2]), 3)), member_counts(everyone(3))
     (array([2, 2]), array([3]))
@@ -104,7 +104,7 @@ def member_counts(membership: Membership | AllBut) -> Int[np.ndarray, " models"]
 def random_subset(
     generator: np.random.Generator, indices: Int[np.ndarray, " pool"], fraction: float, examples: int
 ) -> Membership:
-    """One model trained on a random share of `indices`, drawn without replacement.
+    """The mask of one model trained on a random share of `indices`, drawn without replacement.
 
     `round(fraction * len(indices))` records, at least one.
 
@@ -116,7 +116,7 @@ def random_subset(
 
 
 def bernoulli_halves(generator: np.random.Generator, models: int, examples: int) -> Membership:
-    """Every record is in every model's training set with probability one half, independently.
+    """Every record is a member of every model with probability 1/2, independently.
 
     >>> bernoulli_halves(np.random.default_rng(3), 2, 5).shape
     (2, 5)
@@ -125,7 +125,7 @@ def bernoulli_halves(generator: np.random.Generator, models: int, examples: int)
 
 
 def halves(generator: np.random.Generator, examples: int) -> Membership:
-    """Two models, each trained on the half that the other is not; for an odd number the second has one record more.
+    """The masks of two models, trained on complementary halves; for an odd number the second has one more record.
 
     >>> halves(np.random.default_rng(3), 4).sum(axis=0)
     array([1, 1, 1, 1])
@@ -135,7 +135,7 @@ def halves(generator: np.random.Generator, examples: int) -> Membership:
 
 
 def subsets(generator: np.random.Generator, models: int, size: int, examples: int) -> Membership:
-    """Every model is trained on `size` records, each set of that size equally likely, independently of the others.
+    """Every model is trained on a random set of `size` records, drawn uniformly and independently of the others.
 
     >>> subsets(np.random.default_rng(3), 2, 3, 5).sum(axis=1)
     array([3, 3])
@@ -148,9 +148,9 @@ class WithAndWithout(NamedTuple):
     """Training sets in pairs that differ by one target record; see `with_and_without`.
 
     Attributes:
-        membership: rows that serve one target or several.
-        with_target: the row with target i.
-        without_target: the row of the same records without target i.
+        membership: the masks; a mask may serve several targets.
+        with_target: index of the mask with target i.
+        without_target: index of the mask of the same records without target i.
         pool: in ascending order, the records in use, and others that make it as long as the call's numbers say.
     """
 
@@ -166,9 +166,9 @@ def with_and_without(
     """For every target t, a set T of `size` records with t, and T without t.
 
     T without t is uniform among the sets of `size` - 1 records other than t. All pairs of one draw come from one
-    permutation of the pool: T without t is its first `size` - 1 records other than t. So they share most of their
-    records, and half of the sets: two rows serve all targets, and each target needs only one more. Within
-    `membership[:, pool]` every row leaves out few records, so that models with one key take the same minibatches.
+    permutation of the pool: T without t is its first `size` - 1 records other than t. So the pairs share most records
+    and half of the sets: two masks serve all targets, and each target needs only one more. Within `membership[:, pool]`
+    every mask leaves out few records, so that models with one key take the same minibatches.
 
     >>> pairs = with_and_without(np.random.default_rng(3), np.array([0, 2]), 3, 6)
     >>> pairs.membership[pairs.with_target].sum(axis=1), pairs.membership[pairs.without_target].sum(axis=1)
@@ -182,7 +182,7 @@ def with_and_without(
     alone = 2 + np.arange(len(targets))
     pool = order[: min(size + len(targets), examples)]
     beyond = np.setdiff1d(targets, pool)
-    # Of the records that fill the pool up, those give way that are no targets.
+    # Of the records that only fill the pool, those that are not targets are replaced.
     idle = np.setdiff1d(pool[size:], targets)
     pool = np.sort(np.concatenate([np.setdiff1d(pool, idle[: len(beyond)]), beyond]))
     return WithAndWithout(np.concatenate([first, whole, own]), np.where(held, 1, alone), np.where(held, alone, 0), pool)

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 RUN_ONCE = {"xla_backend_optimization_level": 1}
-"""Compiler options for drawing initial weights. XLA takes half a second or more for every array of random numbers, and
-half of that with these options, to the same bits; how fast such a program runs does not matter."""
+"""Compiler options for drawing initial weights. XLA takes half a second or more per array of random numbers, and half
+of that with these options, with the same bits; the speed of such a program does not matter."""
 
 
 def stream(key: Key[Array, ""], *purpose: str | int) -> Key[Array, ""]:
@@ -41,18 +41,18 @@ def several(key: Key[Array, ""], count: int) -> Key[Array, " count"]:
     return keys_at(jax.random.split(key, 1 << max(count - 1, 0).bit_length()), slice(count))
 
 
-def keys_at(keys: Key[Array, " models"], places: Int[np.ndarray, " places"] | slice) -> Key[Array, " places"]:
-    """`keys[places]`, picked on the host: JAX would compile several programs for each number of places.
+def keys_at(keys: Key[Array, " models"], indices: Int[np.ndarray, " places"] | slice) -> Key[Array, " places"]:
+    """`keys[indices]`, selected on the host: JAX would compile several programs for each number of indices.
 
     >>> keys = jax.random.split(jax.random.key(7), 3)
     >>> bool((keys_at(keys, np.array([2, 0])) == keys[np.array([2, 0])]).all())
     True
     """
-    return _wrapped(np.asarray(jax.random.key_data(keys))[places], keys)
+    return _wrapped(np.asarray(jax.random.key_data(keys))[indices], keys)
 
 
 def joined(parts: Iterable[Key[Array, " _"]]) -> Key[Array, " all"]:
-    """The keys of all parts, one after another, on the host for the same reason.
+    """The keys of all parts, one after another; on the host, to avoid compilations.
 
     >>> keys = jax.random.split(jax.random.key(7), 3)
     >>> bool((joined([keys[:1], keys[1:]]) == keys).all())

@@ -1,4 +1,4 @@
-"""Shadow models, wherever they were trained: their training sets, and what they say of the records."""
+"""Shadow models, wherever they were trained: their membership masks, and their outputs on the records of an audit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ from jaxaudit.metrics.exchangeability import Alike
 
 
 class Kind(StrEnum):
-    """What a shadow model was trained on, beside a share of the calibration set; also its random stream's name.
+    """What a shadow model was trained on, beside a share of the calibration set; also the name of its random stream.
 
     Attributes:
         NEVER: none of the query set.
         HALF: a random half of it.
         FULLY: all of it.
-        MIXED: records of query set and holdout, dealt together.
-        OTHER: another part of them, which no test uses.
+        MIXED: a random part of query set and holdout together.
+        OTHER: another part of these sets, which no test uses.
         QUERY, CALIBRATION, BOTH: the models that rho compares: the query set alone, the calibration set alone, both.
     """
 
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
     @property
     def words(self) -> str:
-        """What models of this kind were trained on, to be said after their number."""
+        """What models of this kind were trained on, as a phrase that follows their number."""
         return {
             Kind.NEVER: "without the query set",
             Kind.HALF: "with half of the query set",
@@ -50,27 +50,28 @@ class Kind(StrEnum):
 
 
 OF_QUERY = (Kind.NEVER, Kind.HALF, Kind.FULLY)
-"""None, half and all of the query set."""
+"""Kinds trained on none, half and all of the query set."""
 OF_RHO = (Kind.QUERY, Kind.CALIBRATION, Kind.BOTH)
 
 
 class Pool(NamedTuple):
-    """The records of an audit, set after set: query set, holdout, calibration set, a reference of its own, known
-    members, then what only simulated targets use.
+    """The records of an audit, set by set.
+
+    The order is: query set, holdout, calibration set, a separate reference, known members, records of simulated
+        targets.
 
     Attributes:
-        examples: all of them; without inputs where they come from a bank.
-        query, holdout, calibration: their places.
-        groups: of each query and holdout record, where groups were dealt whole.
-        reference: records that a target is known not to have used, where its outputs on them are known: the calibration
-            set, or a set of its own; else empty.
-        members: records that the targets are known to have used; `member_groups` the group of each, in one numbering
-            with `groups`.
-        kept: of each set as it was given, by role, which of its records are here; without a set where all of them are.
-        sampled_alike: whether query set and holdout were sampled alike, where it was measured before and their inputs
-            are not at hand.
-        at_hand: the known members, the query set and the holdout with their inputs, in this order, where `examples`
-            have none; what they tell of how alike the sets are changes no other number.
+        examples: all records; without inputs if they come from a bank.
+        query, holdout, calibration: index ranges of these sets.
+        groups: of each query and holdout record, if groups are kept whole.
+        reference: known non-members with known outputs of the target: the calibration set or a separate set; else
+            empty.
+        members: known members of the targets. `member_groups`: the group of each, numbered together with `groups`.
+        kept: for each set as given, by role, which of its records are in the pool; a set without an entry is complete.
+        sampled_alike: an earlier test whether query set and holdout are exchangeable, if their inputs are not
+            available.
+        at_hand: the known members, the query set and the holdout with their inputs, in this order, if `examples` has no
+            inputs. They are used only to test whether the sets are exchangeable.
     """
 
     examples: Examples
@@ -87,16 +88,16 @@ class Pool(NamedTuple):
 
     @property
     def asked(self) -> Int[np.ndarray, " asked"]:
-        """The records whose outputs the tests of use compare: query set, holdout, reference, members."""
+        """Indices of the records whose outputs the tests of use compare: query set, holdout, reference, members."""
         return np.r_[self.query, self.holdout, self.reference, self.members]
 
     @property
     def reference_apart(self) -> bool:
-        """Whether the reference is a set of its own."""
+        """Whether the reference is a separate set, not the calibration set."""
         return self.reference.start >= self.calibration.stop
 
     def take(self, records: Int[np.ndarray, " records"]) -> "Pool":
-        """These records, in ascending order, each in the set that it is in: as if no others had been given."""
+        """The pool of only these records, in ascending order, each in its own set."""
         query, holdout, calibration, reference, members = (
             slice(*np.searchsorted(records, [part.start, part.stop]).tolist())
             for part in (self.query, self.holdout, self.calibration, self.reference, self.members)
@@ -113,36 +114,36 @@ class Pool(NamedTuple):
 
     @property
     def training_order(self) -> slice | Int[np.ndarray, " n"]:
-        """The order in which training has the records, on which minibatches depend: the holdout is third."""
+        """The order of records in training, on which minibatches depend: the holdout comes third."""
         if self.holdout.start == self.holdout.stop or self.calibration.start == self.calibration.stop:
             return slice(None)
         return np.r_[self.query, self.calibration, self.holdout, self.calibration.stop : len(self.examples)]
 
 
 def pool_of_sets(examples: Examples, sizes: Sequence[int], **more: Any) -> Pool:
-    """The pool of these records, with so many in each set: query set, holdout, calibration set."""
+    """The pool of these records, with the given numbers of records in query set, holdout and calibration set."""
     query, holdout, calibration = (slice(*each) for each in pairwise(np.cumsum([0, *sizes]).tolist()))
     return Pool(examples, query, holdout, calibration, **more)
 
 
 @dataclass(frozen=True, eq=False)
 class ShadowModels:
-    """Shadow models: what each was trained on, and what it says of every record of a pool.
+    """Shadow models: the membership mask of each, and its outputs on every record of a pool.
 
     Attributes:
         pool: the records.
-        kinds: what each model was trained on: a `Kind`, or the name that a test of one's own gives.
-        membership: which records each was trained on.
-        log_odds: nats, of each record's own class; NaN of records that the models were not asked about.
-        correct: whether each record is given its class; of several views, the share of them.
+        kinds: what each model was trained on: a `Kind`, or a kind that your own test names.
+        membership: which records each model was trained on.
+        log_odds: nats, of each record's own class; NaN for records without outputs.
+        correct: whether each record is classified correctly; with several views, the share of them.
         confidences: the probability of each record's own class.
-        own_accuracy: of each model on all records that it was trained on; NaN where there are none.
-        designs: the place of each model's design; `design_names` of all designs, none where there is one.
-        signals: EMA's, on query and calibration records; None where nobody asked for them.
-        resolutions: outputs of some models as they were stored, one for each resolution that files have; none where
-            the outputs were not stored.
-        content_hash: of the bank that they come from; empty where they were trained here.
-        models_per_batch: how many were trained at the same time; None where none was trained here.
+        own_accuracy: the accuracy of each model on all of its training records; NaN if it has none.
+        designs: the index of each model's design. `design_names`: of all designs, empty if there is one.
+        signals: EMA's signals on query and calibration records; None unless requested.
+        resolutions: outputs of some models as stored, one for each resolution of files; empty if outputs were not
+            stored.
+        content_hash: of the bank that they come from; empty if they were trained by this process.
+        models_per_batch: how many were trained at the same time; None if none was trained.
     """
 
     pool: Pool
@@ -163,9 +164,9 @@ class ShadowModels:
         return len(self.kinds)
 
     def of(self, *kinds: str) -> Int[np.ndarray, " some"]:
-        """The places of the models of these kinds: kind after kind."""
-        found = [[place for place, each in enumerate(self.kinds) if each == kind] for kind in kinds]
-        return np.array([place for places in found for place in places], int)
+        """Indices of the models of these kinds, kind after kind."""
+        found = [[index for index, each in enumerate(self.kinds) if each == kind] for kind in kinds]
+        return np.array([index for indices in found for index in indices], int)
 
     def take(
         self,
@@ -176,13 +177,13 @@ class ShadowModels:
         """Some of the models, and some of the records.
 
         Args:
-            models: places of models.
-            records: places of records, ascending unless their pool is given.
-            pool: these records, where they are in other sets than before.
+            models: indices of models.
+            records: indices of records, ascending unless `pool` is given.
+            pool: these records, if they change sets.
         """
 
         def taken(array: Any) -> Any:
-            # As `array[models][:, records]`, with the records of a model side by side.
+            # As `array[models][:, records]`, with the records of a model contiguous in memory.
             return array[models] if records is None else np.take(array[models], records, axis=1)
 
         kinds: Sequence[str] = np.array(self.kinds, object)[models].tolist()
@@ -213,5 +214,5 @@ def no_models(pool: Pool) -> ShadowModels:
 
 
 def examples_of(pool: Pool, part: slice) -> Examples | None:
-    """The records of a set of a pool; None where it has none."""
+    """The records of a set of a pool; None if the set is empty."""
     return pool.examples.take(part) if part.stop > part.start else None

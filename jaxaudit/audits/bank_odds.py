@@ -1,4 +1,4 @@
-"""What the models of a bank say: log-odds of each record's own class, and accuracy. One file is read at a time."""
+"""Log-odds of each record's own class, and accuracy, of the models of a bank. One file is read at a time."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -12,18 +12,18 @@ from jaxaudit.data.bank.description import Kind
 from jaxaudit.metrics.scores import LIMIT, cut, log_odds
 
 BLOCK = 1 << 19
-"""Numbers that are converted at a time."""
+"""Number of values that are converted at a time."""
 FINEST = 103.0
-"""Log-odds (nats) of the smallest probability that float32 holds, less a little."""
+"""Just below the log-odds (nats) of the smallest probability that float32 holds."""
 
 
 class ModelOutputs(NamedTuple):
-    """What one model of a bank says; NaN of records that were dropped.
+    """The outputs of one model of a bank; NaN for dropped records.
 
     Attributes:
         log_odds: nats, of each record's own class; the mean over the views of a record.
-        correct: the share of its views for which the record's own class has the largest output (of a bank of log-odds
-            that does not say: a probability above one half).
+        correct: the share of its views in which the record's own class has the largest output; with a bank of log-odds,
+            has a probability above one half.
     """
 
     log_odds: Float32[np.ndarray, " n"]
@@ -31,16 +31,16 @@ class ModelOutputs(NamedTuple):
 
 
 def model_outputs(bank: Bank, model: int) -> ModelOutputs:
-    """The outputs of one model of a bank, from its file; see `said`.
+    """The outputs of one model of a bank, read from its file.
 
     Raises:
         InputError: as `Bank.outputs`.
     """
-    return said_by(bank, model, bank.outputs(model))
+    return decode_outputs(bank, model, bank.outputs(model))
 
 
-def said_by(bank: Bank, model: int, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
-    """What the outputs of this model say, which were read before."""
+def decode_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
+    """The outputs of a model from values that were read before."""
     found = said(bank, values)
     if bank.correct is None:
         return found
@@ -48,7 +48,7 @@ def said_by(bank: Bank, model: int, values: Float[np.ndarray, "n views values"])
 
 
 def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
-    """What outputs of the kind of this bank say.
+    """The outputs of a model from values of the kind that this bank stores.
 
     Log-odds of several views are cut at 20 nats, as every test cuts them, and then averaged; those of one view may be
     infinite, where a probability was rounded to 0 or 1.
@@ -67,9 +67,9 @@ def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutput
 def as_logits(
     bank: Bank, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "n classes"]:
-    """One row of logits a record that says what outputs of the kind of this bank say of its class: the same log-odds.
+    """One row of logits for each record, with the same log-odds of the record's class as the values of all views.
 
-    The other classes share the rest as in the mean over views of their probabilities.
+    The other classes share the rest in proportion to their mean probabilities over views.
 
     Args:
         bank: the bank, for its kind of outputs: logits or probabilities.
@@ -87,9 +87,9 @@ def as_logits(
 
 
 def own_logits(values: Float[np.ndarray, "n views 1"]) -> Float[np.ndarray, "n 2"]:
-    """Logits of all other classes together and of each record's own, from log-odds; cut at 20 nats, as tests cut them.
+    """Logits of all other classes together and of each record's own class, from log-odds cut at 20 nats.
 
-    A record counts as correct where `ModelOutputs.correct` says so, and nothing here depends on the number of classes.
+    Whether a record counts as correct agrees with `ModelOutputs.correct`, and does not depend on the number of classes.
     """
     odds = cut(_mean_of_views(values[:, :, 0].astype(np.float64)))
     return np.stack([np.zeros_like(odds), odds], axis=1)
@@ -110,28 +110,28 @@ def _probabilities(bank: Bank, values: np.ndarray) -> np.ndarray:
 
 
 def bank_log_odds(bank: Bank, models: Sequence[int] | None = None) -> Float32[np.ndarray, "models n"]:
-    """Log-odds (nats) of each record's own class, of these models of a bank; see `ModelOutputs`.
+    """Log-odds (nats) of each record's own class, for these models of a bank; see `ModelOutputs`.
 
     Args:
         bank: the bank.
-        models: their numbers; by default all that are finished.
+        models: their numbers; by default all finished models.
 
     Raises:
         InputError: as `Bank.outputs`.
     """
     chosen = bank.finished().tolist() if models is None else models
     found = np.empty((len(chosen), bank.description.records), np.float32)
-    for place, model in enumerate(chosen):
-        found[place] = model_outputs(bank, model).log_odds
+    for index, model in enumerate(chosen):
+        found[index] = model_outputs(bank, model).log_odds
     return found
 
 
 def bank_accuracy(bank: Bank, models: Sequence[int] | None = None) -> Float[np.ndarray, " models"]:
-    """The accuracy of these models of a bank on their own training records; NaN where the bank has none of them.
+    """The accuracy of these models of a bank on their own training records; NaN if the bank holds none of them.
 
     Args:
         bank: the bank.
-        models: their numbers; by default all that are finished.
+        models: their numbers; by default all finished models.
 
     Raises:
         InputError: as `Bank.outputs`.
@@ -141,7 +141,7 @@ def bank_accuracy(bank: Bank, models: Sequence[int] | None = None) -> Float[np.n
 
 
 def log_odds_by_view(bank: Bank, model: int) -> Float[np.ndarray, "views n"]:
-    """Log-odds (nats) of each record's own class in each view, in float64; NaN of records that were dropped.
+    """Log-odds (nats) of each record's own class in each view, in float64; NaN for dropped records.
 
     Raises:
         InputError: as `Bank.outputs`.
@@ -154,9 +154,9 @@ def log_odds_by_view(bank: Bank, model: int) -> Float[np.ndarray, "views n"]:
 def log_odds_of(
     kind: Kind, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "views n"]:
-    """Log-odds (nats) of each record's own class in each view, in float64, of outputs of this kind.
+    """Log-odds (nats) of each record's own class in each view, in float64, from outputs of this kind.
 
-    Cut where a file cannot say more: of logits at `FINEST`, of probabilities and given log-odds at 20.
+    Cut at the limit of the stored format: log-odds from logits at `FINEST`, others at 20.
     """
     odds = np.empty((values.shape[1], len(values)))
     for part in _parts(values):
@@ -166,13 +166,13 @@ def log_odds_of(
 
 
 def own_accuracy(bank: Bank, model: int, outputs: ModelOutputs) -> float:
-    """The accuracy of a model on its own training records; NaN where the bank has none of them."""
+    """The accuracy of a model on its own training records; NaN if the bank holds none of them."""
     members = bank.membership[model]
     return float(outputs.correct[members].mean(dtype=np.float64)) if members.any() else float("nan")
 
 
 def _of_class(kind: Kind, values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log-odds, and whether the class is right, of each view of these records."""
+    """Log-odds, and whether the class is predicted correctly, of each view of these records."""
     values = values.astype(np.float64)
     if kind == "log_odds":
         return values[:, :, 0], values[:, :, 0] > 0

@@ -1,4 +1,4 @@
-"""What an audit concludes: one value, decided once, that every output prints as it is."""
+"""The conclusion of an audit: decided once, and shown unchanged by every output."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -12,7 +12,7 @@ ORDER: tuple[State, ...] = ("failed", "warning", "passed")
 
 
 class Confidence(StrictStruct, frozen=True):
-    """How far to trust a verdict, in a word, and why."""
+    """How far to trust a verdict, in one word, and why."""
 
     word: Literal["none", "weak", "fair", "strong"]
     why: str
@@ -23,9 +23,9 @@ class Checked(StrictStruct, frozen=True):
 
     Attributes:
         name: what was tested.
-        state: `failed` took the verdict away; `warning` weakens it.
-        message: what was measured and, if it failed, what to do.
-        affects: what depends on it if the verdict does not, such as `rho`; empty if the verdict does, or nothing does.
+        state: `failed` means that no verdict is given; `warning` weakens the verdict.
+        message: what was measured and, if the check failed, what to do.
+        affects: what depends on the assumption in place of the verdict, such as `rho`; else empty.
     """
 
     name: str
@@ -35,9 +35,9 @@ class Checked(StrictStruct, frozen=True):
 
 
 class Finding(StrictStruct, frozen=True):
-    """The answer of an audit about one target, classifier or method.
+    """The conclusion of an audit about one target, classifier or method.
 
-    Terminal, page, Markdown and JSON show it as it stands. None of them compares a number with a threshold.
+    Terminal, page, Markdown and JSON show it unchanged; none of them compares a number with a threshold.
 
     Attributes:
         verdict: one or two words.
@@ -46,7 +46,7 @@ class Finding(StrictStruct, frozen=True):
         reasons: what the verdict rests on, or why it is inconclusive.
         confidence: how far to trust it.
         checks: the assumptions that were tested, failed ones first.
-        caveats: what no check can see.
+        caveats: assumptions that these data cannot test.
         would_change: what to do for a firmer answer, or another one.
 
     >>> print(Finding("inconclusive", "open", "These data do not tell.", (), Confidence("none", "Too few records.")))
@@ -71,16 +71,16 @@ class Finding(StrictStruct, frozen=True):
 
 
 UNDECIDED = Finding("inconclusive", "open", "", (), Confidence("none", ""))
-"""Of a result whose numbers are there, until it is decided what they mean."""
+"""The finding of a result before its numbers are judged."""
 
 
 def checked(check: Check, *, rests: bool = True, affects: str = "") -> Checked:
-    """A check as a finding shows it.
+    """A check in the form in which a finding shows it.
 
     Args:
         check: what was tested.
-        rests: whether the verdict rests on it.
-        affects: where it does not, what does; not shown of a check that passed.
+        rests: whether the verdict depends on it.
+        affects: what depends on it in place of the verdict; not shown if the check passed.
     """
     if check.passed:
         return Checked(check.name, "passed", check.message)

@@ -1,4 +1,4 @@
-"""Outputs of models with and without a record in training: refitted, or in closed form."""
+"""Outputs of models trained with and without a record: refitted, or in closed form."""
 
 from functools import partial
 from typing import Any
@@ -24,13 +24,13 @@ def leave_out(
     *,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> LeftOut:
-    """Log-probabilities (nats) at each of `records` of A(T) and of A(T without that record), all with one key.
+    """Log-probabilities (nats) of A(T) and of A(T without t) on each record t of `records`, all with one key.
 
-    A(T) is trained in the same compiled program as the models it is compared with, because another program would round
-    differently, and training amplifies rounding. Memory is bounded by a chunk of models, not by the number of records.
+    A(T) is trained in the same compiled program as the other models, because another program would round differently,
+    and training amplifies rounding. Memory is bounded by a chunk of models, not by the number of records.
 
     Raises:
-        InputError: the learner validates, and would hold back other records where one is left out.
+        InputError: the learner holds back validation records, which would differ where one record is left out.
     """
     if isinstance(learner, ValidatedLearner):
         raise InputError(
@@ -43,7 +43,7 @@ def leave_out(
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)
     size = execution.models_per_batch or measured_models_per_batch(key, examples, learner, len(records))
-    # Whole chunks only: one of fewer models would be another program.
+    # Only whole chunks: a chunk of fewer models would be another program.
     padded = np.concatenate([records, np.repeat(records[-1:], -len(records) % size)])
     copies = max(size - 1, 1)
     of_whole, of_others = execution.at(size).split(1 + copies, len(padded))
@@ -52,7 +52,7 @@ def leave_out(
         keys = jnp.repeat(key[None], len(rows))
         return fit_many(keys, rows, inputs, labels, learner, execution=part, summarize=summarize)
 
-    # With a row that leaves a record out, steps are the same program in which records of weight 0 change nothing.
+    # One row leaves a record out, so this chunk is trained by the same program, in which non-members have weight 0.
     whole = np.concatenate([leave_one_out(records[:1], n), everyone(n).repeat(copies, axis=0)])
     with_record = fit(of_whole, whole, partial(_everywhere, learner, inputs[records]))[1]
     without_record = fit(of_others, AllBut(padded, n), partial(_own, learner, inputs, padded))
@@ -60,7 +60,7 @@ def leave_out(
 
 
 def models_in_pieces(learner: Learner, records: int) -> bool:
-    """Whether a learner that leaves out so many records without refits does so in pieces, which workers share."""
+    """Whether this learner, which leaves records out without refits, splits so many of them into pieces for workers."""
     return isinstance(learner, ReadsAllForEach) and records > learner.piece
 
 
@@ -72,7 +72,7 @@ def _in_pieces(
     execution: Execution,
 ) -> LeftOut:
     assert isinstance(learner, ReadsAllForEach)
-    # Pieces of equal size, so that the last is not filled up; they depend on nothing but the number of records.
+    # Pieces of equal size, so that the last needs no filling; they depend only on the number of records.
     size = -(-len(records) // -(-len(records) // learner.piece))
     keys, rows = jnp.repeat(key[None], len(records)), AllBut(records, len(examples))
     models = LeftOutModels(learner)
@@ -80,7 +80,7 @@ def _in_pieces(
 
 
 def models_trained(records: int, models_per_batch: int) -> int:
-    """The number of models that `leave_out` trains: whole chunks, one model of which is A(T).
+    """The number of models that `leave_out` trains: whole chunks, plus a chunk that holds A(T).
 
     >>> models_trained(10, 4)
     16
@@ -105,13 +105,13 @@ def outputs_of_seeds(
     execution: Execution = DEFAULT_EXECUTION,
 ) -> Float[np.ndarray, "seeds records classes"]:
     """Log-probabilities (nats) at `records` of models trained on all examples, each with its own key."""
-    rows = everyone(len(examples)).repeat(len(keys), axis=0)
+    """Log-probabilities (nats) on `records` of models trained on all examples, each model with its own key."""
     summarize = partial(_everywhere, learner, examples.inputs[records])
     return fit_many(keys, rows, examples.inputs, examples.labels, learner, execution=execution, summarize=summarize)
 
 
 def uses_key(learner: Learner, examples: Examples) -> bool:
-    """Whether the learner's result can depend on the key, found by tracing its program."""
+    """Whether the learner's result can depend on the random key, found by tracing its program."""
     shapes = [
         jax.eval_shape(jax.random.key, 1),
         jax.ShapeDtypeStruct(examples.inputs.shape, jnp.float32),

@@ -1,4 +1,4 @@
-"""One pool of examples for all models of an audit, and their training sets."""
+"""The pool of examples of an audit, and the membership masks of its models over this pool."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,7 +16,7 @@ from jaxaudit.shadow_models import Pool
 
 
 class Part(NamedTuple):
-    """A share of a data set, drawn at random; of the groups of the query set, where these were dealt whole."""
+    """A random share of a data set; of the groups of the query set, if these are kept whole."""
 
     examples: Examples
     fraction: float
@@ -24,7 +24,7 @@ class Part(NamedTuple):
 
 @runtime_checkable
 class Trainable(Protocol):
-    """A target that is trained here, on the union of its parts."""
+    """A target that is trained by the audit, on the union of its parts."""
 
     @property
     def name(self) -> str: ...
@@ -41,14 +41,15 @@ def make_pool(
     reference: Examples | None = None,
     members: Examples | None = None,
 ) -> Pool:
-    """The pool; a record that several sets share is in it once, matched by its hash.
+    """The pool of all sets; a record that several sets share is in it once, matched by its hash.
 
-    The reference is the calibration set itself, or a set of its own. Without a calibration set nothing can be trained.
+    The reference (known non-members) is the calibration set itself, or a separate set. Models can only be trained with
+    a calibration set.
 
     Raises:
-        InputError: a record of the holdout or of the members is in another set, a record of a reference of its own is
-            in query set, calibration set or holdout, a target's parts cannot be used, or groups are not those of query
-            set, holdout and members.
+        InputError: the holdout or the members share a record with another set; a separate reference shares one with the
+            query set, calibration set or holdout; a target's parts cannot be used; or the groups do not fit query set,
+            holdout and members.
     """
     sets = {"query set": query, "calibration set": calibration}
     if holdout is not None:
@@ -94,13 +95,13 @@ def make_pool(
 
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:
-    """The membership row of a simulated target: a random share of each part, of the query set's groups if it has any.
+    """The membership mask of a simulated target: a random share of each part, by whole groups if the query set has any.
 
-    A group is drawn with all of its records that the part has.
+    All records of a drawn group that belong to the part are members.
     """
     own = np.arange(len(pool.examples))
     if pool.groups is not None:
-        # After the numbers of groups, so that every other record is a group of its own.
+        # Numbered after the groups, so that every other record is a group of its own.
         own += int(pool.groups.max()) + 1
         own[pool.query] = pool.groups[: pool.query.stop]
     rows = []
@@ -123,12 +124,12 @@ def _indices(pool: Pool, part: Examples) -> np.ndarray:
 
 
 def query_row(pool: Pool) -> Bool[np.ndarray, "1 examples"]:
-    """Trained on the whole query set."""
+    """The membership mask of a model trained on the whole query set."""
     return only(np.arange(pool.query.start, pool.query.stop), len(pool.examples))
 
 
 def calibration_row(generator: np.random.Generator, pool: Pool, fraction: float) -> Bool[np.ndarray, "1 examples"]:
-    """Trained on a random share of the calibration set."""
+    """The membership mask of a model trained on a random share of the calibration set."""
     return _share_of(generator, pool, pool.calibration, fraction)
 
 
@@ -140,9 +141,9 @@ def shadow_row(
     *,
     with_reference: bool = False,
 ) -> Bool[np.ndarray, "1 examples"]:
-    """Trained on a random share of the calibration set, if there is one, and on the given records.
+    """The mask of a model trained on the given records and a random share of the calibration set, if there is one.
 
-    With the reference: also on the same share of a reference of its own, drawn after the other.
+    `with_reference` adds the same share of a separate reference, drawn after the share of the calibration set.
     """
     row = only(given, len(pool.examples))
     if pool.calibration.stop > pool.calibration.start:
@@ -151,7 +152,7 @@ def shadow_row(
 
 
 def control_row(pool: Pool) -> Bool[np.ndarray, "1 examples"]:
-    """Trained on the whole query and the whole calibration set."""
+    """The membership mask of a model trained on the whole query set and the whole calibration set."""
     return only(np.r_[pool.query, pool.calibration], len(pool.examples))
 
 

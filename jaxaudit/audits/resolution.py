@@ -1,4 +1,4 @@
-"""How finely outputs are known, and log-odds of several sources brought to the coarsest of their resolutions."""
+"""The resolution of stored outputs, and rounding of log-odds from several files to the coarsest resolution."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,14 +15,14 @@ from jaxaudit.data.outputs.precision import MOST_DECIMALS, coarsest_dtype, decim
 Coarsening = Callable[[Float[np.ndarray, "*any"]], Float[np.ndarray, "*any"]]
 """Log-odds (nats) in, the same at another resolution out."""
 SEEN = 1 << 16
-"""Numbers of a file that tell how finely it was written."""
+"""Sample size: numbers of a file from which its resolution is found."""
 
 
 def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
-    """What brings log-odds to the coarsest resolution of these outputs; without any, it leaves them.
+    """The function that rounds log-odds to the coarsest resolution of these outputs; the identity if there are none.
 
-    Logits give log-odds directly. Probabilities near 1 have little information on log-odds: if some of these are
-    probabilities, all log-odds become those of probabilities that are rounded like them.
+    Logits give log-odds directly. Probabilities near 1 carry little information on log-odds: if some outputs are
+    probabilities, all log-odds are converted to probabilities, rounded like them, and converted back.
     """
     if not grids:
         return lambda odds: odds
@@ -32,7 +32,7 @@ def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
 
 
 def rounded(confidences: Float[np.ndarray, "*any"], grids: tuple[Outputs, ...]) -> Float[np.ndarray, "*any"]:
-    """Log-odds of confidences as these files would have them; 0 and 1 count as half a step away from themselves."""
+    """Log-odds of confidences rounded as in these files; 0 and 1 count as half a step inside the interval."""
     step = max(map(_step, grids))
     for file in grids:
         confidences = match_precision(confidences, file)
@@ -40,12 +40,12 @@ def rounded(confidences: Float[np.ndarray, "*any"], grids: tuple[Outputs, ...]) 
 
 
 def as_logits(grids: tuple[Outputs, ...]) -> bool:
-    """Whether all of these are logits, so that log-odds are compared as they are."""
+    """Whether all of these are logits, so that log-odds are compared without a detour over probabilities."""
     return all(each.kind == "logits" for each in grids)
 
 
 def distinct(grids: Iterable[Outputs]) -> tuple[Outputs, ...]:
-    """The first of these outputs of each resolution."""
+    """One of these outputs for each resolution, the first."""
     found: dict[tuple[Any, ...], Outputs] = {}
     for each in grids:
         found.setdefault((each.kind, each.decimals, each.significant, each.dtype), each)
@@ -53,18 +53,18 @@ def distinct(grids: Iterable[Outputs]) -> tuple[Outputs, ...]:
 
 
 def as_stored(bank: Bank, values: Float[np.ndarray, "n views values"], name: str) -> Outputs:
-    """Some of a model's outputs as its file has them, of one view: they tell how finely they are known."""
+    """A sample of a model's outputs in the first view, with the precision of its file, to find their resolution."""
     kept = np.flatnonzero(~bank.dropped)
     rows = kept[:: max(1, len(kept) * values.shape[2] // SEEN)]
     return grid_of(bank.description, values[rows], values.dtype.name, name)
 
 
 def grid_of(said: Description, values: Float[np.ndarray, "n views values"], dtype: str, name: str) -> Outputs:
-    """The first view of outputs of the kind that a bank has, with how finely they are known.
+    """The first view of a model's outputs, with the precision at which they are stored.
 
     Args:
-        said: of the bank.
-        values: outputs as a file has them, log-odds with one value.
+        said: description of the bank.
+        values: outputs as stored in a file; log-odds have one value.
         dtype: of the file.
         name: of these outputs.
     """
@@ -78,7 +78,7 @@ def grid_of(said: Description, values: Float[np.ndarray, "n views values"], dtyp
 
 
 def _step(file: Outputs) -> float:
-    """The step between two neighbouring probabilities of a file, near 1."""
+    """The step between neighbouring probabilities near 1 in a file."""
     if file.kind == "logits":
         return 10.0**-MOST_DECIMALS
     return max(10.0**-MOST_DECIMALS, step_near(1.0, file.decimals, file.significant, file.dtype))

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jaxaudit.errors import InputError
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 
 Options = TypeVar("Options")
 Check = Callable[[Any], object]
@@ -174,8 +174,8 @@ def plain(options: Any) -> dict[str, Any]:
 
 def identity_of(options: Any) -> dict[str, Any]:
     """The options that affect a number, without those that name places: contents count, not paths."""
-    places = {_key(field) for field in fields_of(options) if field.declared.names in PLACES}
-    return {name: value for name, value in plain(options).items() if name not in places}
+    paths = {_key(field) for field in fields_of(options) if field.declared.names in PLACES}
+    return {name: value for name, value in plain(options).items() if name not in paths}
 
 
 def refuse_without_effect(options: Any) -> None:

@@ -53,20 +53,20 @@ def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str)
     """
     if text in known:
         return None
-    place, colon, name = text.rpartition(":")
+    module, colon, name = text.rpartition(":")
     if not colon:
         if text.endswith(".py"):
             raise InputError(f"{flag} {text} names a file; also name the {noun} in it, such as {text}:{noun}.")
         other = f" is not one of {', '.join(known)};" if known else ":"
         raise InputError(f"{flag} {text}{other} {own} is named package.module:{noun} or file.py:{noun}.")
-    words = [name] if place.endswith(".py") else [*place.split("."), name]
+    words = [name] if module.endswith(".py") else [*module.split("."), name]
     if not all(word.isidentifier() for word in words):
         raise InputError(
             f"{flag} {text} must name a module or file and a {noun}, such as package.module:{noun} or file.py:{noun}."
         )
-    if not place.endswith(".py"):
-        return OwnCode(None, place, name)
-    file = Path(os.path.expanduser(place))
+    if not module.endswith(".py"):
+        return OwnCode(None, module, name)
+    file = Path(os.path.expanduser(module))
     if not os.path.isfile(file):
         raise InputError(f"{flag} {text}: there is no file {file}; is the path right?")
     return OwnCode(file, f"jaxaudit_model_{file.stem}", name)
@@ -238,13 +238,13 @@ def _looked_into(folder: Path) -> Iterator[None]:
 
     So the package's own later imports never find a file of the same name in that folder.
     """
-    place = str(folder)
-    known = place in sys.path
-    sys.path.insert(0, place)
+    name = str(folder)
+    known = name in sys.path
+    sys.path.insert(0, name)
     try:
         yield
     finally:
-        if place in sys.path:
-            sys.path.remove(place)
+        if name in sys.path:
+            sys.path.remove(name)
         if not known:
-            sys.path.append(place)
+            sys.path.append(name)

@@ -73,13 +73,13 @@ def _questions(options: Any) -> Iterator[Question]:
 
 
 def _check_place(field: Field, value: Any, folder: Path | None) -> None:
-    place = field.declared.place(value) if field.declared.place else value
-    if place is None or field.name == "data_dir":
+    path = field.declared.place(value) if field.declared.place else value
+    if path is None or field.name == "data_dir":
         return
     if field.declared.names == "file":
-        _check_path(field.flag, place)
+        _check_path(field.flag, path)
     else:
-        _check_data(field.flag, str(place), folder)
+        _check_data(field.flag, str(path), folder)
 
 
 def _claim_report(report: Path, out: Path | None) -> None:
@@ -108,8 +108,8 @@ def _check_data(option: str, name: str, data_dir: Path | None) -> None:
         name = parse_acdc(name)[0]
     elif _mode(name) is None:
         source = name.rpartition("@")[0] if "@" in name else name
-        places = [Path(source)] if data_dir is None else [Path(source), data_dir / source]
-        found = [place for place in places if _mode(place) is not None]
+        candidates = [Path(source)] if data_dir is None else [Path(source), data_dir / source]
+        found = [path for path in candidates if _mode(path) is not None]
         if not found and (not source.strip() or _may_be_a_set(source)):
             return
         if not found:

@@ -17,7 +17,7 @@ from jaxaudit.data.groups import groups_file
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
 from jaxaudit.errors import InputError
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 
 DENSE, LARGE = "mlp", 100
 """Numbers beyond this, with the usual learning rates, are too large to learn from."""

@@ -8,7 +8,7 @@ from jaxaudit.cli.groups import MOST, DataFolder
 from jaxaudit.cli.options import option
 from jaxaudit.cli.progress import say
 from jaxaudit.errors import InputError
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,4 +1,4 @@
-"""Data: a name or a path -> `Examples` or `Table`. Only this package reads disk and network; NumPy only, no JAX."""
+"""Data sets by name or path, as `Examples` or `Table`. Only this subpackage reads disk and network; no JAX."""
 
 from jaxaudit.data.classes import align_classes, align_target_data, drop_unshared
 from jaxaudit.data.examples import Examples, concatenate

@@ -32,7 +32,7 @@ def cache_dir() -> Path:
         folder = Path(user_cache_dir("jaxaudit", appauthor=False))
     except (RuntimeError, OSError):
         return _private_folder()
-    # Where no home is known, `~` may stand there as it is.
+    # If the home folder is unknown, `~` may remain in the path.
     return folder if folder.is_absolute() else _private_folder()
 
 
@@ -46,9 +46,9 @@ def _private_folder() -> Path:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a folder, which is created if it is not there, is this user's and no other can read or write in it.
+    """Whether a folder, created if missing, belongs to this user and is closed to all other users.
 
-    False, too, if it cannot be created, is a link, or the system has no users with numbers.
+    False also if it cannot be created, is a link, or the system has no user ids.
     """
     try:
         with suppress(FileExistsError):
@@ -68,16 +68,15 @@ def cache_path(key: str) -> Path:
 def cached_arrays(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """The arrays that `build` makes, from disk if an earlier call with the same `key` saved them.
 
-    `key` must change whenever the result of `build` would: let it hold names, versions and a fingerprint of
-    the source.
+    `key` must change whenever the result of `build` would: include names, versions and a fingerprint of the source.
 
     Guarantees:
-        - a reader never sees half a file: it is written beside its place and then moved there;
-        - a file that is damaged (the archive's CRC covers every array) or of another kind is built anew;
-        - nothing is unpickled; an array of objects is refused by NumPy's writer and is not cached;
-        - a cache that cannot be written costs a RuntimeWarning, not the result.
+        - a reader never sees a partial file: it is written under another name and then moved;
+        - a file that is damaged (the archive's CRC covers every array) or of another kind is built again;
+        - nothing is unpickled; NumPy's writer rejects an array of objects, which is then not cached;
+        - a cache that cannot be written causes a RuntimeWarning, and the result is still returned.
 
-    Files are never deleted here: removing the cache folder is always safe.
+    Files are never deleted by this function; removing the cache folder is always safe.
     """
     path = cache_path(key)
     arrays = _read(path)

@@ -1,4 +1,4 @@
-"""One class order for two data sets."""
+"""Brings the classes of two data sets into one order."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,11 +21,12 @@ def _with_records(examples: Examples) -> set[str]:
 def align_classes(query: Examples, other: Examples) -> Examples:
     """`other` with its labels in the class order of `query`, matched by class name.
 
-    Guarantees: same records in the same order, `class_names` as `query`'s, and every class with a record in
-    one set has a record in the other. Names without a record on either side do not matter.
+    Guarantees: same records in the same order, the `class_names` of `query`, and every class with a record in one set
+        has
+    a record in the other. Names without a record on either side are ignored.
 
     Raises:
-        InputError: when a class has records in one of the sets only, or is named in one of them only.
+        InputError: a class has records in only one of the sets, or is named in only one of them.
 
     >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
     >>> other = Examples(np.zeros((3, 1)), np.array([0, 1, 1]), ("dog", "cat"), "other")
@@ -53,7 +54,7 @@ def align_classes(query: Examples, other: Examples) -> Examples:
             "--drop-unshared to leave them out of the calibration set."
         )
     index = {name: k for k, name in enumerate(query.class_names)}
-    # -1 stands only at names without a record.
+    # -1 occurs only for names without a record.
     table = np.array([index.get(name, -1) for name in other.class_names], np.int32)
     return replace(other, labels=table[other.labels], class_names=query.class_names)
 
@@ -76,14 +77,14 @@ def drop_unshared(query: Examples, calibration: Examples) -> Examples:
 
 
 def align_target_data(query: Examples, other: Examples) -> Examples:
-    """`other` with `query`'s class names, to simulate a target's training set.
+    """`other` with the class names of `query`, to simulate a target's training set.
 
-    Matched by name where the query knows every name. Where it knows none, class k stands for class k: data from
-    another domain, whose names mean nothing there (CIFAR-10 for digits, as in Table 1 of Liu & Tsaftaris 2020); then
-    only the number of outputs must suffice.
+    Classes are matched by name if the query set knows every name. If it knows none, class k is matched with class k:
+    the data are from another domain (CIFAR-10 for digits, as in Table 1 of Liu & Tsaftaris 2020), and only the number
+    of outputs must suffice.
 
     Raises:
-        InputError: when the query knows some of the names only, or none and `other` has more classes.
+        InputError: the query set knows only some of the names, or none and `other` has more classes.
 
     >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
     >>> named = Examples(np.zeros((1, 1)), np.array([0]), ("dog", "cat"), "named")

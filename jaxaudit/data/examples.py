@@ -1,4 +1,4 @@
-"""`Examples`: labelled records with a content hash, the common form of data."""
+"""`Examples`: labelled records with a content hash, the common representation of data."""
 
 import hashlib
 from collections.abc import Sequence
@@ -101,7 +101,7 @@ def _hash_rows(inputs: np.ndarray) -> np.ndarray:
     for start in range(0, len(inputs), step):
         rows = np.ascontiguousarray(inputs[start : start + step]).reshape(len(inputs[start : start + step]), -1)
         if rows.dtype.kind == "f":
-            # -0.0 equals 0.0 but has other bytes.
+            # -0.0 equals 0.0 but has a different byte pattern.
             rows = rows + rows.dtype.type(0)
         for i, row in enumerate(rows, start):
             digest = prefix.copy()

@@ -18,7 +18,7 @@ from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.errors import InputError
 
 TABLES = (".csv", ".parquet")
-"""How the names of files end that have columns."""
+"""Suffixes of files with columns."""
 _MOST_SHOWN = 5
 
 
@@ -50,9 +50,9 @@ def load_path(
     Args:
         split: "train", "test", "validation" or "all" (one after the other); None is the records without a
             split, else train, else the only split there is.
-        size: (height, width) for folders of images that differ in size: each is brought to it as `prepare_images`
-            does. Images of one size stay as they are.
-        gray: as for `prepare_images`, where sizes differ.
+        size: (height, width) for folders of images that differ in size: each is resized as by `prepare_images`. Images
+            of one size are not changed.
+        gray: as for `prepare_images`, if sizes differ.
         drop: for CSV and Parquet: columns that are neither inputs nor labels; a file may lack them.
 
     Raises:
@@ -80,7 +80,7 @@ def _kinds() -> str:
 
 
 def _only_file(folder: Path) -> Path | None:
-    """The single data file in a folder without a known layout."""
+    """The single data file in a folder without another known layout."""
     shown = [entry for entry in entries(folder) if not entry.name.startswith(".")]
     if any(entry.is_dir() or IDX_NAME.fullmatch(entry.name) for entry in shown):
         return None
@@ -156,9 +156,9 @@ def _from_mat(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
 
 def _labels_beside(path: Path) -> Path:
     candidates = [path.with_name(f"{path.stem}{ending}.npy") for ending in ("_labels", "-labels", "_y")]
-    place = role_of(path.stem)
-    if place is not None and place[1] == "inputs":
-        candidates += [p for p in sorted(path.parent.glob("*.npy")) if role_of(p.stem) == (place[0], "labels")]
+    role = role_of(path.stem)
+    if role is not None and role[1] == "inputs":
+        candidates += [p for p in sorted(path.parent.glob("*.npy")) if role_of(p.stem) == (role[0], "labels")]
     for candidate in candidates:
         if exists(candidate) and candidate.is_file():
             return candidate
@@ -169,7 +169,7 @@ def _labels_beside(path: Path) -> Path:
 
 
 def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source: str, split: str | None) -> Examples:
-    """Records from a mapping of names to arrays, of which only those needed are read."""
+    """Records from a mapping of names to arrays; only the needed arrays are read."""
     names = list(names)
     pairs = find_pairs(names, source)
     chosen = choose_splits(pairs, split, source)
@@ -178,9 +178,9 @@ def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source:
     class_names = None if names_array is None else _class_names(read(names_array), f"{source}[{names_array}]")
     codes, class_names = encode_labels(_stack(list(labels.values()), source), class_names, f"{source}, labels")
     starts = np.cumsum([0, *(len(part) for part in labels.values())])
-    place = {s: slice(starts[i], starts[i + 1]) for i, s in enumerate(labels)}
+    rows = {s: slice(starts[i], starts[i + 1]) for i, s in enumerate(labels)}
     inputs = {s: _as_stored(read(pairs[s].inputs), source) for s in chosen}
-    parts = [Examples(inputs[s], codes[place[s]], class_names, source) for s in chosen]
+    parts = [Examples(inputs[s], codes[rows[s]], class_names, source) for s in chosen]
     return join_images(parts, source)
 
 
@@ -226,4 +226,4 @@ READERS: dict[str, Callable[[Path, str | None, Sequence[str]], Examples]] = {
     **dict.fromkeys(TABLES, _from_table),
     ".mat": _from_mat,
 }
-"""What reads a file, by how its name ends: from its path, the split that is wanted, and columns to drop."""
+"""Readers by suffix: functions of the path, the requested split, and columns to drop."""

@@ -1,4 +1,4 @@
-"""Which records belong together: groups, such as patients or near-copies, that are dealt whole.
+"""Groups of records, such as patients or near-copies, that are kept whole in every random split.
 
 No message and no result contains a group's value.
 """
@@ -21,11 +21,11 @@ from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError
 
 COLUMN = "group"
-"""The column of a table that has the groups, and the key of the files that `jaxaudit deal` writes."""
+"""The column of a table that holds the groups, and the key of the files that `jaxaudit deal` writes."""
 SUFFIXES = (".npy", ".csv")
-"""Of files with groups alone."""
+"""Suffixes of files with groups alone."""
 LONGEST = 200
-"""Characters of a group's name."""
+"""The most characters of a group's name."""
 
 
 class Groups(NamedTuple):
@@ -33,8 +33,8 @@ class Groups(NamedTuple):
 
     Attributes:
         query: of the query set.
-        holdout: of the holdout; none of these numbers is in `query`.
-        members: of the known members, if there are any; none of these numbers is in another set.
+        holdout: of the holdout; no number occurs in `query`, too.
+        members: of the known members, if there are any; no number occurs in another set, too.
     """
 
     query: Int[np.ndarray, " n"]
@@ -49,7 +49,7 @@ class Groups(NamedTuple):
 
     @property
     def dealt(self) -> Int[np.ndarray, " n_plus_m"]:
-        """Of the query set, and then of the holdout."""
+        """The groups of the query set, followed by those of the holdout."""
         return np.concatenate([self.query, self.holdout])
 
     def take(
@@ -58,12 +58,12 @@ class Groups(NamedTuple):
         holdout: Int[np.ndarray, " others"],
         members: Int[np.ndarray, " few"] | None = None,
     ) -> "Groups":
-        """The groups of only these records; all members unless told otherwise."""
+        """The groups of only these records; of all known members by default."""
         return as_groups(self.query[query], self.holdout[holdout], self.members[... if members is None else members])
 
     @property
     def content_hash(self) -> str:
-        """`blake2b:...` of which records belong together; groups of other names have the same hash."""
+        """`blake2b:...` of the partition into groups; it does not depend on the names of groups."""
         digest = hashlib.blake2b(len(self.query).to_bytes(8, "little"), digest_size=16)
         digest.update(np.concatenate(self).astype("<i8").tobytes())
         return f"blake2b:{digest.hexdigest()}"
@@ -78,7 +78,7 @@ def as_groups(
         query, holdout, members: integers or text, in the order of the records.
 
     Raises:
-        InputError: a value is no integer or text, or occurs in two sets: groups must be dealt whole.
+        InputError: a value is not an integer or text, or occurs in two sets: groups must be kept whole.
 
     >>> as_groups(np.array(["b", "a", "b"]), np.array(["c"])).dealt
     array([0, 1, 0, 2])
@@ -106,15 +106,15 @@ def numbered(values: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     >>> numbered(np.array([7, 3, 7, 5]))
     array([0, 1, 0, 2])
     """
-    _, first, places = np.unique(values, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[places]
+    _, first, indices = np.unique(values, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[indices]
 
 
 def checked_groups(values: np.ndarray, of: str) -> np.ndarray:
     """The group of each record: one integer or text per record.
 
     Raises:
-        InputError: it is not.
+        InputError: there is not exactly one such value per record.
     """
     values = np.asarray(values)
     if values.ndim != 1 or values.dtype.kind not in "iuSU":
@@ -151,7 +151,7 @@ def load_groups(
             split in its name, as for inputs and labels: `patient_train` is `patient` of `train`.
         data: the name of the set, as for `load`: NAME[@SPLIT].
         records: the number of its records.
-        of: what to call the set in messages.
+        of: the name of the set in messages.
         data_dir: as for `load`.
 
     Raises:
@@ -192,7 +192,7 @@ def _in_file(path: Path, records: int) -> np.ndarray:
 
 
 def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
-    """The array or column `key` of the set's own file, of the records that the set's name selects."""
+    """The array or column `key` of the set's own file, for the records that the set's name selects."""
     path, split = file_and_split(data, data_dir)
     suffix = path.suffix.lower() if path is not None and path.is_file() else None
     if path is None or suffix not in (".npz", *TABLES):
@@ -207,7 +207,7 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
 
 
 def _of_archive(archive: NpzArrays, key: str) -> Callable[[str | None], np.ndarray]:
-    """A function from a split of a `.npz` to the values of all its records."""
+    """A function from a split of a `.npz` to the values of all records of the split."""
     source, listed = archive.path.name, ", ".join(map(repr, archive.names[:10]))
     pairs = find_pairs(archive.names, source)
 
@@ -223,7 +223,7 @@ def _of_archive(archive: NpzArrays, key: str) -> Callable[[str | None], np.ndarr
                     "the name right?"
                 )
             values, records = archive.read(name), len(archive.read(pairs[each].labels))
-            # A slice of another number of values would be of other records.
+            # A slice with another number of values would belong to other records.
             if values.shape[:1] != (records,):
                 raise InputError(
                     f"groups {name!r}: the array has shape {values.shape}, but there are {records} records; give one "
@@ -236,11 +236,11 @@ def _of_archive(archive: NpzArrays, key: str) -> Callable[[str | None], np.ndarr
 
 
 def _of_table(path: Path, key: str) -> Callable[[str | None], np.ndarray]:
-    """A function from a split of a table with named columns, which is all of it, to the values of all its records."""
+    """A function from the only split of a table with named columns to the values of all its records."""
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.tables.numeric import read_text_table
 
-    # As a column to be dropped, because the index of pandas may be the groups.
+    # Listed in `drop`, because the index of pandas may hold the groups.
     table, _ = read_text_table(path, drop=(key,))
     names = table.header or []
     if names.count(key) != 1:

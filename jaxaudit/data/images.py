@@ -1,4 +1,4 @@
-"""The paper's image preprocessing as one explicit step (grayscale, one size, [0, 1]); images as one array."""
+"""The paper's preprocessing of images in one step (grayscale, one size, [0, 1]), and images joined into one array."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -29,10 +29,10 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
     bilinear, and averages over a triangle as wide as the scale when shrinking (Pillow's BILINEAR; it rounds
     to 8 bits after each of its two passes, so it differs by up to 1.5/255).
 
-    Guarantees: for `uint8` input the sums are exact integer sums, so the result depends on the image alone,
-    to the last bit: not on its place in the set, the chunk or the machine's matrix library. That is what lets
-    equal images be found by hash afterwards. Memory beyond the result is about 100 MB, however many images
-    there are.
+    Guarantees: for `uint8` input the sums are exact integer sums, so the result is a bitwise function of the image
+        alone:
+    not of its index, the chunk or the machine's matrix library. So equal images can be found by hash afterwards. Memory
+    beyond the result is about 100 MB for any number of images.
 
     Args:
         size: (height, width) of the result.
@@ -65,10 +65,10 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
 
 
 def refuse_black(largest: int, name: str) -> None:
-    """Nothing, unless the largest value of `uint8` images is 1.
+    """Rejects `uint8` images whose largest value is 1, since scaled to [0, 1] they would be black.
 
     Raises:
-        InputError: then, because scaled to [0, 1] they would be black.
+        InputError: the largest value is 1.
     """
     if largest == 1:
         raise InputError(
@@ -138,19 +138,20 @@ def stack_images(
 ) -> np.ndarray:
     """`count` images, each `[h, w]` or `[h, w, channels]`, as one array.
 
-    Images of one size are returned as they are, gray ones brought to three channels where others have colour:
-    `[n, h, w]` or `[n, h, w, channels]`. From the first `uint8` image of another size on, each is brought to `size`:
-    `float32[n, *size, channels]` in [0, 1].
+    Images of one size are returned unchanged, gray ones repeated to three channels if others have colour: `[n, h, w]`
+        or
+    `[n, h, w, channels]`. If sizes of `uint8` images differ, each is resized to `size`: `float32[n, *size, channels]`
+    in [0, 1].
 
-    Guarantees: `prepare_images` with this size and `gray` gives the same bits for an image whether or not the others
-    have its size, so that equal images are found by hash. Memory: the result and, where sizes differ, the images
+    Guarantees: for every image, `prepare_images` with this size and `gray` gives the same bits whether or not the other
+    images have its size, so that equal images are found by hash. Memory: the result and, if sizes differ, the images
     before the first of another size.
 
     Args:
-        source: what to call the images in messages.
-        size: (height, width); None demands that all have one size.
-        gray: as for `prepare_images`, where sizes differ.
-        called: what to call the image of a row in messages.
+        source: the name of the images in messages.
+        size: (height, width); None requires that all have one size.
+        gray: as for `prepare_images`, if sizes differ.
+        called: the name of the image of a row in messages.
 
     Raises:
         InputError: sizes differ and may not, or the images need more than this machine has memory for.
@@ -177,7 +178,7 @@ def stack_images(
             largest = max(largest, pixels.max())
             pixels = scale_images(pixels[None], size, gray)[0]
         if pixels.shape[2] == 3 and stack.shape[3] == 1:
-            # Gray so far, and here is the first in colour.
+            # All images so far are gray, and this is the first in colour.
             stack = np.repeat(stack, 3, axis=3)
         stack[row] = pixels
     assert stack is not None

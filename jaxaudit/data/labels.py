@@ -1,4 +1,4 @@
-"""Labels in any stored form -> `int32` indices and class names."""
+"""Converts labels in any stored form to `int32` indices and class names."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from jaxaudit.errors import InputError
 
 MOST_CLASSES = 100_000
 LONGEST_NAME = 1_000
-"""Characters of a class's name."""
+"""The most characters of a class's name."""
 
 
 def encode_labels(
@@ -27,10 +27,10 @@ def encode_labels(
     Whole numbers may be stored as floats, as booleans or as text; `[n, 1]` is `[n]`.
 
     Args:
-        source: what to call the labels in a message.
+        source: the name of the labels in messages.
 
     Raises:
-        InputError: the labels are none of these.
+        InputError: the labels have none of these forms.
 
     >>> encode_labels(np.array([2, 1, 3]), None, "y")
     (array([1, 0, 2], dtype=int32), ('1', '2', '3'))

@@ -1,4 +1,4 @@
-"""The memory that an untrusted file may need on this machine."""
+"""The memory that an untrusted file may take on this machine."""
 
 import os
 import re
@@ -7,14 +7,14 @@ from pathlib import Path
 
 UNKNOWN_MEMORY = 8 * 2**30
 SHARE = 4
-"""Arrays are copied (types, order, scale), so a file may need only this share of the memory."""
+"""A file may need only this share of the memory, because arrays are copied (types, order, scale)."""
 
 
 def memory_bytes(root: Path = Path("/")) -> int:
-    """The machine's memory, or its control group's (a container's, a job's) where that has less; both in bytes.
+    """The machine's memory, or its control group's (a container's, a job's) if that is less; both in bytes.
 
     Args:
-        root: where `/proc` and `/sys` are.
+        root: the folder that contains `/proc` and `/sys`.
     """
     try:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -24,21 +24,21 @@ def memory_bytes(root: Path = Path("/")) -> int:
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """The limits of this process's control group and of those around it, of both versions of control groups."""
+    """The limits of this process's control group and its ancestors, for both versions of control groups."""
     try:
         groups = (root / "proc/self/cgroup").read_text().splitlines()
     except (OSError, UnicodeDecodeError):
         return
     for group in groups:
         number, _, rest = group.partition(":")
-        controllers, _, place = rest.partition(":")
+        controllers, _, group = rest.partition(":")
         if number == "0":
             top, file = "sys/fs/cgroup", "memory.max"
         elif "memory" in controllers.split(","):
             top, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
         else:
             continue
-        inner = Path(place.lstrip("/"))
+        inner = Path(group.lstrip("/"))
         for folder in (inner, *inner.parents):
             try:
                 text = (root / top / folder / file).read_text().strip()
@@ -49,4 +49,4 @@ def _group_limits(root: Path) -> Iterator[int]:
 
 
 MAX_BYTES = memory_bytes() // SHARE
-"""The most that is unpacked or allocated for a file."""
+"""The most bytes that are unpacked or allocated for a file."""

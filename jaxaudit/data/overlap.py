@@ -1,4 +1,4 @@
-"""Records that two sets share, and how to remove them so that the tests stay valid."""
+"""Finds records that two sets share, and removes them so that the tests stay valid."""
 
 from itertools import combinations
 from typing import NamedTuple
@@ -19,11 +19,11 @@ MEANING = {
 
 
 class Overlap(NamedTuple):
-    """Which calibration records equal a query record.
+    """The calibration records that equal a query record.
 
     Attributes:
-        count: how many calibration records do; a record that occurs twice counts twice.
-        query_indices: `int64[count]`, for each of them the first query record that equals it.
+        count: number of these calibration records; a record that occurs twice counts twice.
+        query_indices: `int64[count]`, the first query record that each of them equals.
         calibration_indices: `int64[count]`, ascending.
     """
 
@@ -33,10 +33,10 @@ class Overlap(NamedTuple):
 
 
 def find_overlap(query: Examples, calibration: Examples) -> Overlap:
-    """Which calibration records equal a query record, whatever their labels.
+    """Finds the calibration records that equal a query record, whatever their labels.
 
-    Two records are equal when their shape, number type and values are, so bring both sets through the same
-    preprocessing first. O((q + c) log q) after hashing.
+    Two records are equal if their shape, number type and values are, so apply the same preprocessing to both sets
+    first. O((q + c) log q) after hashing.
 
     Raises:
         InputError: when the two sets differ in record shape or number type; then nothing could be equal.
@@ -55,20 +55,20 @@ def find_overlap(query: Examples, calibration: Examples) -> Overlap:
             f"{other.dtype} records of shape {other.shape[1:]}; convert both to the same shape and type "
             "first (--image-size for images)."
         )
-    # As byte strings, not as void: NumPy compares those with memcmp instead of one by one through Python.
+    # As byte strings, not as void: NumPy compares byte strings with memcmp, and void values one by one in Python.
     wanted, found = query.record_hashes.view("S16"), calibration.record_hashes.view("S16")
     order = np.argsort(wanted, kind="stable")
     ordered = wanted[order]
-    place = np.searchsorted(ordered, found).clip(max=len(ordered) - 1)
-    calibration_indices = np.flatnonzero(ordered[place] == found)
-    return Overlap(len(calibration_indices), order[place[calibration_indices]], calibration_indices)
+    index = np.searchsorted(ordered, found).clip(max=len(ordered) - 1)
+    calibration_indices = np.flatnonzero(ordered[index] == found)
+    return Overlap(len(calibration_indices), order[index[calibration_indices]], calibration_indices)
 
 
 def refuse_overlap(query: Examples, calibration: Examples) -> None:
     """Checks that no record is shared.
 
     Raises:
-        InputError: when records are shared, with their number and the first of them.
+        InputError: records are shared; the message gives their number and the first of them.
     """
     overlap = find_overlap(query, calibration)
     if overlap.count:
@@ -80,12 +80,12 @@ def refuse_overlap(query: Examples, calibration: Examples) -> None:
 
 
 def drop_overlap(query: Examples, calibration: Examples, role: str = "calibration set") -> Examples:
-    """`calibration` without the records that also occur in `query`, the others in their order.
+    """`calibration` without the records that also occur in `query`, in unchanged order.
 
     Args:
-        query: the set that keeps them.
-        calibration: the set that does not.
-        role: of that set in the audit.
+        query: the set that keeps shared records.
+        calibration: the set that loses them.
+        role: of the latter set in the audit.
 
     Raises:
         InputError: when no record would remain.
@@ -114,7 +114,7 @@ def refuse_held(
         of: `holdout`, `reference` or `members`.
 
     Raises:
-        InputError: when records are shared, with their number and the first of them.
+        InputError: records are shared; the message gives their number and the first of them.
     """
     overlap = find_overlap(other, held)
     if overlap.count:
@@ -127,7 +127,7 @@ def refuse_held(
 def refuse_in_reference(
     reference: Examples, query: Examples, calibration: Examples, holdout: Examples | None = None
 ) -> None:
-    """Checks that no record of a reference of its own is in another set.
+    """Checks that no record of a separate reference is in another set.
 
     Raises:
         InputError: when records are shared.
@@ -146,7 +146,7 @@ def refuse_in_reference(
 
 
 def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
-    """The places of the records of each set that remain, ascending, if query set, holdout and members share records.
+    """Indices of the records that remain in each set, ascending, if query set, holdout and members share records.
 
     If two sets share a record, every record that occurs more than once in all sets together is dropped. Dropping only
     the holdout's copies would break the test: the query set would keep records with copies and the holdout would lose
@@ -183,7 +183,7 @@ def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
 
 
 def _first_pairs(overlap: Overlap, query: Examples, calibration: Examples) -> str:
-    """The first few shared records by their places in both sets; never what is in them."""
+    """The first few shared records, by their indices in both sets; never their content."""
     pairs = zip(overlap.query_indices[:SHOWN].tolist(), overlap.calibration_indices[:SHOWN].tolist(), strict=True)
     shown = ", ".join(f"{mine} = {other}" for mine, other in pairs)
     return f"first, record of {query.name} = record of {calibration.name}, numbered from 0: {shown}"

@@ -11,7 +11,7 @@ from jaxaudit.errors import InputError
 
 
 def expanded(path: str | Path) -> Path:
-    """`path` with `~` as the home folder; as it is where no home is known (`~someone`, a user without one)."""
+    """`path` with `~` as the home folder; unchanged if the home folder is unknown (`~someone`, a user without one)."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -19,7 +19,7 @@ def expanded(path: str | Path) -> Path:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is such a file or folder; False too where none can be called so (too long, a NUL character)."""
+    """Whether this file or folder exists; False also for an impossible path (too long, a NUL character)."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -27,10 +27,10 @@ def exists(path: Path) -> bool:
 
 
 def entries(folder: Path) -> list[Path]:
-    """What lies in a folder, sorted by name.
+    """The files and folders in a folder, sorted by name.
 
     Raises:
-        InputError: when it cannot be listed.
+        InputError: it cannot be listed.
     """
     try:
         return sorted(folder.iterdir())
@@ -39,10 +39,10 @@ def entries(folder: Path) -> list[Path]:
 
 
 def open_data(path: Path, *, links: bool = True) -> BufferedReader:
-    """A regular file of somebody's data, opened to read its bytes: `open_regular` with words for who named it.
+    """Opens a regular file of data to read its bytes: `open_regular` with error messages for the user.
 
-    Guarantees: a pipe, a device or a socket in a stranger's folder is neither waited for nor opened, not even where it
-    takes the file's place meanwhile.
+    Guarantees: a pipe, a device or a socket is never opened or waited for, not even if it replaces the file in the
+    meantime.
 
     Raises:
         InputError: when there is no such file, it is of another kind, or may not be read.
@@ -54,7 +54,7 @@ def open_data(path: Path, *, links: bool = True) -> BufferedReader:
 
 
 def read_small(path: Path, most_bytes: int) -> bytes:
-    """All bytes of a file that describes others, and so is small.
+    """All bytes of a small file, such as one that describes other files.
 
     Raises:
         InputError: as `open_data`; or it has more than `most_bytes`.

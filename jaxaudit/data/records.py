@@ -17,11 +17,11 @@ from jaxaudit.data.paths import entries, expanded
 from jaxaudit.errors import InputError
 
 LARGEST_WHOLE = 2**24
-"""Whole numbers beyond this are rounded in 32 bits."""
+"""Whole numbers above this cannot all be represented in 32 bits."""
 AT_ONCE = 1024
-"""Records that may be in memory at the same time."""
+"""The most records that are in memory at the same time."""
 BLOCK = 32 * 2**20
-"""Bytes that are read at a time where all are read."""
+"""Bytes that are read at a time when all records are read."""
 NPY = ".npy"
 
 
@@ -35,13 +35,13 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Labelled records on the host, read from where they lie when they are asked for.
+    """Labelled records on the host, read from disk on access.
 
     Attributes:
-        arrays: by name, `[n, ...]`, of which rows are read when they are asked for.
+        arrays: by name, `[n, ...]`; their rows are read on access.
         labels: `[n]` or `[n, outputs]`.
         name: the name of this set, for tables and messages.
-        by_name: whether a network gets the arrays by their names; else there is one, which it gets as it is.
+        by_name: whether a network gets the arrays by their names; else there is a single array, which it gets directly.
 
     Raises:
         InputError: there is no record or no array, lengths differ, or values are not numbers.
@@ -68,7 +68,7 @@ class Records:
         strange = [name for name, array in every.items() if array.dtype.kind not in "biuf"]
         if strange:
             raise InputError(f"{self.name}: {strange[0]} has no numbers; give numbers, such as the indices of tokens.")
-        # Their size depends on the machine, and some of their bytes mean nothing.
+        # Long doubles: their size depends on the machine, and some of their bytes are undefined.
         long = [name for name, array in every.items() if array.dtype.kind == "f" and array.dtype.itemsize > 8]
         if long:
             raise InputError(
@@ -113,7 +113,7 @@ class Records:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """The arrays of some records side by side: what a slice of it reads, and no more, is in memory."""
+    """The arrays of some records side by side; only what a slice reads is in memory."""
 
     records: Records
 
@@ -149,7 +149,7 @@ class Packed:
 
 
 def unpacked(fields: tuple[Field, ...], packed: Any, whole: Any) -> dict[str, Any]:
-    """The arrays of records by name, from arrays of any library; `whole(array)` makes integers.
+    """The arrays of records by name, from packed arrays of any library; `whole(array)` converts to integers.
 
     >>> unpacked((Field("a", (), False), Field("b", (2,), True)), np.ones((3, 3)), lambda b: b.astype(int))["b"].shape
     (3, 2)
@@ -163,7 +163,7 @@ def unpacked(fields: tuple[Field, ...], packed: Any, whole: Any) -> dict[str, An
 
 
 def open_records(path: str | Path) -> Records | None:
-    """The records in a .npz file or a folder of .npy files, which are not read yet; None for anything else.
+    """The records in a .npz file or a folder of .npy files, opened but not read; None for anything else.
 
     Labels have a usual name (y, labels, target). One array of a usual name (x, inputs, images) is the records; else all
     other arrays are, by name. An array `class_names` is left out.
@@ -207,7 +207,7 @@ def must_be_opened(path: Path) -> bool:
 
 
 def _stored_arrays(path: Path) -> dict[str, np.ndarray | StoredArray]:
-    """The arrays by name; those that a .npz holds compressed (`np.savez_compressed`) are unpacked into memory."""
+    """The arrays by name; compressed arrays of a .npz (`np.savez_compressed`) are unpacked into memory."""
     if path.is_dir():
         inside = [each for each in entries(path) if not each.name.startswith(".")]
         return {each.stem: StoredArray(each, links=True) for each in inside if each.suffix.lower() == NPY}

@@ -1,4 +1,4 @@
-"""Files in places that others can write: only regular files are read, and writes are atomic."""
+"""Safe access to files in folders that others can write to: only regular files are read, and writes are atomic."""
 
 import errno
 import os
@@ -11,26 +11,26 @@ from pathlib import Path
 from typing import cast
 
 DRAFT = ".writing-"
-"""How the name of a file begins that is still being written."""
+"""Prefix of the name of a file that is still being written."""
 _NOT_LINKS: int = getattr(os, "O_NOFOLLOW", 0)
 _BYTES_NOT_WAITING: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def open_regular(path: Path, *, links: bool = True) -> BufferedReader:
-    """Opens a regular file to read; a FIFO, which would be waited for, or a device is never opened.
+    """Opens a regular file to read; a FIFO, on which opening would block, or a device is never opened.
 
     Args:
         path: the file.
-        links: whether it may be a link to one.
+        links: whether it may be a link to a regular file.
 
     Raises:
-        OSError: it is not there, is no such file or cannot be read.
+        OSError: it does not exist, is not a regular file, or cannot be read.
     """
     refuse_irregular(os.stat(path) if links else os.lstat(path), path)
     handle = os.open(path, os.O_RDONLY | _BYTES_NOT_WAITING | (0 if links else _NOT_LINKS))
     file = os.fdopen(handle, "rb")
     try:
-        # What stands there may have changed since.
+        # The file may have been replaced since it was checked.
         refuse_irregular(os.fstat(handle), path)
     except OSError:
         file.close()
@@ -39,10 +39,10 @@ def open_regular(path: Path, *, links: bool = True) -> BufferedReader:
 
 
 def refuse_irregular(found: os.stat_result, path: Path) -> None:
-    """Refuses what is no regular file.
+    """Rejects anything but a regular file.
 
     Raises:
-        OSError: where it is none; its `strerror` says what it is.
+        OSError: it is not a regular file; `strerror` says what it is.
     """
     kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder"}
     if not stat.S_ISREG(found.st_mode):
@@ -54,16 +54,16 @@ def refuse_irregular(found: os.stat_result, path: Path) -> None:
 def whole_file(
     path: Path, *, drafts: Path | None = None, private: bool = True, lasting: bool = True
 ) -> Iterator[BufferedRandom]:
-    """A file to write, which stands at `path` when the block is through; where that fails nothing is left.
+    """A file to write, which appears at `path` when the block ends; if the block fails, nothing is left.
 
-    It is written under a name that nobody can foresee, through no link, brought to the disk (`lasting`) and then moved,
-    so that a reader sees all of it or what was there before.
+    It is written under an unpredictable name, without following links, flushed to disk if `lasting`, and then renamed.
+    So a reader sees the complete new file or the previous one.
 
     Args:
-        path: where it goes; what is there is replaced, a link itself and not what it points to.
+        path: where it goes; an existing file is replaced. A link is replaced, not followed.
         drafts: the folder to write it in, on the same disk; by default that of `path`.
-        private: whether nobody but its owner may read it; else whom the umask lets.
-        lasting: whether to wait until the disk has it, some milliseconds: only then it is whole after a loss of power.
+        private: whether only its owner may read it; else the umask decides.
+        lasting: whether to wait, some milliseconds, until it is on disk: only then it survives a loss of power.
 
     Raises:
         OSError: it cannot be written.

@@ -1,4 +1,4 @@
-"""A name -> `Examples`: the only place where a string selects a data set."""
+"""Resolves a name to `Examples`: the only place where a string selects a data set."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ from jaxaudit.data.tfds.tfds import (
     set_folders,
 )
 from jaxaudit.errors import InputError
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 
 _EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits, "printed-digits": printed_digits}
 _FORCE_TFDS = "tfds:"
@@ -58,15 +58,15 @@ def load(
         5. a TFDS set that can be prepared: into the first writable of those three, by a child process, from
            original files in DATA_DIRECTORY/name or from the network. Needs the `prepare` extra.
 
-    The prefix `tfds:` (`tfds:mnist`) goes straight to 4. TFDS shuffles when it prepares, so `tfds:mnist` holds
-    the records of `mnist` in another, fixed order. One-channel TFDS images come as `[n, height, width]`, others
-    as `[n, height, width, channels]`.
+    The prefix `tfds:` (`tfds:mnist`) selects step 4 directly. TFDS shuffles when it prepares, so `tfds:mnist` holds the
+    records of `mnist` in another, fixed order. One-channel TFDS images have the shape `[n, height, width]`, others
+    `[n, height, width, channels]`.
 
     Args:
-        image_size: (height, width) that images of differing sizes are each brought to, as `prepare_images` does:
-            `float32` in [0, 1]. Images of one size are returned as stored, so `prepare_images` is still to be called;
-            it leaves prepared ones as they are.
-        gray: as for `prepare_images`, where sizes differ.
+        image_size: (height, width) to which images of differing sizes are resized, as by `prepare_images`: `float32` in
+            [0, 1]. Images of one size are returned as stored, so `prepare_images` must still be called; it leaves
+            prepared images unchanged.
+        gray: as for `prepare_images`, if sizes differ.
         drop: columns of a CSV that are neither inputs nor labels, such as one with groups; a set may lack them.
 
     Raises:
@@ -76,7 +76,7 @@ def load(
     >>> load("digits@train[:100]")
     Examples(digits@train[:100]: 100 records of shape (8, 8), 10 classes)
     """
-    # A path may itself hold an '@'.
+    # A path may itself contain an '@'.
     source, split = (name, None) if exists(Path(name)) else split_name(name)
     if split is not None:
         parse_split(split)  # a misprint is found before anything is downloaded
@@ -124,7 +124,7 @@ def _from_disk(
     gray: bool,
     drop: Sequence[str],
 ) -> Examples | None:
-    """The file or folder `source`, here or in the data directory; None where TFDS is to be asked."""
+    """The file or folder `source`, here or in the data directory; None if TFDS must be tried."""
     path, folder = on_disk(source, data_dir), data_folder(data_dir)
     if path is None:
         return None
@@ -133,7 +133,7 @@ def _from_disk(
     set_name = parse_set_name(source)
     in_data_folder = path != expanded(source)
     if set_name is not None and folder is not None and in_data_folder and path.is_dir():
-        # What TFDS leaves there: a prepared set, or an empty folder after it failed.
+        # TFDS leaves a prepared set here, or an empty folder after a failure.
         content = [child for child in entries(path) if not child.name.startswith(".")]
         has_files = any(child.is_file() for child in content)
         if not content or (not has_files and find_prepared(set_name, (folder,))):
@@ -149,7 +149,7 @@ def _from_disk(
     except InputError as error:
         if set_name is None or set_name.base not in known_names():
             raise
-        # Originals that only TFDS can read, where it looks for them.
+        # Original files that only TFDS can read, in the folder where it looks for them.
         if in_data_folder and has_originals(set_name.base, path):
             return None
         raise type(error)(f"{error} (For the set of TensorFlow Datasets write {_FORCE_TFDS}{source}.)") from error
@@ -163,7 +163,7 @@ def _select(
     gray: bool,
     available: tuple[str, ...] | None = None,
 ) -> Examples:
-    """The parts that `split` names; `read` gives a whole split by its name, and its own choice for None."""
+    """The parts that `split` names; `read` returns a whole split by its name, and chooses the split for None."""
     if split is None:
         return read(None)
     parts = parse_split(split) if available is None else choose_parts(split, available, name)
@@ -172,12 +172,12 @@ def _select(
 
 
 def _unknown(source: str, data_dir: Path | None) -> str:
-    """The message for a name that fits nothing, with the known names nearest to it."""
+    """The message for an unknown name, with the most similar known names."""
     folder = data_folder(data_dir)
     names = [*_EMBEDDED, *known_names()]
-    for place in set_folders(data_dir):
-        if exists(place) and place.is_dir():
-            names += [child.name for child in entries(place) if not child.name.startswith(".")]
+    for folder in set_folders(data_dir):
+        if exists(folder) and folder.is_dir():
+            names += [child.name for child in entries(folder) if not child.name.startswith(".")]
     searched = str(folder) if folder else "a data directory (none is set: --data-dir or JAXAUDIT_DATA)"
     return (
         f"{shown_name(source)} is not a file or folder here or in {searched}, not an embedded set "

@@ -8,14 +8,14 @@ from typing import NamedTuple, TypeVar
 from jaxaudit.errors import InputError, MissingSplit
 
 Whole = TypeVar("Whole", bound=Sized)
-# No set has more records than 18 digits can count, and Python reads no number of thousands of digits.
+# No set has more records than 18 digits can count, and Python rejects numbers of thousands of digits.
 _BOUND = r"\s*(-?\d{1,18}%?)?\s*"
 _PART = re.compile(rf"\s*([\w.\-]+)\s*(?:\[{_BOUND}:{_BOUND}\])?\s*")
 _HOW = "write a split or a slice of one (train, train[:1000], train[1000:2000], train[:10%]), joined by '+'"
 
 
 class Part(NamedTuple):
-    """One split or a slice of it, its bounds as they are written: record numbers or percentages, or nothing."""
+    """One split or a slice of it, with its bounds as written: record numbers, percentages, or empty."""
 
     split: str
     start: str = ""
@@ -97,7 +97,7 @@ def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tu
     """The parts to read of a set with the splits `available`.
 
     Args:
-        split: in the syntax of `parse_split`, or `all`, which is every split; None is the only one, else `train`.
+        split: in the syntax of `parse_split`, or `all` for every split; None for the only split, else `train`.
         available: the splits of the set `name`, in their order.
 
     Raises:
@@ -123,7 +123,7 @@ def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tu
 
 
 def read_parts(parts: Sequence[Part], read: Callable[[str], Whole], name: str) -> list[tuple[Whole, slice]]:
-    """The split of each part, each read once, and which of its records are meant.
+    """The split of each part, each split read only once, and the slice of its records.
 
     Raises:
         InputError: as `Part.span`, of the set `name`.
@@ -134,13 +134,13 @@ def read_parts(parts: Sequence[Part], read: Callable[[str], Whole], name: str) -
 
 
 def shown_name(text: str) -> str:
-    """The name of a set as a message shows it: without line breaks and NUL, and not a screen full."""
+    """The name of a set for a message: without line breaks and NUL, and shortened."""
     text = text if text.isprintable() else repr(text)[1:-1]
     return f"`{text if len(text) <= 100 else text[:100] + '...'}`"
 
 
 def nearest(text: str, names: Sequence[str]) -> str:
-    """The question that follows a name that is not known: the known names that are most like it.
+    """A question for the message on an unknown name: the most similar known names.
 
     >>> nearest("Mnits", ["digits", "mnist"])
     'Did you mean mnist?'
@@ -150,6 +150,6 @@ def nearest(text: str, names: Sequence[str]) -> str:
 
 
 def near_names(text: str, names: Sequence[str]) -> list[str]:
-    """The names that are most like a text, in any case; the likeliest first."""
+    """The most similar names to a text, ignoring case, the best match first."""
     by_lower = {name.lower(): name for name in names}
     return [by_lower[match] for match in difflib.get_close_matches(text.lower(), by_lower, n=4)]

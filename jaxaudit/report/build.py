@@ -1,4 +1,4 @@
-"""A page from runs: each run, and all of them side by side."""
+"""Builds a page from runs: each run by itself, and all of them side by side."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def build(runs: Sequence[Run[Any]]) -> Page:
     """The page of these runs, in this order.
 
     Raises:
-        InputError: there is none, or more than fit a page.
+        InputError: there is no run, or there are more than fit a page.
     """
     if len(runs) < 1 or len(runs) > MOST_RUNS:
         raise InputError(f"a report shows 1 to {MOST_RUNS} runs; {len(runs)} were given.")

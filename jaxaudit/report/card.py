@@ -1,6 +1,6 @@
 """Runs as a section of a model card: metadata that the Hugging Face Hub reads (`model-index`), and prose.
 
-Everything stands in the view of a run: no number is computed here, and nothing is judged.
+All of it comes from the view of a run: no number is computed here, and no verdict is given.
 """
 
 import json
@@ -13,13 +13,14 @@ from jaxaudit.report.markdown import answer_line, limits, plain, repeat_line, sh
 from jaxaudit.report.page import Answer, Part
 
 FENCE = "---"
-"""Before and after the metadata, which stand first in a card."""
+"""The line before and after the metadata, which come first in a card."""
 
 
 def as_card(parts: Sequence[Part]) -> str:
     """The metadata of all runs as one block, and a section for each.
 
-    The metadata are YAML. Every text in it is a quoted scalar as JSON has it, so no name from data is anything else.
+    The metadata are YAML. Every text in them is a quoted JSON scalar, so a name from data cannot change their
+    structure.
     """
     return "\n".join([FENCE, *_metadata(parts), FENCE, "", *(line for part in parts for line in _section(part))])
 
@@ -90,7 +91,7 @@ def _section(part: Part) -> Iterator[str]:
 
 
 def _measured(answer: Answer) -> str:
-    """The main number as a further sentence; nothing if the finding's own sentence gives it."""
+    """The main number as a further sentence; empty if the finding's own sentence gives it."""
     if answer.measure.lower() in answer.finding.sentence.lower():
         return ""
     between = f", {plain(answer.interval)}" if answer.interval else ""
@@ -103,7 +104,7 @@ def _data(part: Part) -> str:
 
 
 def _number(shown: str) -> str | float:
-    """A number as it is shown, as a number where it is one.
+    """A displayed number as a number; other text unchanged.
 
     >>> _number("1,234.5"), _number("12%"), _number("none"), _number("infinite"), _number("under 0.1%")
     (1234.5, 0.12, 'none', 'infinite', 'under 0.1%')
@@ -128,5 +129,5 @@ def _capital(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A quoted scalar of YAML. Letters stay: a half of a pair of surrogates, as JSON may write one, is none in YAML."""
+    """A quoted scalar of YAML. Letters stay unescaped; a lone surrogate, which JSON allows, is invalid in YAML."""
     return json.dumps(visible(" ".join(text.split())), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What the terms on a page mean, and who introduced them."""
+"""The meaning of the terms on a page, and the paper that introduced each."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

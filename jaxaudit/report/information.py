@@ -1,4 +1,4 @@
-"""The charts that audits of information share, none of which knows another: efficacy and its bound, and layers."""
+"""Charts shared by the audits of information: efficacy with its bound, and information by layer."""
 
 from collections.abc import Sequence
 
@@ -39,20 +39,20 @@ def layers_picture(
     models: Sequence[tuple[str, Float[np.ndarray, " layers"]]],
     thickness: float,
 ) -> Picture:
-    """Where the information lies, layer by layer, in the order of the network; of many layers those with the most.
+    """The information of each layer, in the order of the network; of many layers, those with the most.
 
     Args:
         title: of the chart.
-        seen: what follows the number of layers, for readers who cannot see it.
-        caption: how to read it.
+        seen: continues the text alternative after the number of layers.
+        caption: how to read the chart.
         names: of all layers.
-        models: the information of each layer by each of them, under their names.
+        models: the information of each layer, by name of the model.
         thickness: of a model's mark in a row.
     """
     most = np.stack([each for _, each in models]).max(axis=0)
     chosen = np.sort(np.argsort(-most, kind="stable")[: plot.MOST_LAYERS])
     shown, drawn = (
-        [visible(names[place]) for place in map(int, chosen)],
+        [visible(names[index]) for index in map(int, chosen)],
         [(visible(name), each[chosen]) for name, each in models],
     )
 
@@ -72,7 +72,7 @@ def layers_picture(
         Cells(
             "Information of the layers shown",
             ("layer", *columns),
-            tuple((name, *(precise(float(row[place])) for _, row in drawn)) for place, name in enumerate(shown)),
+            tuple((name, *(precise(float(row[index])) for _, row in drawn)) for index, name in enumerate(shown)),
             columns,
             folded=True,
         ),

@@ -1,4 +1,4 @@
-"""The facts that a report needs of the runs of one command."""
+"""What a report needs to know about the runs of one command."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,12 +14,12 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Stored(NamedTuple):
-    """Which arrays a run directory holds beside the result.
+    """The arrays that a run directory holds beside the result.
 
     Attributes:
-        file: an .npz, or a .parquet with a row a record.
-        names: of its arrays or columns.
-        rows: of the columns; 0 for an .npz.
+        file: an .npz, or a .parquet with one row per record.
+        names: names of its arrays or columns.
+        rows: number of rows of the columns; 0 for an .npz.
     """
 
     file: str
@@ -32,11 +32,11 @@ class Kind(NamedTuple):
 
     Attributes:
         name: the command.
-        record: the type of their results: its encoder, strict decoder and schema.
-        view: the content of one; the second argument is the number of records that a terminal lists.
-        check: raises ValueError, with what is wrong, where result and arrays do not fit one another.
-        stored: which arrays lie beside a result, if any.
-        compared: charts of several such runs.
+        record: the type of its results, with encoder, strict decoder and schema.
+        view: makes the content of one run; the second argument is the number of records that a terminal lists.
+        check: raises ValueError, with the reason, if a result and its arrays do not agree.
+        stored: the arrays beside a result, if any.
+        compared: makes charts of several runs of this kind.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The kinds of runs there are, by name; each is imported when first asked for, with what its audit alone needs."""
+"""The kinds of runs by name; each is imported on first use, with only what its audit needs."""
 
 from collections.abc import Iterable
 from importlib import import_module
@@ -13,7 +13,7 @@ from jaxaudit.report.record import Provenance
 
 Result = TypeVar("Result", bound=StrictStruct)
 NAMES = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
-"""Of `report/NAME/view.py`, where the kind stands in capitals; in the order of a page."""
+"""Names of kinds in the order of a page; `report/NAME/view.py` defines each, under its name in capitals."""
 
 
 def kind_of(name: str) -> Kind:
@@ -28,13 +28,13 @@ def kind_of(name: str) -> Kind:
 
 
 def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:
-    """The result of an audit as a run keeps it.
+    """The result of an audit with its papers and provenance, as a run stores it.
 
     Args:
         name: of the kind of runs.
-        result: what was found.
-        sources: the papers that it rests on, as tests, methods and metrics name them.
-        provenance: what repeats the run.
+        result: the result of the audit.
+        sources: the papers that it rests on, as named by tests, methods and metrics.
+        provenance: the facts needed to repeat the run.
     """
     fields = {field: getattr(result, field) for field in result.__struct_fields__}
     found: Any = kind_of(name).record(**fields, papers=cited(sources), provenance=provenance)
@@ -42,7 +42,7 @@ def recorded(name: str, result: Result, sources: Iterable[str], provenance: Prov
 
 
 def name_of(record: msgspec.Struct) -> str:
-    """The name of the kind of a record: what its schema says between `jaxaudit.` and the version."""
+    """The name of the kind of a record: the part of its schema between `jaxaudit.` and the version."""
     return str(getattr(record, "schema", "")).removeprefix("jaxaudit.").partition("/")[0]
 
 

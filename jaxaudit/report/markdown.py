@@ -1,4 +1,4 @@
-"""What is said of a run, as Markdown for a ticket, a wiki or a model card."""
+"""The content of a run as Markdown, for a ticket, a wiki or a model card."""
 
 import re
 
@@ -7,7 +7,7 @@ from jaxaudit.report.page import Answer, Cells, Part
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!~&$@]|(?<=:)(?=//)|(?<=www)(?=\.))")
 _BEGINS = re.compile(r"^(\d*)(?=[.)]\s|[-+](?:\s|$)|[-=]{2})")
-"""What makes a list, a line or a heading of the text that it begins."""
+"""Beginnings of a text that Markdown would read as a list, a rule or a heading."""
 
 
 def as_markdown(part: Part) -> str:
@@ -23,7 +23,7 @@ def as_markdown(part: Part) -> str:
 
 
 def shown_tables(part: Part) -> list[Cells]:
-    """The tables that a page shows at once."""
+    """The tables that a page does not fold."""
     return [cells for cells in part.tables if cells.on in ("page", "both") and not cells.folded and cells.rows]
 
 
@@ -47,27 +47,27 @@ def limits(part: Part) -> list[str]:
 
 
 def repeat_line(part: Part) -> str:
-    """The command that repeats the run, for a span of code."""
+    """The command that repeats the run, for a code span."""
     return visible(" ".join(part.repeat.command)).replace("`", "'")
 
 
 def answer_line(answer: Answer) -> str:
-    """What it is about, the verdict, and the sentence."""
+    """The subject of the answer, the verdict, and its sentence."""
     about = f"{plain(answer.about)}: " if answer.about else ""
     finding = answer.finding
     return f"{about}**{plain(finding.verdict)}**. {plain(finding.sentence)}"
 
 
 def table_lines(cells: Cells) -> list[str]:
-    """Its title and its rows."""
+    """The title and the rows of a table."""
     rows = [cells.columns, tuple("---" for _ in cells.columns), *cells.rows]
     head = [f"**{plain(cells.title)}**", ""] if cells.title else []
-    shown = [row if place == 1 else tuple(map(plain, row)) for place, row in enumerate(rows)]
+    shown = [row if index == 1 else tuple(map(plain, row)) for index, row in enumerate(rows)]
     return [*head, *(f"| {' | '.join(row)} |" for row in shown), ""]
 
 
 def plain(text: str) -> str:
-    r"""Text that Markdown shows as it is.
+    r"""Text escaped so that Markdown shows it unchanged.
 
     >>> print(plain("a|b <i> `c`"))
     a\|b \<i\> \`c\`

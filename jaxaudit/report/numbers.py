@@ -8,7 +8,7 @@ from jaxaudit.errors import visible
 
 NONE = "none"
 DIGITS_GIVEN = 8
-"""A number with more digits was computed: nobody types as many."""
+"""A number with more digits was computed, not typed by a user."""
 
 
 def number(value: float | str | None, digits: int = 3) -> str:
@@ -25,7 +25,7 @@ def number(value: float | str | None, digits: int = 3) -> str:
 
 
 def precise(value: float | str | None) -> str:
-    """A number with four significant digits, for a table of what a chart shows.
+    """A number with four significant digits, for tables of the numbers in charts.
 
     >>> precise(0.000123456), precise(12.0), precise(None)
     ('0.0001235', '12', 'none')
@@ -34,7 +34,7 @@ def precise(value: float | str | None) -> str:
 
 
 def share(value: float) -> str:
-    """A part of something in percent.
+    """A proportion in percent.
 
     >>> share(0.5), share(0.0), share(0.0004), share(1.0)
     ('50%', 'none', 'under 0.1%', 'all')
@@ -53,14 +53,14 @@ class _Interval(Protocol):
 
 
 def span(estimate: _Interval, digits: int = 2) -> str:
-    """The interval of a number as `low to high`; empty where there is none."""
+    """The interval of a number as `low to high`; empty if there is none."""
     if NONE in (number(estimate.low), number(estimate.high)):
         return ""
     return f"{number(estimate.low, digits)} to {number(estimate.high, digits)}"
 
 
 def percent(value: float) -> str:
-    """A share or a level: as it was given, or, if it was computed, with two digits of it or of what it lacks to all.
+    """A share or a level in percent: as given, or, if computed, with two digits of it or of its difference to 100%.
 
     >>> percent(0.95), percent(0.999), percent(0.9999999), percent(18 / 77), percent(13 / 19), percent(1 / 3000)
     ('95%', '99.9%', '99.99999%', '23%', '68%', '0.033%')
@@ -73,7 +73,7 @@ def percent(value: float) -> str:
 
 
 def text(value: Any) -> str:
-    """Any value of a result in a line, safe to show.
+    """Any value of a result on one line, safe to show.
 
     >>> text(None), text(True), text([1, "a"]), text({}), text(0.5)
     ('none', 'yes', '1, a', 'none', '0.5')

@@ -1,6 +1,6 @@
 """The content of a report, before it becomes terminal text or HTML: plain text, tables and charts.
 
-Both are made from the same `Part`. They only lay it out.
+Terminal text and HTML are made from the same `Part`, and only lay it out.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from jaxaudit.report.glossary import Term
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Said = TypeVar("Said")
+Item = TypeVar("Item")
 
 Where = Literal["both", "page", "terminal", "details"]
 
@@ -26,9 +26,9 @@ class Cells:
 
     Attributes:
         title: its title.
-        columns: their names; numeric columns are also in `numbers`, and aligned to the right.
-        rows: texts, one per column. Names may have several lines, which a page breaks as it needs; on a terminal, cells
-            may, too.
+        columns: names of the columns; those also in `numbers` are numeric and aligned to the right.
+        rows: texts, one per column. Names may have several lines, which a page wraps as needed; on a terminal, cells
+            may have several lines, too.
         numbers: see `columns`.
         folded: whether the page shows it collapsed.
         tones: which cell texts are good, bad or open.
@@ -48,9 +48,9 @@ class Picture(NamedTuple):
     """A chart.
 
     Attributes:
-        name: letters, digits and hyphens; of its file.
+        name: letters, digits and hyphens; also the name of its file.
         title: what it shows.
-        seen: a description for readers who cannot see it.
+        seen: text alternative for readers who cannot see it.
         caption: how to read it.
         draw: makes the figure.
         numbers: every number in it.
@@ -68,14 +68,14 @@ class Answer(NamedTuple):
     """One answer.
 
     Attributes:
-        about: its subject; empty if the question names it.
+        about: the target, classifier or method; empty if the question names it.
         finding: the finding.
         measure: the name of its main number.
-        number: as shown.
-        interval: as shown, with its level; empty if not available.
+        number: the main number, formatted.
+        interval: its interval, formatted, with the level; empty if not available.
         facts: names and values shown with it.
-        alone: the verdict if it is shown alone; empty if it is the same.
-        trust: confidence in the main number; None if it is that in the verdict, which the finding has.
+        alone: a shorter verdict to show by itself; empty if it is the same.
+        trust: confidence in the main number; None if it equals the confidence in the verdict.
     """
 
     about: str
@@ -89,14 +89,14 @@ class Answer(NamedTuple):
 
     @property
     def confidences(self) -> tuple[tuple[str, Confidence], ...]:
-        """How far to trust the verdict, and the main number where that differs; each with what it is said of."""
+        """How far to trust the verdict, and the main number if that differs; each with a label."""
         if self.trust is None:
             return (("confidence", self.finding.confidence),)
         return ("confidence in the verdict", self.finding.confidence), (f"confidence in the {self.measure}", self.trust)
 
 
 class Repeat(NamedTuple):
-    """How to repeat the run; the command in pieces that stay on a line."""
+    """How to repeat the run; the command is in pieces that must not be broken across lines."""
 
     command: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
@@ -109,9 +109,9 @@ class Part(NamedTuple):
     """The content of one run.
 
     Attributes:
-        name: the run's.
+        name: name of the run.
         kind: the command.
-        question: what was asked.
+        question: the question that the run answers.
         intro: what was done, for readers who have not read the papers.
         answers: one per target, classifier or method.
         tables: its tables; each says where it is shown.
@@ -140,9 +140,9 @@ class Part(NamedTuple):
 
     @property
     def checks(self) -> tuple[Checked, ...]:
-        """Every check of the answers once, with the names of those it is about where these are not all.
+        """Every check of the answers once, with the names of the answers that it concerns, unless it concerns all.
 
-        Of one that failed and that no verdict rests on, the first answer's stands for all.
+        If a failed check decides no verdict, it is shown as in the first answer.
         """
         aside: dict[tuple[str, str], Checked] = {}
 
@@ -167,7 +167,7 @@ class Part(NamedTuple):
 
     @property
     def confidences(self) -> tuple[tuple[str, Confidence, str], ...]:
-        """How far to trust the answers, each once: what it is said of, and the answers' names, if not all."""
+        """How far to trust the answers, each statement once: its label, and the names of the answers, if not all."""
         shared = _shared((answer, answer.confidences) for answer in self.answers)
         return tuple((what, each, _of(whose, self.answers)) for (what, each), whose in shared)
 
@@ -177,9 +177,9 @@ class Page(NamedTuple):
 
     Attributes:
         title: of the page.
-        parts: a run each.
-        together: what several runs have in common, in one table.
-        pictures: several runs in one chart.
+        parts: one per run.
+        together: a table that compares several runs.
+        pictures: charts that compare several runs.
         terms: of all parts.
         papers: the sources in full.
     """
@@ -192,9 +192,9 @@ class Page(NamedTuple):
     papers: tuple[str, ...]
 
 
-def _shared(said: Iterable[tuple[Answer, Sequence[Said]]]) -> list[tuple[Said, list[Answer]]]:
-    """What was said of each answer, each once, with the answers it was said of."""
-    found: dict[Said, list[Answer]] = {}
+def _shared(said: Iterable[tuple[Answer, Sequence[Item]]]) -> list[tuple[Item, list[Answer]]]:
+    """Each distinct statement about the answers once, with the answers that it concerns."""
+    found: dict[Item, list[Answer]] = {}
     for answer, each in said:
         for one in each:
             found.setdefault(one, []).append(answer)

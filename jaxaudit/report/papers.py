@@ -1,7 +1,7 @@
 """The papers that numbers rest on, as BibTeX.
 
-Each test, attack, method and metric says what it rests on where it stands (`source`, `SOURCE`), in the words of the
-field, such as `Carlini et al. 2022`; `papers.bib` has an entry for each of these.
+Each test, attack, method and metric names its papers in `source` or `SOURCE`, in the usual form of citations, such as
+`Carlini et al. 2022`; `papers.bib` has an entry for each.
 """
 
 import re
@@ -14,7 +14,7 @@ from jaxaudit.report.record import Paper
 
 _FIELD = re.compile(r"^  (\w+) = \{(.*)\},\n", re.MULTILINE)
 _OWN = re.compile(r"^  (?:cited|used|part) = .*\n", re.MULTILINE)
-"""What no bibliography has: fields of ours."""
+"""Fields of `papers.bib` that are this package's own and not BibTeX's."""
 
 
 class Entry(NamedTuple):
@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 
     Attributes:
         key: of the entry, such as `carlini2022membership`.
-        source: what is cited so, such as `Carlini et al. 2022`.
+        source: the citation, such as `Carlini et al. 2022`.
         title, venue: as text, for a page.
         bibtex: the entry.
     """
@@ -42,10 +42,10 @@ def bibliography() -> tuple[Entry, ...]:
 
 
 def cited(sources: Iterable[str]) -> list[Paper]:
-    """Every paper that these words name, each once, in the order they are first named.
+    """Every paper that these citations name, each once, in the order of first mention.
 
-    Words that name no paper of the bibliography, as an attack of one's own may have them, stay as they are and have no
-    entry. What comes from this program alone is no paper.
+    A citation without an entry, such as one of your own attack, is kept without a key. A part named as this program's
+    own is not a paper.
 
     >>> [paper.key for paper in cited(["Efron 1979; Holm 1979", "Carlini et al. 2022, code", "Efron 1979"])]
     ['efron1979bootstrap', 'holm1979multiple', 'carlini2022membership']
@@ -61,7 +61,7 @@ def cited(sources: Iterable[str]) -> list[Paper]:
 
 
 def in_full(source: str) -> str | None:
-    """The paper that is cited so, in a line; None where there is no entry.
+    """The paper with this citation, on one line; None if there is no entry.
 
     >>> in_full("Efron 1979")
     'Efron 1979: Bootstrap Methods: Another Look at the Jackknife. Annals of Statistics.'
@@ -72,19 +72,19 @@ def in_full(source: str) -> str | None:
 def as_bibtex(papers: Iterable[Paper], version: str) -> str:
     """A bibliography of these papers, and of this program.
 
-    Entries come from this package, never from a result. What has none is left out: BibTeX knows no comments, and reads
-    an entry or a preamble wherever an @ stands.
+    Entries come from this package, never from a result. Papers without an entry are left out, because BibTeX has no
+    comments and would read an entry or a preamble at any @ sign.
 
     Args:
         papers: of a result.
-        version: of jaxaudit that made it.
+        version: of the jaxaudit that made the result.
     """
     entries = [entry.bibtex for entry in map(entry_of, papers) if entry is not None]
     return "\n\n".join([*dict.fromkeys(entries), _PROGRAM % re.sub(r"[^0-9A-Za-z.+-]", "", version)]) + "\n"
 
 
 def entry_of(paper: Paper) -> Entry | None:
-    """The entry here of a paper of a result; None where there is none."""
+    """The entry of this package for a paper of a result; None if there is none."""
     return next((entry for entry in bibliography() if entry.key == paper.key), None)
 
 

@@ -1,4 +1,4 @@
-"""What every result has as JSON: its numbers, its provenance, its schema."""
+"""The common parts of every result as JSON: its numbers, its provenance, its schema."""
 
 from typing import Any, Literal, TypeVar
 
@@ -9,7 +9,7 @@ from jaxaudit.json_types import StrictStruct, from_builtins, to_builtins
 from jaxaudit.json_types import number as number
 
 VERSION = 2
-"""Of all schemas: runs of other versions are refused."""
+"""Version of all schemas; runs of other versions are rejected."""
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
@@ -18,19 +18,19 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
     """The facts needed to repeat a run.
 
     Attributes:
-        jaxaudit: version of this package; `versions` of the libraries it used.
-        device, devices, cores: what it ran on.
-        environment: variables that affect a number.
+        jaxaudit: version of this package. `versions`: of the libraries it used.
+        device, devices, cores: the hardware it ran on.
+        environment: environment variables that affect a number.
         command: the command that repeats the run.
         options: every option, with defaults filled in.
         data: names, sizes and content hashes of the data.
         model_hash, weights_hash, reference_hashes: of your own network, and of weights.
-        code_hashes: of the files of further code of your own, by option, such as `tests 1`.
-        targets, holdout_targets: files of outputs; `calibration_targets`, `reference_targets`: on the reference, which
-            is the calibration set or a set of its own; `before`, `holdout_before`: before a deletion.
+        code_hashes: of files with other code of your own, by option, such as `tests 1`.
+        targets, holdout_targets: files of outputs. `calibration_targets`, `reference_targets`: files of outputs on the
+            reference (the calibration set or a separate set). `before`, `holdout_before`: of outputs before a deletion.
         plan: the plan for a time budget.
-        mixed_devices: machines that rounded differently and trained some of the models, in words.
-        started: date and time, UTC; `seconds` how long it took.
+        mixed_devices: machines that round differently and trained some of the models, in words.
+        started: date and time, UTC. `seconds`: how long it took.
     """
 
     jaxaudit: str
@@ -65,8 +65,8 @@ class Paper(StrictStruct, frozen=True):
     """A paper that numbers rest on.
 
     Attributes:
-        source: as it is cited, such as `Carlini et al. 2022`.
-        key, bibtex: its entry; null for words of your own test or attack that name no paper known here.
+        source: the citation, such as `Carlini et al. 2022`.
+        key, bibtex: its entry; null for a citation of your own test or attack without an entry.
     """
 
     source: str
@@ -75,11 +75,11 @@ class Paper(StrictStruct, frozen=True):
 
 
 def record_type(name: str, result: type[StrictStruct]) -> type[msgspec.Struct]:
-    """A result as it stands in JSON: with its schema, the papers that it rests on, and what repeats it.
+    """The type of a result in JSON: with its schema, its papers, and its provenance.
 
     Args:
         name: of the kind of runs.
-        result: the type of what their audit finds.
+        result: the type of the audit's result.
     """
     schema: Any = f"jaxaudit.{name}/{VERSION}"
     fields = [("schema", Literal[schema], schema), ("papers", list[Paper] | None, None), ("provenance", Provenance)]
@@ -88,16 +88,16 @@ def record_type(name: str, result: type[StrictStruct]) -> type[msgspec.Struct]:
 
 
 def to_json(record: msgspec.Struct) -> dict[str, Any]:
-    """The record as JSON can hold it."""
+    """The record in types that JSON supports."""
     fields = to_builtins(record)
     last = {name: fields.pop(name) for name in ("papers", "provenance")}
     return {"schema": fields.pop("schema"), **fields, **last}
 
 
 def from_json(kind: type[Kind], value: Any) -> Kind:
-    """The record that JSON holds, strictly: no other keys, no other types.
+    """The record decoded from JSON strictly: no other keys, no other types.
 
     Raises:
-        msgspec.ValidationError: what is wrong, and where.
+        msgspec.ValidationError: the value does not fit; the message says where.
     """
     return from_builtins(kind, value)

@@ -11,7 +11,7 @@ from jaxaudit.report.record import Provenance
 
 
 def repeat(provenance: Provenance) -> Repeat:
-    """Command, seed, versions, and the content of the data."""
+    """The command, seed, versions, and hashes of the data."""
     facts = [
         ("Seed", str(provenance.seed)),
         ("Started", f"{visible(provenance.started)} and took {provenance.seconds:,.0f} seconds"),
@@ -38,7 +38,7 @@ def repeat(provenance: Provenance) -> Repeat:
 
 
 def _pieces(words: Sequence[str]) -> list[str]:
-    """The command as text, an option with its value a piece.
+    """The command as text, in pieces of an option with its value.
 
     >>> _pieces(["jaxaudit", "ks", "--query", "my data.npz", "--gray"])
     ['jaxaudit ks', "--query 'my data.npz'", '--gray']
@@ -57,7 +57,7 @@ def _device(provenance: Provenance) -> str:
 
 
 def _data(provenance: Provenance) -> list[tuple[str, str, str]]:
-    """A row a fact of each data set; the command's facts may be of one set or of several by role."""
+    """One row per fact of each data set; the command's facts may concern one set, or several by role."""
     rows = []
     sets = {role: each for role, each in provenance.data.items() if each is not None}
     if all(isinstance(each, dict | list) for each in sets.values()):

@@ -1,4 +1,4 @@
-"""One finished run as a report takes it: the result as JSON holds it, and the arrays its charts need."""
+"""A finished run as input of a report: its result, and the arrays that its charts need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Run(Generic[Result]):
     """One finished run.
 
     Attributes:
-        name: what it is called on the page.
+        name: its name on the page.
         kind: the command that made it.
-        result: what that command prints with `--json`.
-        arrays: what it keeps beside it, by name; empty where only the result was given.
+        result: the output of that command with `--json`.
+        arrays: the arrays stored beside it, by name; empty if only the result was given.
     """
 
     name: str
@@ -30,12 +30,12 @@ class Run(Generic[Result]):
 
     @property
     def provenance(self) -> Provenance:
-        """What repeats it."""
+        """The facts needed to repeat it."""
         return cast(Any, self.result).provenance
 
     @property
     def papers(self) -> list[Paper] | None:
-        """What its numbers rest on; None if it does not say."""
+        """The papers that its numbers rest on; None if unknown."""
         return cast(Any, self.result).papers
 
 

@@ -27,17 +27,17 @@ from jaxaudit.runs.unfinished import NAME, is_unfinished, make_directories, remo
 RESULT, TABLE = "result.json", "table.txt"
 OTHERS = {TABLE, "confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz", "scores.npz"}
 OTHERS |= {*BANK_ARRAYS, DESCRIPTION}
-"""What commands put beside it, and"""
+"""Names of files beside the result, and"""
 WEIGHTS = ".safetensors"
-"""how the names of weights there end."""
+"""the suffix of weights among them."""
 
 
 Writer = Callable[[IO[bytes]], None]
-"""Writes the content of a file into it, open."""
+"""Writes the content of a file into an open file."""
 
 
 def claim(directory: Path) -> None:
-    """Refuses a directory that could not be written, before any work is done.
+    """Rejects a directory that could not be written, before any work is done.
 
     A directory with an unfinished run is accepted; `open_unfinished` checks whether it is the same run.
 
@@ -49,10 +49,10 @@ def claim(directory: Path) -> None:
 
 
 def refuse_taken(directory: Path) -> None:
-    """The same, but for the other process.
+    """As `claim`, but does not check whether another process uses the directory.
 
     Raises:
-        InputError: where it holds something else already, or cannot be written.
+        InputError: it already contains something else, or cannot be written.
     """
     try:
         _refuse_taken(directory)
@@ -61,7 +61,7 @@ def refuse_taken(directory: Path) -> None:
 
 
 def is_of_a_run(name: str) -> bool:
-    """Whether a run may put something of this name into its directory, on disks that know no small letters, too."""
+    """Whether a run may use this file name in its directory, also on file systems that ignore case."""
     name = name.lower()
     return name in (RESULT, NAME, *OTHERS) or name.endswith(WEIGHTS)
 
@@ -74,17 +74,17 @@ def write(
 ) -> None:
     """Writes `result.json` and the other files into `directory` and removes the unfinished work there.
 
-    Each is written beside that work and then moved to its place, `result.json` last. Where that fails, nothing is left
-    but the work.
+    Each file is written beside the unfinished work and then moved, `result.json` last. If that fails, only the
+    unfinished work remains.
 
     Args:
-        directory: as `claim` wants it.
+        directory: accepted by `claim`.
         result: for `result.json`.
-        files: names, and what writes each into an open file.
+        files: names, and a writer for each open file.
         table: for `table.txt`, see `table_text`.
 
     Raises:
-        InputError: where it is taken, or cannot be written.
+        InputError: the directory is taken, or cannot be written.
     """
     text = json.dumps(result, indent=1, allow_nan=False) + "\n"
     texts = {RESULT: text} if table is None else {TABLE: table, RESULT: text}
@@ -100,15 +100,15 @@ def write(
 
 
 def write_files(directory: Path, files: Mapping[str, Writer]) -> None:
-    """Writes these files into a new directory, in this order; where that fails, nothing is left.
+    """Writes these files into a new directory, in this order; if that fails, nothing is left.
 
     Args:
-        directory: as `claim` wants it.
-        files: names, also in new folders there, and what writes each into an open file; those before it are in their
-            place by then.
+        directory: accepted by `claim`.
+        files: names, also in new folders there, and a writer for each open file; earlier files are in their final place
+            when a writer is called.
 
     Raises:
-        InputError: it is taken, or cannot be written; or as what writes a file.
+        InputError: the directory is taken, or cannot be written; or as raised by a writer.
     """
     refuse_taken(directory)
     try:
@@ -121,7 +121,7 @@ def write_files(directory: Path, files: Mapping[str, Writer]) -> None:
 
 
 def _write(directory: Path, saves: Mapping[str, Callable[[IO[bytes]], None]]) -> None:
-    """The last file says that all are there."""
+    """Writes the files; the last one marks the others as complete."""
     work, last = directory / NAME, list(saves)[-1]
     made = make_directories(work)
     folders = tuple({(directory / name).parent for name in saves} - {directory})
@@ -158,15 +158,15 @@ def _refuse_taken(directory: Path) -> None:
     if taken and not _is_free(directory):
         what = "another run" if (directory / RESULT).exists() else "other files"
         raise InputError(f"--out {directory} already contains {what}; name a new directory (nothing was changed).")
-    place = _existing(directory)
-    if not place.is_dir():
-        raise InputError(f"--out {directory} cannot be written: {place} is a file; name another directory.")
-    if not os.access(place, os.W_OK | os.X_OK) or not os.stat(place).st_mode & 0o222:
-        raise InputError(f"--out {directory} cannot be written: {place} is not writable; name another directory.")
+    folder = _existing(directory)
+    if not folder.is_dir():
+        raise InputError(f"--out {directory} cannot be written: {folder} is a file; name another directory.")
+    if not os.access(folder, os.W_OK | os.X_OK) or not os.stat(folder).st_mode & 0o222:
+        raise InputError(f"--out {directory} cannot be written: {folder} is not writable; name another directory.")
 
 
 def _is_free(directory: Path) -> bool:
-    """Whether it is empty or holds unfinished work alone; a run killed at its very end left the other files, too."""
+    """Whether it is empty or holds only unfinished work, or other files of a run killed at its very end."""
     names = {path.name for path in directory.iterdir()}
     others = names - {NAME}
     left = all(
@@ -178,7 +178,7 @@ def _is_free(directory: Path) -> bool:
 
 def _existing(directory: Path) -> Path:
     """The directory, or the nearest one above it that exists."""
-    place = Path(os.path.realpath(directory))
-    while not place.exists():
-        place = place.parent
-    return place
+    folder = Path(os.path.realpath(directory))
+    while not folder.exists():
+        folder = folder.parent
+    return folder

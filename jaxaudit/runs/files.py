@@ -1,4 +1,4 @@
-"""Reads the files of a run, which may be untrusted: kinds are known, and sizes are checked first."""
+"""Reads the files of a run, which may be untrusted: types are fixed, and sizes are checked first."""
 
 import json
 import math
@@ -13,12 +13,12 @@ from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.regular_files import open_regular
 
 LARGEST_RESULT = 64 << 20
-"""Bytes: twice what 100,000 records, the most that a result lists, take."""
+"""The most bytes of a result: twice the size of one with 100,000 records, the most that a result lists."""
 MOST_VALUES = 3_000_000
 MOST_GROUPS = 500_000
-"""Lists and objects of a result, which take memory and time that its length does not tell."""
+"""The most lists and objects of a result, which take memory and time out of proportion to its length."""
 LONGEST_WHOLE = 18
-"""Characters of a whole number: as many as 64 bits hold."""
+"""The most characters of a whole number, as for 64 bits."""
 DEEPEST = 50
 LARGEST_ARRAYS = 512 << 20
 MOST_RECORDS = 10_000_000
@@ -27,10 +27,10 @@ LARGEST_TABLE = 1 << 20
 
 
 def read_result(path: Path) -> Mapping[str, Any]:
-    """The object in a file of JSON.
+    """The object in a JSON file.
 
     Raises:
-        ValueError: it is none, or holds more, larger numbers or deeper nests than results do.
+        ValueError: it is not such an object, or has more entries, larger numbers or deeper nesting than results have.
         OSError: it cannot be read.
     """
     with open_regular(path) as file:
@@ -49,10 +49,10 @@ def read_result(path: Path) -> Mapping[str, Any]:
 
 
 def read_archive(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """These arrays of a .npz, in so far as it holds them; none where there is no such file.
+    """The requested arrays that a .npz holds; empty if there is no such file.
 
     Raises:
-        InputError: they are damaged, or larger than a report can draw.
+        InputError: an array is damaged, or larger than a report can draw.
     """
     if not os.path.lexists(path):
         return {}
@@ -86,18 +86,18 @@ def read_columns(path: Path, names: list[str], rows: int) -> dict[str, np.ndarra
             ) as file,
         ):
             _hold(file, names, rows, path.name)
-            # In pieces, so that pages which hold more than they say are noticed early.
-            columns, place = {name: np.empty(rows) for name in names}, 0
+            # Read in pieces, so that pages with more values than declared are noticed early.
+            columns, index = {name: np.empty(rows) for name in names}, 0
             for batch in file.iter_batches(BATCH, columns=names):
-                end = place + len(batch)
+                end = index + len(batch)
                 if end > rows:
                     break
                 for name in names:
-                    columns[name][place:end] = batch.column(name).to_numpy(zero_copy_only=False)
-                place = end
+                    columns[name][index:end] = batch.column(name).to_numpy(zero_copy_only=False)
+                index = end
     except (pyarrow.ArrowException, KeyError, TypeError) as error:
         raise ValueError(f"{path.name} cannot be read") from error
-    if place != rows:
+    if index != rows:
         raise ValueError(f"{path.name} has other records")
     return columns
 
@@ -106,7 +106,7 @@ def read_table(path: Path) -> str:
     """A table as it was printed.
 
     Raises:
-        ValueError: it is no text, or longer than tables are.
+        ValueError: it is not text, or longer than tables are.
         OSError: it cannot be read.
     """
     with open_regular(path, links=False) as file:
@@ -117,10 +117,10 @@ def read_table(path: Path) -> str:
 
 
 def _hold(file: Any, names: list[str], rows: int, source: str) -> None:
-    """Holds what the file says of itself against what is expected, before a column is unpacked."""
+    """Checks the file's metadata against the expected columns, before a column is unpacked."""
     metadata = file.metadata
-    # No more of it: of damaged column chunks pyarrow's own accessors end the process.
-    groups = (metadata.row_group(place).num_rows for place in range(metadata.num_row_groups))
+    # Only the row counts: for damaged column chunks pyarrow's own accessors end the process.
+    groups = (metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
     if metadata.num_rows != rows or sum(groups) != rows:
         raise ValueError(f"{source} has other records")
     schema = file.schema_arrow

@@ -1,4 +1,4 @@
-"""The identity of a run: kept work is used only if all of it is the same."""
+"""The identity of a run: stored work is used only by a run with the same identity."""
 
 import hashlib
 import json
@@ -43,12 +43,12 @@ def run_identity(
         "code": {"jaxaudit": __version__, "sources": sources_hash(), **code},
         "machine": machine_facts(),
     }
-    # As it comes back from a file: tuples as lists, paths as text.
+    # As read back from a file: tuples as lists, paths as text.
     return json.loads(json.dumps(identity, default=str))
 
 
 def differences(there: Mapping[str, Any], here: Identity) -> str | None:
-    """What `there`, from a file, differs in from `here`, in words; None where it does not."""
+    """The differences between the identity `there`, from a file, and `here`, in words; None if there are none."""
     found = []
     for section, words in SECTIONS.items():
         old, new = there.get(section), here[section]
@@ -75,7 +75,7 @@ def sources_hash() -> str:
 
 
 def machine_facts() -> dict[str, Any]:
-    """What a number's rounding depends on: devices, libraries, and JAX's settings."""
+    """Facts on which the rounding of a number depends: devices, libraries, and JAX's settings."""
     import jax
 
     from jaxaudit.ensemble.machine import processor, threads
@@ -85,7 +85,7 @@ def machine_facts() -> dict[str, Any]:
     if devices[0].platform == "cpu":
         facts |= {"threads": threads(), "processor": processor()}
     facts |= {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")}
-    # Where compiled programs are cached changes no number.
+    # Cache folders of compiled programs change no number.
     settings = {name for name in os.environ if name.startswith("JAX_") and "CACHE" not in name}
     return facts | {name: os.environ[name] for name in sorted(settings | ({"XLA_FLAGS"} & set(os.environ)))}
 

@@ -1,9 +1,9 @@
 """One process at a time in a folder: a lock that the kernel releases when its process ends.
 
 lock     locked while a process works in the folder; always empty
-owner    the number of the process that worked there last, for the message; the lock itself cannot be read everywhere
+owner    the number of the last process that worked there, for messages; not every system can read it from the lock
 
-No link is followed, and no pipe waited for.
+Links are not followed, and pipes not waited for.
 """
 
 import errno
@@ -18,13 +18,13 @@ from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_fi
 from jaxaudit.errors import InputError
 
 LOCK, OWNER = "lock", "owner"
-# Another process may be looking whether the folder is in use, which takes it no time.
+# Another process may be checking the lock, which takes it a moment.
 PATIENCE = 0.2
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 
 
 class InUseError(InputError):
-    """Another process is at work here."""
+    """Another process is using this directory."""
 
 
 def hold(directory: Path, named: str = "") -> BaseFileLock | None:
@@ -32,20 +32,20 @@ def hold(directory: Path, named: str = "") -> BaseFileLock | None:
 
     Args:
         directory: the folder.
-        named: what a message calls it; by default the option that names the folder around it.
+        named: its name in messages; by default the option that names its parent folder.
 
     Raises:
-        InUseError: where another process holds it; the message names it.
-        FileNotFoundError: where the folder is not there.
-        OSError: where the lock is a link or a pipe, or cannot be written.
+        InUseError: another process holds the lock; the message names the process.
+        FileNotFoundError: the folder does not exist.
+        OSError: the lock is a link or a pipe, or cannot be written.
     """
     path = directory / LOCK
     if os.path.lexists(path):
         refuse_irregular(path.lstat(), path)
     if FileLock is SoftFileLock:
         return None
-    # A marker in place of a lock would outlive a process that is killed. And removing the file when it is let go of
-    # would take it from under those who wait for it.
+    # A marker file would outlive a killed process. The lock file is not removed on release: another process may be
+    # waiting for it.
     lock = FileLock(path, PATIENCE, 0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
     try:
         lock.acquire(poll_interval=PATIENCE / 10)
@@ -61,23 +61,23 @@ def hold(directory: Path, named: str = "") -> BaseFileLock | None:
 
 
 def sign(directory: Path) -> None:
-    """Leaves this process's number beside the lock that it holds.
+    """Writes this process's number beside the lock that it holds.
 
     Raises:
-        OSError: where it cannot be written.
+        OSError: the file cannot be written.
     """
     with whole_file(directory / OWNER) as file:
         file.write(f"{os.getpid()}\n".encode())
 
 
 def refuse_in_use(directory: Path) -> None:
-    """Refuses a folder that another process is at work in.
+    """Rejects a folder that another process is using.
 
     Raises:
-        InUseError: where one is.
+        InUseError: another process uses it.
     """
     try:
-        # Looking makes no lock.
+        # Checking creates no lock file.
         lock = hold(directory) if (directory / LOCK).exists() else None
     except OSError:
         return
@@ -87,7 +87,7 @@ def refuse_in_use(directory: Path) -> None:
 
 @contextmanager
 def working_in(directory: Path) -> Iterator[None]:
-    """Holds the lock of a folder, signed, while the block works there; it leaves nothing there.
+    """Holds the lock of a folder, signed, while the block runs; removes its files afterwards.
 
     Raises:
         InUseError: another process works there.
@@ -105,7 +105,7 @@ def working_in(directory: Path) -> Iterator[None]:
         yield
     finally:
         if lock is not None:
-            # Whoever waits for a lock that is gone from its folder makes another.
+            # A process that waits for a removed lock file creates a new one.
             for name in (OWNER, LOCK):
                 with suppress(OSError):
                     (directory / name).unlink()

@@ -13,7 +13,7 @@ import jax
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.records import Records
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 from jaxaudit.version import __version__
 
 _PACKAGES = (
@@ -21,8 +21,8 @@ _PACKAGES = (
     *("scikit-learn", "pillow", "matplotlib", "tensorflow-datasets", "pyarrow"),
 )
 _OF_PYTORCH = ("torch", "torchax", "transformers")
-"""Of a run whose network is a PyTorch module: they draw its initial weights, make JAX's operations of its own, and
-build it from a configuration."""
+"""Libraries of a run whose network is a PyTorch module: they draw its initial weights, convert it to JAX, and build it
+from a configuration."""
 _VARIABLES = frozenset(
     {
         *("JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "JAX_ENABLE_X64", "JAX_DEFAULT_DTYPE_BITS", "JAX_DISABLE_JIT"),
@@ -30,11 +30,11 @@ _VARIABLES = frozenset(
         *("JAX_THREEFRY_PARTITIONABLE", "JAX_RANDOM_SEED_OFFSET", "JAX_LEGACY_PRNG_KEY", "NVIDIA_TF32_OVERRIDE"),
     }
 )
-"""Settings that decide a number. Others say where somebody's files and logs lie."""
+"""Settings that affect a number. Other settings only locate files and logs."""
 
 
 def describe_machine() -> dict[str, Any]:
-    """Versions, devices, and what else decides the rounding of a number."""
+    """Versions, devices, and everything else that affects the rounding of a number."""
     devices = jax.local_devices()
     return {
         "jaxaudit": __version__,
@@ -54,7 +54,7 @@ def _of_pytorch() -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Environment variables that decide a number; of XLA's flags those that name no file or folder."""
+    """Environment variables that affect a number; of XLA's flags those that name no file or folder."""
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "/" not in flag and "\\" not in flag]
     known = {name: os.environ[name] for name in sorted(_VARIABLES & set(os.environ))}
     return known | ({"XLA_FLAGS": " ".join(flags)} if flags else {})
@@ -89,9 +89,9 @@ def describe_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int,
     Args:
         path: of the bank.
         bank: the bank.
-        names: of the sets where they were given again.
-        models: how many are used.
-        content_hash: of what is used of them.
+        names: names of the sets that were given again.
+        models: number of models used.
+        content_hash: of the used models.
     """
     said = bank.description
     sets = {

@@ -16,16 +16,16 @@ from jaxaudit.runs.directory import is_of_a_run
 
 
 def claim_report(path: Path, out: Path | None = None) -> None:
-    """Refuses, before any work is done, a file that could not be written in the end.
+    """Rejects, before any work is done, a file that could not be written at the end.
 
-    Only a report, an empty file or nothing may stand there: no link, no device, no channel.
+    The path must not exist, or be a report or an empty file; links, devices and pipes are rejected.
 
     Args:
-        path: the file to be.
-        out: the run directory that will be made before it is written.
+        path: the file to be written.
+        out: the run directory that will be created first.
 
     Raises:
-        InputError: it holds something else than a report, or cannot be written.
+        InputError: the file is not a report, or cannot be written.
     """
     try:
         if path.is_dir() and not path.is_symlink():
@@ -37,12 +37,12 @@ def claim_report(path: Path, out: Path | None = None) -> None:
                 raise InputError(
                     f"the report {path} would overwrite a file that is not a report of jaxaudit; name another file."
                 )
-        place = Path(os.path.realpath(path.parent))
-        if out is not None and _is_in_run(place / path.name, Path(os.path.realpath(out))):
+        folder = Path(os.path.realpath(path.parent))
+        if out is not None and _is_in_run(folder / path.name, Path(os.path.realpath(out))):
             return
-        if not place.is_dir():
-            raise InputError(f"the report {path} cannot be written: there is no directory {place}; create it first.")
-        writable = path if there else place
+        if not folder.is_dir():
+            raise InputError(f"the report {path} cannot be written: there is no directory {folder}; create it first.")
+        writable = path if there else folder
         if not os.access(writable, os.W_OK) or not os.stat(writable).st_mode & 0o222:
             raise InputError(f"the report {path} cannot be written: {writable} is not writable; name another file.")
     except OSError as error:
@@ -50,12 +50,12 @@ def claim_report(path: Path, out: Path | None = None) -> None:
 
 
 def write_report(path: Path, runs: Sequence[Run[Any]]) -> None:
-    """Writes the report of these runs, at once.
+    """Writes the report of these runs, completely or not at all.
 
     Raises:
         InputError: as for `claim_report` and `report_html`.
     """
-    # Imported here because a place is claimed before anything is drawn.
+    # Imported here because `claim_report` needs no drawing.
     from jaxaudit.report.html.render import report_html
 
     claim_report(path)
@@ -73,10 +73,10 @@ def _cannot(path: Path, error: OSError) -> InputError:
 
 
 def _is_in_run(path: Path, out: Path) -> bool:
-    """Whether the page will stand in the run directory, beside the run's own files.
+    """Whether the page will be in the run directory, beside the run's own files.
 
     Raises:
-        InputError: it would take the place of one of those, or of the directory.
+        InputError: it would replace one of those files, or the directory.
     """
     if (
         path == out

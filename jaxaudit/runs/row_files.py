@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"[+\-]?\d+([.,]\d+)?([eE][+\-]?\d+)?")
 
 
 def record_files(columns: Columns) -> dict[str, Callable[[IO[bytes]], None]]:
-    """What writes `records.csv` and `records.parquet`, in full precision; NaN is an empty cell."""
+    """Writers of `records.csv` and `records.parquet`, in full precision; NaN becomes an empty cell."""
     return {
         "records.csv": lambda file: _write_csv(columns, file),
         "records.parquet": lambda file: _write_parquet(columns, file),
@@ -27,7 +27,7 @@ def record_files(columns: Columns) -> dict[str, Callable[[IO[bytes]], None]]:
 
 
 def as_cell(text: str) -> str:
-    r"""Text as a cell that does nothing but be read.
+    r"""Text as a cell that no spreadsheet treats as a formula.
 
     >>> print(as_cell("=cmd|' /C calc'!A0"), as_cell("-1.5"), as_cell("a\x1b[31m"), as_cell("a;=b"))
     '=cmd|' /C calc'!A0 -1.5 a\x1b[31m a;'=b

@@ -24,8 +24,7 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
     """The run in a directory written by `--out`, or in a file with the output of `--json`.
 
     Raises:
-        InputError: it is not there, not a run, not finished, of a command this version does not know, damaged, or too
-            large.
+        InputError: it does not exist, is not a run, is unfinished, is of an unknown command, damaged, or too large.
     """
     file, shown = _result_file(path), _short(path)
     try:
@@ -50,10 +49,10 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
 
 
 def read_printed(path: Path) -> str:
-    """The table that a run's command printed, safe to show.
+    """The table that the command of a run printed, safe to show.
 
     Raises:
-        InputError: it is no run, or one that keeps no table.
+        InputError: it is not a run, or a run without a table.
     """
     _result_file(path)
     shown = _short(path)
@@ -75,7 +74,7 @@ def read_printed(path: Path) -> str:
 
 
 def _result_file(path: Path) -> Path:
-    """Where the result of a run lies.
+    """The path of a run's result.
 
     Raises:
         InputError: there is none.
@@ -97,7 +96,7 @@ def _result_file(path: Path) -> Path:
 
 
 def _short(name: object) -> str:
-    """A name or path in a message: visible, and of a long one the two ends."""
+    """A name or path for a message: printable, with the middle of a long one left out."""
     text = visible(str(name))
     return text if len(text) <= 120 else f"{text[:58]}...{text[-58:]}"
 
@@ -132,14 +131,14 @@ def _converted(kind: Kind, result: Mapping[str, Any], path: str) -> msgspec.Stru
 
 
 def _writer(result: Mapping[str, Any]) -> str:
-    """The version that a result says it was written by."""
+    """The version that, according to a result, wrote it."""
     provenance = result.get("provenance")
     version = provenance.get("jaxaudit") if isinstance(provenance, Mapping) else None
     return f"jaxaudit {_short(version)}" if isinstance(version, str) else "a version that it does not name"
 
 
 def _arrays(directory: Path, kind: Kind, record: msgspec.Struct) -> Arrays:
-    """What lies beside the result, as far as charts need it."""
+    """The arrays beside the result that charts need."""
     stored = kind.stored(record)
     if stored is None:
         return {}

@@ -31,11 +31,11 @@ LEFTOVER_SECONDS = 30 * 24 * 3600
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A folder of unfinished work that is ours until `keep` or `remove`.
+    """A folder of unfinished work, locked for this process until `keep` or `remove`.
 
     Attributes:
         directory: the folder.
-        made: the folders that were made for it, innermost first.
+        made: the folders that were created for it, innermost first.
         lock: the lock of the folder; None on a file system without locks.
         checkpoints: where `fit_many` keeps its chunks.
     """
@@ -49,12 +49,12 @@ class Unfinished:
         return self.directory / CHUNKS
 
     def keep(self) -> None:
-        """Leaves the work to the next run."""
+        """Leaves the work to a later run."""
         if self.lock is not None:
             self.lock.release()
 
     def remove(self) -> None:
-        """Removes the work, and the folders that were made for it where nothing else is in them."""
+        """Removes the work, and the folders that were created for it if they are empty."""
         shutil.rmtree(self.directory, ignore_errors=True)
         remove_empty(self.made)
         self.keep()
@@ -66,12 +66,12 @@ class Unfinished:
 
 
 def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
-    """Takes the work in `directory` up, or begins there.
+    """Resumes the work in `directory`, or starts new work there.
 
     Raises:
-        InUseError: where another process is at it.
-        InputError: where it is another run's; the message names what differs.
-        OSError: where it cannot be written.
+        InUseError: another process is using it.
+        InputError: it belongs to another run; the message names the differences.
+        OSError: it cannot be written.
     """
     made = make_directories(directory)
     try:
@@ -88,7 +88,7 @@ def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
 
 
 def make_directories(directory: Path) -> tuple[Path, ...]:
-    """Makes `directory` with its parents, behind links, too, for their owner alone; those made, innermost first."""
+    """Creates `directory` and its parents, also behind links, for their owner alone; those created, innermost first."""
     directory = Path(os.path.realpath(directory))
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     for path in reversed(missing):
@@ -108,7 +108,7 @@ def remove_empty(directories: tuple[Path, ...]) -> None:
 
 
 def is_unfinished(directory: Path) -> bool:
-    """Whether this is a folder of unfinished work and holds nothing else, no link either."""
+    """Whether this is a folder that holds only unfinished work, and no link."""
     if directory.is_symlink() or not directory.is_dir():
         return False
     return all(_is_ours(path) for path in directory.iterdir())
@@ -122,7 +122,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def drop_leftovers(parent: Path) -> None:
-    """Removes the folders of unfinished work in `parent` that nobody has touched for 30 days."""
+    """Removes folders of unfinished work in `parent` that have not changed for 30 days."""
     for directory in parent.glob("*/"):
         try:
             newest = max(path.lstat().st_mtime for path in (directory, *directory.rglob("*")))
@@ -138,12 +138,12 @@ def _held(directory: Path) -> BaseFileLock | None:
         try:
             return hold(directory)
         except FileNotFoundError:
-            # Its last owner finished, and removed the folder meanwhile.
+            # Its last owner finished and removed the folder in the meantime.
             make_directories(directory)
 
 
 def _take(work: Unfinished, identity: Identity) -> None:
-    """Makes sure that the work is this run's, then signs it."""
+    """Checks that the work belongs to this run, then signs the lock."""
     path = work.directory / IDENTITY
     try:
         with open_regular(path, links=False) as file:

@@ -168,7 +168,7 @@ def bank() -> Evidence:
     return bank_of(KEY, WORLD, POOL, [HELD])
 
 
-def heard(given: FileTarget) -> TargetOutputs:
+def outputs_of(given: FileTarget) -> TargetOutputs:
     return given.says(bank(), "", with_signals=False)
 
 
@@ -177,7 +177,7 @@ def test_outputs_before_a_deletion_are_compared_beside_members() -> None:
     given = UNUSED._replace(before=USED.outputs, before_on_holdout=USED.on_holdout)
     for own_recipe, several in ((False, [given, UNUSED]), (True, [given])):
         evidence = replace(bank(), own_recipe=own_recipe)
-        found = [judge_outputs(KEY, evidence, [heard(each)], [MembersTest(), HELD]).targets[0] for each in several]
+        found = [judge_outputs(KEY, evidence, [outputs_of(each)], [MembersTest(), HELD]).targets[0] for each in several]
         change = found[0].change
         assert change is not None
         assert change.p_value <= 0.05

@@ -26,7 +26,7 @@ from support.memory import at_most
 from jaxaudit.audits.bank_odds import bank_accuracy, bank_log_odds, model_outputs, said
 from jaxaudit.audits.ks.available import Available, available_tests
 from jaxaudit.audits.ks.bank.open import kinds_of, pool_of, target_outputs
-from jaxaudit.audits.ks.bank.row_check import first_models, whose
+from jaxaudit.audits.ks.bank.row_check import first_models, match_row
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import Kind
@@ -193,12 +193,12 @@ def test_outputs_of_another_model_are_found_whatever_was_dealt(tmp_path: Path, h
 
     save(folder, 7, logits(7, members[7], memory=9.0))
     odds = model_outputs(bank, 7).log_odds
-    right = whose(bank, 7, odds, known)
+    right = match_row(bank, 7, odds, known)
     assert right is not None
     assert (right.other, right.shown) == (None, True)
-    found = whose(bank, 9, odds, known)
+    found = match_row(bank, 9, odds, known)
     assert found is not None
     assert (found.other, found.shown, found.fit > 5 > found.own) == (7, False, True)
     # Nothing is known of rows that somebody else dealt.
     stranger = load_bank(write_bank(tmp_path / "stranger"))
-    assert whose(stranger, 4, model_outputs(stranger, 1).log_odds, {}) is None
+    assert match_row(stranger, 4, model_outputs(stranger, 1).log_odds, {}) is None

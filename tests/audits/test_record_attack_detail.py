@@ -79,8 +79,8 @@ def test_a_finer_file_is_brought_to_what_the_coarser_would_say(form: str, tmp_pa
     np.save(tmp_path / "coarse.npy", values)
     detail = detail_of(load_outputs(tmp_path / "coarse.npy", 2, RECORDS, "probabilities"))
     said = log_odds_of("probabilities", values[:, None], LABELS)[0]
-    np.testing.assert_allclose(detail.bring(odds), said, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(detail.bring(said), said, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(detail.round(odds), said, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(detail.round(said), said, rtol=1e-3, atol=1e-3)
 
 
 def test_a_class_that_is_what_the_other_leaves_to_1_is_as_coarse_as_that():
@@ -95,14 +95,14 @@ def test_a_class_that_is_what_the_other_leaves_to_1_is_as_coarse_as_that():
     detail = detail_of(Outputs(values, "probabilities", None, "float32", "some"))
     sure_of_second = said > 0
     signed = np.where(LABELS == 1, odds, -odds)
-    np.testing.assert_allclose(detail.bring(signed)[sure_of_second], said[sure_of_second], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(detail.round(signed)[sure_of_second], said[sure_of_second], rtol=1e-9, atol=1e-9)
 
 
 def test_logits_are_as_coarse_as_the_coarser_file_in_float64(tmp_path: Path):
     fine, coarse = (Outputs(logits(sure(USED, 6)), "logits", None, dtype, "some") for dtype in ("float64", "float16"))
     assert detail_of(coarse).coarsens(detail_of(fine))
     assert not detail_of(fine).coarsens(detail_of(coarse))
-    found = detail_of(coarse).bring(np.array([15.3, 1e3]))
+    found = detail_of(coarse).round(np.array([15.3, 1e3]))
     assert found.dtype == np.float64
     np.testing.assert_array_equal(found * 64, np.rint(found * 64))
 

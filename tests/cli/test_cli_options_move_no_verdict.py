@@ -15,7 +15,7 @@ from scipy import stats
 from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit
 from support.people import PEOPLE, write_people
-from support.saved_runs.attack import Said, attack_audit, split_models, with_splits
+from support.saved_runs.attack import FixedScores, attack_audit, split_models, with_splits
 
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.splits import attack_splits
@@ -131,7 +131,7 @@ def noise_audit(place: int, attacks: int) -> AttackAudit:
     truth = SMALL.truth
     assert SMALL.measurements is not None
     models = split_models(truth, SMALL.measurements, key=jax.random.fold_in(KEY, place))
-    noise: list[Any] = [Said(f"noise-{each}", random.normal(size=truth.shape)) for each in range(attacks)]
+    noise: list[Any] = [FixedScores(f"noise-{each}", random.normal(size=truth.shape)) for each in range(attacks)]
     return attack_splits(models, attacks=noise)
 
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from jaxaudit.data.formats.csv_file import Asked, find_format, read_csv
+from jaxaudit.data.formats.csv_file import CsvOptions, find_format, read_csv
 from jaxaudit.data.tables.numeric import load_columns
 from jaxaudit.data.tables.people import read_people
 from jaxaudit.errors import InputError
@@ -53,7 +53,7 @@ def test_delimiters_and_encodings_are_found(write, delimiter, encoding):
     ],
 )
 def test_what_stands_between_cells_and_in_numbers(tmp_path, content, delimiter, decimal):
-    found, _ = find_format(content.encode(), tmp_path / "a.csv", Asked())
+    found, _ = find_format(content.encode(), tmp_path / "a.csv", CsvOptions())
     assert (found.delimiter, found.decimal) == (delimiter, decimal)
 
 
@@ -61,7 +61,7 @@ def test_decimal_commas_are_numbers(write):
     table = read_csv(write("a;b\n 1,5;x\n-2,5e1;y\n3;z\n"))
     assert table.numbers(0).tolist() == [1.5, -25, 3]
     # Where the comma is the decimal sign, nobody knows what a point is.
-    table = read_csv(write("a;y\n1,5;n\n1.234;p\n"), asked=Asked(decimal=","))
+    table = read_csv(write("a;y\n1,5;n\n1.234;p\n"), options=CsvOptions(decimal=","))
     with pytest.raises(InputError, match="row 2, column 'a' holds text"):
         table.numbers(0)
     people = read_people(write("a;y\n" + "".join(f"{i},5;{'np'[i % 2]}\n" for i in range(12))))

@@ -19,7 +19,7 @@ from jaxaudit.data.paths import entries, open_data, regular_files
 from jaxaudit.data.records import open_records
 from jaxaudit.data.regular_files import open_regular, whole_file
 from jaxaudit.errors import LONGEST_MESSAGE, InputError
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 
 
 def test_nothing_else_is_opened_or_waited_for(tmp_path: Path):

@@ -18,7 +18,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from jaxaudit.data import describe_record, load
-from jaxaudit.data.formats.csv_file import Asked
+from jaxaudit.data.formats.csv_file import CsvOptions
 from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.tables import people as module
 from jaxaudit.data.tables.columns import recode
@@ -290,7 +290,7 @@ def test_the_table_is_that_of_the_csv(write, tmp_path, name):
     assert read_people(path).content_hash == read_people(other).content_hash
     assert read_people(path).columns[1].categories == ("private", "state", MISSING)
     with pytest.raises(InputError, match="are for CSV"):
-        read_people(path, asked=Asked(delimiter=","))
+        read_people(path, options=CsvOptions(delimiter=","))
 
 
 NUMBERS = {"age": COLUMNS["age"], "children": COLUMNS["children"], "label": COLUMNS["y"]}

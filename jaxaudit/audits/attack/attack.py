@@ -1,4 +1,4 @@
-"""Membership attacks: on models of random halves, or by the shadow models of a bank."""
+"""Membership attacks: on models of random halves, or with the shadow models of a bank."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,30 +28,31 @@ def attack(
     pdtp: Float[np.ndarray, " records"] | None = None,
     progress: Progress | None = None,
 ) -> AttackAudit:
-    """Can an attacker tell which records a model was trained on? Nothing is trained here.
+    """Can an attacker tell which records a model was trained on? This function trains no model.
 
-    With models of random halves: how often are attacks on target records right? See `attack_splits`. With a bank of
-    shadow models: which records do models of this recipe give away, and which targets do? See `attack_records`.
+    With models of random halves: how often are attacks on the target records right? See `attack_splits`. With a bank of
+    shadow models: which training records do models of this recipe reveal, and which does each target? See
+    `attack_records`.
 
     Args:
-        models: from `train_splits`; or a bank of shadow models, its directory, or what `bank_outputs` read of it.
-        targets: by a bank: models that are attacked with the thresholds of the shadow models. Without them, these are
-            attacked alone.
-        attacks: on random halves `jaxaudit.attacks.Attack`, which decide together; by a bank
-            `jaxaudit.attacks.records.RecordAttack`, of which the first decides. By default all that there are models
-            for.
+        models: from `train_splits`; or a bank of shadow models, its directory, or the `BankOutputs` read from it.
+        targets: with a bank only: models to attack, at thresholds set on the shadow models. Without targets, only the
+            shadow models are attacked.
+        attacks: on random halves `jaxaudit.attacks.Attack`, all tested together; with a bank
+            `jaxaudit.attacks.records.RecordAttack`, of which the first decides. By default all that the models allow.
         level: confidence level of the intervals; no verdict depends on it.
-        delta: by a bank that was dealt by fair coins: bound the epsilon of the recipe from below, at this delta.
-        pdtp: by a bank: nats, of each record; the deciding attack is compared with it.
-        progress: by a bank: told of each attack made.
+        delta: with a bank of independent Bernoulli(1/2) inclusion only: the delta at which the epsilon of the recipe is
+            bounded from below.
+        pdtp: with a bank only: PDTP (nats) of each record, compared with the deciding attack.
+        progress: with a bank only: called after each attack.
 
     Returns:
-        Of each attack its scores, rates and area under the ROC curve, with intervals; `result` is what
-        `jaxaudit attack` says, `finding` its verdict.
+        The scores, rates and area under the ROC curve of each attack, with intervals. `result` is what `jaxaudit
+        attack` reports, `finding` its verdict.
 
     Raises:
-        InputError: as `attack_splits` and `attack_records`; the bank cannot be used; or targets, a delta or PDTP are
-            given for models of random halves.
+        InputError: as `attack_splits` and `attack_records`; the bank cannot be used; or `targets`, `delta` or `pdtp`
+            are given for models of random halves.
 
     >>> import jax
     >>> import jaxaudit as ja

@@ -1,4 +1,4 @@
-"""How finely files know log-odds, and log-odds made as coarse as another file would have them, and no coarser."""
+"""The resolution at which files store log-odds, and rounding of log-odds to the resolution of another file."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,19 +12,19 @@ from jaxaudit.data.outputs.precision import as_dtype, round_decimals, round_sign
 from jaxaudit.metrics.scores import LIMIT, cut
 
 FEW = 1 << 12
-"""Numbers of a file that tell its grid."""
+"""Sample size: numbers of a file from which its grid is found."""
 MOST_PRINTED = 12
-"""Decimals of a grid that float64 can still tell from none."""
+"""The most decimals of a grid that float64 can resolve."""
 
 
 class Detail(NamedTuple):
-    """How finely a file knows log-odds.
+    """The resolution at which a file stores log-odds.
 
     Attributes:
-        logits: whether it holds logits or log-odds; else probabilities.
+        logits: whether the file holds logits or log-odds; else probabilities.
         decimals, significant, dtype: as in `Outputs`.
-        step: of logits, between neighbouring log-odds (nats); of probabilities, of the grid that even small ones lie
-            on, or 0 where small ones are known as well as large ones, as a softmax in float32 is.
+        step: of logits, the step between neighbouring log-odds (nats). Of probabilities, the step of a grid on which
+            all of them lie, or 0 if small ones have relative precision, as a float32 softmax has.
     """
 
     logits: bool
@@ -39,26 +39,26 @@ class Detail(NamedTuple):
         return step_near(1.0, None, self.significant, self.dtype)
 
     def coarsens(self, other: "Detail") -> bool:
-        """Whether log-odds of the other file lose something in this one."""
+        """Whether log-odds of the other file lose precision when they are rounded to this resolution."""
         if self[:4] == other[:4] and (self.logits or self.step == other.step):
             return False
         if self.logits:
-            # A softmax does not tell how coarse its logits were.
+            # The resolution of logits cannot be seen in a softmax of them.
             return other.logits and self.step > other.step
         return other.logits or self.step > other.step or self.relative > other.relative
 
-    def bring(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
-        """Log-odds (nats) in float64 as a file like this one gives them.
+    def round(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+        """Log-odds (nats) in float64, rounded to this resolution.
 
-        Of probabilities: those of a record's class and of all others are rounded one by one, as the file holds both. A
-        class whose probability is rounded to 1 is as sure as `log_odds_of` finds it: 20 nats.
+        Probabilities of a record's class and of all other classes are rounded one by one, since a file holds both. If
+        the probability of the class is rounded to 1, the log-odds are cut at 20 nats, as by `log_odds_of`.
         """
         odds = odds.astype(np.float64)
         if self.logits:
             return np.rint(odds / self.step) * self.step
         with np.errstate(divide="ignore"):
             made = np.log(self._rounded(special.expit(odds))) - np.log(self._rounded(special.expit(-odds)))
-        # Scores of equal log-odds must stay equal, so rounding moves none that is cut.
+        # Scores of equal log-odds must stay equal, so log-odds beyond the cut are not rounded.
         return cut(np.where(np.abs(odds) < LIMIT, made, odds))
 
     def _rounded(self, shares: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
@@ -72,39 +72,39 @@ class Detail(NamedTuple):
 
 
 def coarser(own: Sequence[Detail], others: Sequence[Detail]) -> tuple[Detail, ...]:
-    """Those of the others in which log-odds lose something that are as coarse as all of `own` already."""
+    """The resolutions among `others` that are coarser than every resolution in `own`."""
     return tuple(other for other in others if all(other.coarsens(each) for each in own))
 
 
-def brought(odds: Float[np.ndarray, "*any"], details: Sequence[Detail]) -> Float[np.ndarray, "*any"]:
-    """Log-odds (nats) as coarse as each of these; themselves without any."""
+def at_resolution(odds: Float[np.ndarray, "*any"], details: Sequence[Detail]) -> Float[np.ndarray, "*any"]:
+    """Log-odds (nats) rounded to each of these resolutions in turn; unchanged if there are none."""
     for each in details:
-        odds = each.bring(odds)
+        odds = each.round(odds)
     return odds
 
 
 def detail_of(file: Outputs) -> Detail:
-    """How finely these outputs know log-odds."""
+    """The resolution at which these outputs store log-odds."""
     logits = file.kind == "logits"
     step = logit_step(file) if logits else _grid_of(file)
     return Detail(logits, file.decimals, file.significant, file.dtype, step)
 
 
 def _grid_of(file: Outputs) -> float:
-    """The step of the grid that all probabilities of a file lie on, small ones, too; 0 without such a grid."""
+    """The step of a grid on which all probabilities of a file lie, small ones included; 0 without such a grid."""
     if file.decimals is not None:
         return 10.0**-file.decimals
     near = step_near(1.0, None, None, file.dtype)
-    # One column leaves the other class what is missing to 1.
+    # With one column, the probability of the other class is 1 minus it.
     if file.values.shape[1] == 1:
         return near
-    # An odd stride meets all classes where they take turns.
+    # An odd stride samples all classes.
     some = file.values[:: file.values.size // FEW | 1].astype(np.float64)
     printed = [10.0**-decimals for decimals in range(1, MOST_PRINTED + 1)]
-    # Of two classes, one may have been subtracted from 1.
+    # Of two classes, one probability may have been computed as 1 minus the other.
     parts = some.T if some.shape[1] == 2 else [some]
     for step in sorted([near, *(each for each in printed if each > near)], reverse=True):
-        # But for the last bits of float64, and never 0 in place of a small number.
+        # Equal up to the last bits of float64; a small number must not round to 0.
         if any(np.allclose(np.rint(part / step) * step, part, rtol=1e-15, atol=0) for part in parts):
             return step
     return 0.0

@@ -1,4 +1,4 @@
-"""A lower bound on the epsilon of a bank's recipe: half of its models attack the other half."""
+"""A lower bound on the epsilon of a bank's training recipe: half of the models serve to attack the other half."""
 
 import msgspec
 
@@ -10,10 +10,11 @@ from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse
 
 
 def bound_of_recipe(bank: Bank, own: ShadowScores, attack: RecordAttack, delta: float, level: float) -> Epsilon:
-    """A lower bound on epsilon by one attack.
+    """A lower bound on epsilon from one attack.
 
     Raises:
-        InputError: the bank was not dealt by fair coins, or has too few models; the extra `dp` is not installed.
+        InputError: the records were not included independently with probability 1/2, the bank has too few models, or
+            the extra `dp` is not installed.
     """
     if bank.groups is not None:
         raise InputError(
@@ -28,8 +29,8 @@ def bound_of_recipe(bank: Bank, own: ShadowScores, attack: RecordAttack, delta: 
 def bound_by_halves(own: ShadowScores, attack: RecordAttack, *, delta: float, level: float = 0.95) -> EpsilonBound:
     """The bound where the first half of the models are references and the second half is audited.
 
-    Who is which is fixed before any output is read, and the attack is given no row of an audited model; why that is
-    sound: `metrics/epsilon.py`. The rows must be independent fair coins.
+    The halves are fixed before any output is read, and the attack is given no membership mask of an audited model
+    (`metrics/epsilon.py` says why this is sound). Every entry of the masks must be an independent fair coin.
 
     Raises:
         InputError: as `epsilon_bound`.

@@ -1,4 +1,4 @@
-"""What the models of a bank say of its records, and what targets say, as attacks on records need it."""
+"""Outputs of a bank's shadow models, and of targets, on the bank's records, as attacks on records need them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxaudit.attacks.records import ShadowScores
 from jaxaudit.attacks.records.attack import Dealt, deal_of, unused_records
-from jaxaudit.audits.attack.detail import brought, coarser, detail_of
+from jaxaudit.audits.attack.detail import at_resolution, coarser, detail_of
 from jaxaudit.audits.bank_odds import BLOCK, FINEST, log_odds_of
 from jaxaudit.audits.resolution import as_stored, distinct
 from jaxaudit.data.bank.bank import Bank
@@ -22,15 +22,16 @@ LEAST_MODELS = 4
 
 
 class BankOutputs(NamedTuple):
-    """The finished models of a bank, and the records that are not dropped.
+    """Outputs of the finished models of a bank on the records that are not dropped.
 
     Attributes:
         bank: the bank.
         models: their numbers in the bank.
-        columns: of the records in the bank; `records`: those of the bank that are attacked, dropped ones included.
-        shadowed: log-odds and membership; the log-odds of all models at the coarsest resolution of their files.
-        stored: outputs of some models as their files have them, one for each resolution.
-        limit: log-odds (nats) as far from 0 as these files can say; of those that were further nothing else is known.
+        columns: index in the bank of each record that is not dropped.
+        records: number of attacked records, dropped ones included.
+        shadowed: log-odds and membership masks. If files differ in resolution, all log-odds are at the coarsest one.
+        stored: outputs of some models as stored in their files, one for each resolution.
+        limit: the largest absolute log-odds (nats) that these files can represent; larger ones are cut to it.
         content_hash: of the bank; see `read_models`.
     """
 
@@ -49,12 +50,12 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
 
     Args:
         bank: the bank.
-        attacks: how many score all of it, for the memory that this takes.
-        records: only the first so many of the bank; by default all.
+        attacks: number of attacks that score all records, for the estimate of memory.
+        records: attack only the first `records` of the bank; by default all.
 
     Raises:
-        InputError: fewer than `LEAST_MODELS` models are finished, no record has models with and without it, all models
-            say the same, there is too little memory, or as `Bank.outputs`.
+        InputError: fewer than `LEAST_MODELS` models are finished; no record is a member of some models and a non-member
+            of others; all models have equal outputs; there is too little memory; or as `Bank.outputs`.
     """
     models, columns = bank.finished(), np.flatnonzero(~bank.dropped[:records])
     if len(models) < LEAST_MODELS:
@@ -72,16 +73,16 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
     odds = np.empty((len(models), views, len(columns)))
     labels = np.where(bank.dropped, 0, bank.labels)
 
-    def read(place: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
-        odds[place] = log_odds_of(bank.description.outputs, values, labels)[:, columns]
-        return as_stored(bank, values, f"model {models[place]}")
+    def read(index: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
+        odds[index] = log_odds_of(bank.description.outputs, values, labels)[:, columns]
+        return as_stored(bank, values, f"model {models[index]}")
 
     grids, content_hash = read_models(bank, models.tolist(), read)
     stored = distinct(grids)
     if len(stored) > 1:
         details = [detail_of(each) for each in stored]
-        for place, file in enumerate(grids):
-            odds[place] = brought(odds[place], coarser([detail_of(file)], details))
+        for index, file in enumerate(grids):
+            odds[index] = at_resolution(odds[index], coarser([detail_of(file)], details))
     membership = np.array(bank.membership[models][:, columns])
     inside = membership.sum(axis=0)
     if not ((inside > 0) & (inside < len(models))).any():
@@ -91,7 +92,6 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
     shadowed = ShadowScores(
         odds, membership, dealt=_dealt(bank, columns), unused=unused_records(bank.membership[:, columns])
     )
-    # The largest log-odds that these files can say.
     limit = FINEST if bank.description.outputs == "logits" else LIMIT
     return BankOutputs(
         bank, models, columns, records or bank.description.records, shadowed, stored, limit, content_hash
@@ -99,19 +99,19 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
 
 
 def memory_of(models: int, views: int, records: int, attacks: int, others: int = 0) -> int:
-    """Bytes that attacks on all records take.
+    """Bytes of memory that attacks on all records take.
 
     Args:
-        models, views, records: of the bank.
-        attacks: how many.
-        others: other resolutions that targets have the models compared at: each takes their log-odds once more, and the
-            scores of the deciding attack and of one more.
+        models, views, records: numbers in the bank.
+        attacks: number of attacks.
+        others: number of further resolutions at which targets are compared with the models. Each takes the log-odds of
+            all models once more, and the scores of two attacks.
     """
     return 8 * models * records * (views + attacks + 12 + others * (views + 2))
 
 
 def _dealt(bank: Bank, columns: Int[np.ndarray, " n"]) -> Dealt:
-    """How these records were dealt to models: by set, and by all rows that were planned."""
+    """How records were assigned to models (see `deal_of`), set by set, from the masks of all planned models."""
     found = Dealt(*(np.full(bank.description.records, np.inf) for _ in Dealt._fields))
     for part in (bank.query, bank.holdout, bank.calibration):
         kept = np.flatnonzero(~bank.dropped[part]) + part.start
@@ -126,8 +126,8 @@ def revealing_classes(
 ) -> Int[np.ndarray, " n"] | None:
     """The class whose probability differs most, on average, between models with a record and models without it.
 
-    None of a bank of log-odds, which has no other class, or where there are too many classes; -1 where a record has
-    models of one kind only.
+    None if the bank stores log-odds, which have no other class, or has too many classes; -1 for a record that all
+    models or none were trained on.
     """
     classes = bank.description.classes
     if bank.description.outputs == "log_odds" or 16 * len(columns) * classes > MAX_BYTES // 4:

@@ -1,4 +1,4 @@
-"""How far the records of a bank are given away: which surely, which most, and which that PDTP does not call risky."""
+"""Exposure of a bank's records: which are surely recognised, which most, and which of them have a low PDTP."""
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -17,13 +17,13 @@ NAMED_AT = 0.01
 LISTED = 100
 """The riskiest records that the result lists; records.csv has all."""
 BINS = 20
-"""Of the histogram of separations."""
+"""Number of bins of the histogram of separations."""
 RISKY, OFTEN = 1.0, 0.5
 """At risk: a PDTP above 1 nat (DTP-1); named in half or more of the models trained on the record."""
 
 
 def rate_named_at(rates: AttackRates) -> float:
-    """The false positive rate at which records count as named; NaN if none can be told or thresholds hold at none."""
+    """The false positive rate at which records count as named; NaN if no such rate can be measured, or none holds."""
     told = sorted(rate.fpr for rate in rates.tpr_at_fpr if rate.resolvable and rate.holds and rate.fpr >= NAMED_AT)
     return told[0] if told else float("nan")
 
@@ -31,18 +31,18 @@ def rate_named_at(rates: AttackRates) -> float:
 def called_by_shadows(
     scores: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"], named_at: float
 ) -> tuple[Bool[np.ndarray, "models n"], Bool[np.ndarray, "models n"]]:
-    """Which records are called members of each shadow model, and of which anything is said."""
+    """Which records each shadow model is judged to contain, and for which records there is a judgement."""
     if not np.isfinite(named_at):
         return np.zeros(scores.shape, bool), np.zeros(scores.shape, bool)
     return called_at(scores, membership, [named_at])[0], ~np.isnan(scores)
 
 
 def surely_named(seen: Vulnerability, models: int) -> int:
-    """The records that half or more of their models name, and whose outputs differ by more than chance explains.
+    """The number of records named by at least half of their models, with outputs that differ by more than chance.
 
-    Calls of one record rest on the same shadow models, so they are not independent; outputs of different models are. So
-    the rank-sum test of outputs decides (Mann & Whitney 1947, normal approximation, too large far out in the tail), by
-    Bonferroni over all records.
+    Several calls of one record rest on the same shadow models and are not independent; outputs of different models are.
+    So the rank-sum test of the outputs decides (Mann & Whitney 1947; the normal approximation gives too large p-values
+    far in the tail), with Bonferroni's correction over all records.
     """
     pairs = seen.inside * seen.outside
     known = np.isfinite(seen.named) & (pairs > 0)
@@ -56,14 +56,14 @@ def surely_named(seen: Vulnerability, models: int) -> int:
 def exposure_of(
     bank: Bank, columns: Int[np.ndarray, " n"], known: RecordArrays, at_fpr: float, models: int
 ) -> Exposure:
-    """How far the records in these columns of a bank are given away.
+    """The exposure of the records in these columns of a bank.
 
     Args:
         bank: the bank.
-        columns: the records.
-        known: of each of them.
-        at_fpr: the false positive rate that they are named at.
-        models: shadow models of the bank that were attacked.
+        columns: index of each record in the bank.
+        known: results of these records, in the same order.
+        at_fpr: the false positive rate at which records are named.
+        models: number of shadow models that were attacked.
     """
     found = known.vulnerability
     separations, named = found.separation[np.isfinite(found.separation)], found.named[np.isfinite(found.named)]
@@ -81,7 +81,7 @@ def exposure_of(
 
 
 def riskiest_order(found: Vulnerability) -> Int[np.ndarray, " judged"]:
-    """Places of the judged records, the riskiest first: by the share of models that name them, then by separation."""
+    """Indices of the judged records, the riskiest first: by the share of models that name them, then by separation."""
     judged = np.flatnonzero(np.isfinite(found.named))
     separation = np.nan_to_num(found.separation[judged])
     gap = np.nan_to_num(found.gap_low[judged], nan=-np.inf)
@@ -89,7 +89,7 @@ def riskiest_order(found: Vulnerability) -> Int[np.ndarray, " judged"]:
 
 
 def place_in_set(bank: Bank, column: int) -> tuple[str, int]:
-    """The set of a record of a bank, and its place there."""
+    """The set that a record of a bank belongs to, and its index within that set."""
     for name, count in bank.description.sizes._asdict().items():
         if column < count:
             return name, column
@@ -128,9 +128,9 @@ def beside_pdtp(
     pdtp: Float[np.ndarray, " n"], named: Float[np.ndarray, " n"], separation: Float[np.ndarray, " n"]
 ) -> BesidePDTP:
     """PDTP of records beside the share of models that name them and their separation; NaN where one is not known."""
-    places = np.flatnonzero(~np.isnan(pdtp) & np.isfinite(named))
-    listed = np.sort(places[np.argsort(-pdtp[places], kind="stable")[:MOST_POINTS]])
-    values, shares, separations = (each[places] for each in (pdtp, named, separation))
+    indices = np.flatnonzero(~np.isnan(pdtp) & np.isfinite(named))
+    listed = np.sort(indices[np.argsort(-pdtp[indices], kind="stable")[:MOST_POINTS]])
+    values, shares, separations = (each[indices] for each in (pdtp, named, separation))
     by_pdtp, by_attack = values > RISKY, shares >= OFTEN
     ranks = [stats.rankdata(each) for each in (values, shares, np.nan_to_num(separations, nan=0.5))]
     related = correlation(ranks[0], ranks[1])

@@ -1,4 +1,4 @@
-"""The charts of a result in one figure: what `AttackAudit.plot()` returns."""
+"""The figure that `AttackAudit.plot()` returns."""
 
 import numpy as np
 from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""What the attacks conclude of models of a recipe: one rule for every output."""
+"""The verdict of the `attack` audit, decided by one rule for the terminal, the page and the JSON."""
 
 import math
 
@@ -21,42 +21,42 @@ independent, so an interval over models is somewhat too narrow."""
 MATTERS = 0.55
 """`attacks fail` requires that accuracies, or the area under the ROC curve, lie below this, with their intervals."""
 TIMES_CHANCE = 2.0
-"""And that the true positive rate does not reach this many times the stated false positive rate."""
+"""`attacks fail` also requires that the true positive rate stays below this many times the false positive rate."""
 SURELY = 0.01
-"""The probability that some record is named so often by chance alone, at most."""
+"""The largest probability that chance alone names any record so often."""
 MIN_REACH = 0.1
-"""How far from guessing the commonest class to perfection a classifier that works must get."""
+"""A working classifier covers at least this share of the way from guessing the commonest class to 100% accuracy."""
 NOT_GIVEN = "more non-members are called than stated, so no true positive rate is given there"
-"""Said wherever a rate would stand."""
+"""Shown in place of a true positive rate."""
 TIED = 0.2
-"""A commonest score of this share of a model's records leaves an attack with few thresholds."""
+"""If more than this share of a model's records have one score, the attack has too few thresholds."""
 
 
 def find(result: AttackResult, usual: bool = True) -> Finding:
     """The verdict over models of this recipe.
 
-    `attack succeeds` if what was measured excludes guessing; `attacks fail` if it excludes that the attacks are right
-    in `MATTERS` or more of all cases; else `inconclusive`. Levels are fixed: no option moves a verdict, and no attack
-    that is made beside others does so unpaid.
+    `attack succeeds` if the measurements exclude guessing; `attacks fail` if they exclude that the attacks are right in
+    `MATTERS` or more of all cases; else `inconclusive`. Error rates are fixed: no option changes a verdict, and
+    p-values are corrected for the number of attacks.
 
     - On random halves all attacks decide together. They succeed if the p-value of "no attack is right more often than
       by guessing" is at most 0.05; they fail if the upper limit of every attack's accuracy (one-sided, 95%, over
       records) is below `MATTERS`.
-    - By a bank one attack decides, which is fixed before any number is seen. It succeeds if the 95% interval of its
-      area under the ROC curve lies above `CLEAR`, or that of its true positive rate above `TIMES_CHANCE` times a stated
-      false positive rate and the realised one, or if single records are named far more often than chance explains. It
-      fails if it comes near none of these, and could have, and is the attack that decides where none is named: an
-      attack that was chosen may be a weak one.
+    - With a bank one attack decides, which is fixed before any number is seen. It succeeds if the 95% interval of its
+      area under the ROC curve lies above `CLEAR`; or if the interval of its true positive rate lies above
+      `TIMES_CHANCE` times both the stated and the realised false positive rate; or if single records are named far more
+      often than chance explains. It fails if it could have detected members and stays well below these limits. Only the
+      default deciding attack can show that attacks fail, since an attack named by the user may be a weak one.
 
     Args:
         result: the numbers.
-        usual: of a bank, whether the deciding attack is the one that decides where none is named.
+        usual: with a bank, whether the deciding attack is the default one.
     """
     return _by_bank(result, usual) if result.splits is None else _on_halves(result, result.splits)
 
 
 def best_on_halves(attacks: tuple[AttackOutcome, ...], splits: Splits) -> AttackOutcome:
-    """The attack that is furthest above 0.5 by its lower limit; where none is, the one with the largest accuracy."""
+    """The attack whose lower limit is furthest above 0.5; if there is none, the one with the largest accuracy."""
 
     def rank(attack: AttackOutcome) -> tuple[float, float]:
         assert attack.metrics is not None
@@ -155,12 +155,12 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
 
 
 def _decided_area(rates: AttackRates) -> Estimate:
-    """The area with the interval that decides, whatever level is shown."""
+    """The area under the ROC curve with the 95% interval that decides, whatever level is shown."""
     return mean_of_models(np.array(rates.auc_of_models), 1 - ALPHA)
 
 
 def _decided(rate: RateAt | Realised, of: int) -> Estimate:
-    """The same of a share."""
+    """A rate with the 95% interval that decides."""
     return clopper_pearson(round(rate.value * of), of, 1 - ALPHA)
 
 
@@ -194,14 +194,14 @@ def _warning(passed: bool) -> State:
 
 
 def checks_of_bank(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...]:
-    """What the deciding attack's rates rest on; they may be those of the shadow models at a target's resolution."""
+    """Checks of the deciding attack's rates; these may be rates of the shadow models at a target's resolution."""
     enough = result.models >= FEW_MODELS
     words = f"{result.models} shadow models" + ("" if enough else f"; train {FEW_MODELS} or more")
     return in_order((Checked("enough shadow models", _warning(enough), words), *_of_rates(result, deciding)))
 
 
 def _of_rates(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...]:
-    """Checks of the deciding attack's rates; whether thresholds hold is said of all attacks that were made."""
+    """Checks of the deciding attack's rates; whether thresholds hold is checked for every attack."""
     coarse = [f"{100 * rate.fpr:g}%" for rate in deciding.tpr_at_fpr if not rate.resolvable]
     rates_of = {each.name: deciding if each.name == result.decided_by else each for each in result.attacks}
     off = {name: words for name, rates in rates_of.items() if (words := _not_held(rates))}

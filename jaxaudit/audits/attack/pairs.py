@@ -74,9 +74,9 @@ def pair_outputs(
         pool = examples.inputs[drawn.pool], examples.labels[drawn.pool]
         same, say = jnp.repeat(one[None], len(rows)), partial(_say, learner, asked)
         outputs = fit_many(same, rows, *pool, learner, execution=part, summarize=say)
-        place = np.arange(len(asked))
-        with_target.append(outputs[drawn.with_target, place])
-        without_target.append(outputs[drawn.without_target, place])
+        columns = np.arange(len(asked))
+        with_target.append(outputs[drawn.with_target, columns])
+        without_target.append(outputs[drawn.without_target, columns])
 
     def in_order(parts: list[np.ndarray]) -> np.ndarray:
         by_group = np.stack(parts).reshape(len(groups), shadows, *parts[0].shape)

@@ -1,4 +1,4 @@
-"""The plan of the `attack` audit: checks its options, draws targets and splits, counts models."""
+"""The plan of the `attack` audit: it checks the options, draws targets and splits, and counts models."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,11 +21,11 @@ from jaxaudit.randomness import generator_of, stream
 ATTACKS: tuple[Attack, ...] = (Untargeted(), Distance(), Frequency())
 """The built-in attacks of `attack_splits` and of `jaxaudit attack` without a bank."""
 MOST = 1_000_000
-"""The largest count that is accepted: no machine can do more, and keys and rows alone would fill its memory."""
+"""The largest accepted count: no machine can do more, and the keys and masks alone would fill its memory."""
 
 
 class Drawn(NamedTuple):
-    """The targets, and the models through which they are attacked.
+    """The targets, and the training sets of the models that are attacked.
 
     Attributes:
         targets: the attacked records, in ascending order.
@@ -88,7 +88,7 @@ class ModelsToTrain(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all models."""
         return self.attacked + self.pooled + sum(self.paired) + sum(self.left_out)
 
 
@@ -127,7 +127,7 @@ def left_out_models_per_batch(targets: int, models_per_batch: int) -> int:
 
 
 def left_out_models(records: int, targets: int, learner: Learner, models_per_batch: int) -> int:
-    """The number of models that `leave_out` trains for the records of one half, if any."""
+    """The number of models that `leave_out` trains for the records of one half; 0 if the learner needs none."""
     if isinstance(learner, LeavesOneOut) or not records:
         return 0
     size = left_out_models_per_batch(targets, models_per_batch)
@@ -135,7 +135,7 @@ def left_out_models(records: int, targets: int, learner: Learner, models_per_bat
 
 
 def check_options(iterations: int, shadow_pairs: int, pooled_shadows: int, measured: int, bins: int) -> None:
-    """Refuses numbers out of range.
+    """Rejects numbers out of range.
 
     Raises:
         InputError: see `train_splits`.
@@ -151,7 +151,7 @@ def check_options(iterations: int, shadow_pairs: int, pooled_shadows: int, measu
 
 
 def check_attacks(attacks: Sequence[Attack], bins: int, paired: bool, pooled: bool) -> None:
-    """Refuses attacks with equal names, and those that lack what they need.
+    """Rejects attacks with equal names, and attacks without the shadow models or bins that they need.
 
     Raises:
         InputError: see `attack_splits`.

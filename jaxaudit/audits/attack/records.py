@@ -1,4 +1,4 @@
-"""The attacks on every record by a bank of shadow models; nothing is trained."""
+"""Attacks on every record with a bank of shadow models; no model is trained."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,14 @@ from jaxaudit.audits.attack.evidence import BankOutputs, revealing_classes
 from jaxaudit.audits.attack.exposure import beside_pdtp, called_by_shadows, exposure_of, rate_named_at
 from jaxaudit.audits.attack.finding import find
 from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult, RecordArrays
-from jaxaudit.audits.attack.targets import Heard, RecordTarget, compared, heard_by, judged_targets, scores_of
+from jaxaudit.audits.attack.targets import (
+    RecordTarget,
+    TargetScores,
+    compared,
+    judged_targets,
+    scores_of,
+    target_scores,
+)
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
@@ -26,7 +33,7 @@ from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
 
 USUAL: tuple[RecordAttack, ...] = tuple(each for each in RECORD_ATTACKS if not isinstance(each, LiRACode))
 MOST_UNJUDGED = 0.5
-"""An attack that says nothing of more than this share of records is refused."""
+"""An attack without a score for more than this share of records is rejected."""
 
 
 def attack_records(
@@ -40,29 +47,32 @@ def attack_records(
     pdtp: Float[np.ndarray, " records"] | None = None,
     progress: Progress | None = None,
 ) -> AttackAudit:
-    """Which records do models of this recipe give away? Every attack on every record, by the models of a bank.
+    """Which training records do models of this recipe reveal? Attacks every record with the shadow models of a bank.
 
-    Each shadow model is attacked by all others, so rates are those of attacks on models of known membership. Thresholds
-    come from the other models, and realised false positive rates stand beside stated ones. Nothing is random. A target
-    and the shadow models are compared at the coarser of their resolutions, so its verdict does not depend on whether
-    its file has logits or probabilities; the rates over shadow models do not depend on targets.
+    Each shadow model is attacked with all others as references, so its membership is known. Thresholds come from the
+    other models; realised false positive rates are given beside the stated ones. Nothing is random. A target and the
+    shadow models are compared at the coarser of their resolutions, so a verdict does not depend on whether the file has
+    logits or probabilities. The rates over shadow models do not depend on targets.
 
     Args:
         known: the shadow models, from `bank_outputs`.
-        targets: models that are attacked with the thresholds of the shadow models; without them, these are attacked
-            alone.
-        attacks: the deciding one first; by default all that the bank has enough models for, `stacked` first. No other
-            moves a verdict, and the verdict that attacks fail is given by the default one alone.
-        false_positive_rates: the stated ones.
+        targets: models to attack, at thresholds set on the shadow models. Without targets, only the shadow models are
+            attacked.
+        attacks: the deciding attack first; by default all that the bank has enough models for, `stacked` first. The
+            other attacks do not affect the verdict. Only the default deciding attack can give the verdict that attacks
+            fail.
+        false_positive_rates: the stated rates.
         level: confidence level of the intervals.
-        delta: bound epsilon from below, for differential privacy with this delta, by the deciding attack.
-        pdtp: nats, of each record that is attacked, dropped ones included; NaN where it was not measured. The deciding
+        delta: the delta of differential privacy at which the deciding attack bounds epsilon from below.
+        pdtp: nats, of each attacked record, dropped ones included; NaN if not measured. Compared with the deciding
+            attack.
             attack is compared with it.
-        progress: told of each attack made.
+        progress: called after each attack.
 
     Raises:
-        InputError: an attack that was named has too few models, or a target's outputs do not fit; or epsilon is to be
-            bounded, and the bank was not dealt by fair coins or the extra `dp` is not installed.
+        InputError: the bank has too few models for an attack named in `attacks`; a target's outputs do not fit; or
+            `delta` is given, and the records were not included by independent fair coins or the extra `dp` is not
+            installed.
     """
     named = USUAL if attacks is None else tuple(attacks)
     if not named or len({each.name for each in named}) < len(named):
@@ -75,14 +85,14 @@ def attack_records(
     groups = compared(targets, known, len(chosen))
     if pdtp is not None and pdtp.shape != (known.records,):
         raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {known.records:,} records.")
-    # Refused before the attacks are made.
+    # Raises before the attacks are run.
     epsilon = None if delta is None else bound_of_recipe(bank, own, chosen[0], delta, level)
     results: list[AttackOutcome] = []
     kept: dict[str, np.ndarray] = {}
-    best: tuple[RecordAttack, np.ndarray, list[Heard]] | None = None
-    # Of records that all models have, or none, nothing can be told but how the bank was dealt.
+    best: tuple[RecordAttack, np.ndarray, list[TargetScores]] | None = None
+    # Records that all models or none were trained on have no scores: they would only show how masks were drawn.
     alone = np.asarray(own.membership.all(axis=0) | ~own.membership.any(axis=0))
-    for place, attack in enumerate(chosen):
+    for index, attack in enumerate(chosen):
         scores = scores_of(attack, own, alone)
         if np.isnan(scores).all():
             if attacks is not None:
@@ -92,17 +102,17 @@ def attack_records(
             left_out = (*left_out, attack.name)
             continue
         rates = attack_rates(scores, own.membership, false_positive_rates=false_positive_rates, level=level)
-        heard = heard_by(attack, groups, own, scores, alone)
-        of_targets = _of_targets(heard, targets, known, false_positive_rates, level)
-        best = best or (attack, scores, heard)
-        kept[attack.name] = np.stack([each.said for each in heard]) if heard else scores
+        scored = target_scores(attack, groups, own, scores, alone)
+        of_targets = _of_targets(scored, targets, known, false_positive_rates, level)
+        best = best or (attack, scores, scored)
+        kept[attack.name] = np.stack([each.target_scores for each in scored]) if scored else scores
         whole: dict[str, Any] = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
         results.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
         if progress is not None:
-            progress(place + 1, len(chosen))
+            progress(index + 1, len(chosen))
     if best is None:
         raise InputError("the bank has too few shadow models for any attack; train at least 4, preferably 32.")
-    deciding, scores, heard = best
+    deciding, scores, scored = best
     named_at = rate_named_at(results[0])
     called, judged = called_by_shadows(scores, own.membership, named_at)
     odds = own.models.mean(axis=1)
@@ -130,7 +140,7 @@ def attack_records(
         beside_pdtp=None if by_record.pdtp is None else beside_pdtp(by_record.pdtp, seen.named, seen.separation),
     )
     usual = attacks is None or deciding == _possible(USUAL, own, refuse=False)[0][0]
-    judgements, calls = judged_targets(targets, heard, result, deciding)
+    judgements, calls = judged_targets(targets, scored, result, deciding)
     return AttackAudit(
         result=msgspec.structs.replace(result, finding=find(result, usual), targets=judgements),
         scores=kept,
@@ -165,22 +175,22 @@ def _possible(
 
 
 def _of_targets(
-    heard: Sequence[Heard],
+    scored: Sequence[TargetScores],
     targets: Sequence[RecordTarget],
     known: BankOutputs,
     false_positive_rates: Sequence[float],
     level: float,
 ) -> AttackRates | None:
-    """The rates on targets of known membership."""
+    """The rates on targets of known membership; None without such targets."""
     told = [
         (each, target.members[known.columns])
-        for each, target in zip(heard, targets, strict=True)
+        for each, target in zip(scored, targets, strict=True)
         if target.members is not None and 0 < target.members[known.columns].sum() < len(known.columns)
     ]
     if not told:
         return None
     return attack_rates(
-        np.stack([each.said for each, _ in told]),
+        np.stack([each.target_scores for each, _ in told]),
         np.stack([members for _, members in told]),
         false_positive_rates=false_positive_rates,
         level=level,

@@ -1,4 +1,4 @@
-"""The result of the attacks, which is its JSON; and what the audit returns."""
+"""The result of the `attack` audit, which is its JSON, and the value that the audit returns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 class AttackOutcome(AttackRates, frozen=True, kw_only=True):
     """How well one attack separates members from non-members of the attacked models; larger means more exposed.
 
-    On models of random halves `auc` is that of `metrics`: of all answers together, with an interval over records.
+    On models of random halves, `auc` equals that of `metrics`: over all answers, with an interval over records.
 
     Attributes:
-        name, meaning, source: as of the attack.
-        of_targets: the same on targets of known membership; None without.
-        metrics: of its answers on models of random halves, where it answers `in` if a score is above 0; None of a bank.
-        correlation: of its accuracy on a record with the record's mean PDTP; None of a bank.
+        name, meaning, source: of the attack.
+        of_targets: the same rates on targets of known membership; None if there are none.
+        metrics: of its answers on models of random halves, where a score above 0 means `in`; None with a bank.
+        correlation: between its accuracy on a record and the record's mean PDTP; None with a bank.
     """
 
     name: str
@@ -40,23 +40,24 @@ class AttackOutcome(AttackRates, frozen=True, kw_only=True):
 
 
 class AttackResult(StrictStruct, frozen=True, kw_only=True):
-    """All attacks, and their context.
+    """The results of all attacks, with their context.
 
     Attributes:
-        finding: what the audit concludes of models of this recipe.
-        decided_by: the attack that the finding is about: of a bank the first, of random halves the one that does best.
+        finding: the verdict over models of this recipe.
+        decided_by: the attack that the verdict is about: with a bank the first, on random halves the one that does
+            best.
         level: confidence level of the intervals; no verdict depends on it.
-        models: models that were attacked.
-        references: of a bank, shadow models that attack each of them, at least; None of random halves.
-        records: records that were attacked.
-        views: of each record.
-        left_out: attacks that a bank has too few models for, by name.
-        attacks: one each.
-        targets: what is concluded of each target of a bank.
-        exposure: how far single records are given away; None of random halves.
-        splits: of random halves; None of a bank.
-        epsilon: a lower bound on the epsilon of the recipe; None where it was not asked for.
-        beside_pdtp: PDTP beside the deciding attack; None where it was not given.
+        models: number of attacked models.
+        references: the least number of shadow models that attack one model of a bank; None on random halves.
+        records: number of attacked records.
+        views: augmented queries of each record.
+        left_out: names of the attacks that the bank has too few models for.
+        attacks: the result of each attack.
+        targets: the result for each target, with a bank.
+        exposure: how exposed single records are; None on random halves.
+        splits: results on random halves; None with a bank.
+        epsilon: a lower bound on the epsilon of the recipe; None unless requested.
+        beside_pdtp: PDTP compared with the deciding attack; None unless PDTP was given.
     """
 
     finding: Finding
@@ -76,23 +77,23 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
 
     @property
     def deciding(self) -> AttackOutcome:
-        """The attack that the finding is about."""
+        """The attack that the verdict is about."""
         return next(attack for attack in self.attacks if attack.name == self.decided_by)
 
 
 @dataclass(frozen=True, eq=False)
 class RecordArrays:
-    """What is known of each record of a bank that was attacked.
+    """Results for each attacked record of a bank.
 
     Attributes:
-        vulnerability: by the deciding attack, at `Exposure.at_fpr`.
-        saturated: the share of shadow models, over its views, whose log-odds lie where the files of the bank can say no
-            more: a probability of 1, or log-odds beyond 20 nats of probabilities. There the gap of a record is not
-            known; where it is 0, the gap is that of the models' logits.
-        copies: the group of records with the same outputs in every model; -1 of one alone.
-        revealing: the class that gives each record away; None if the bank does not say.
+        vulnerability: under the deciding attack, at `Exposure.at_fpr`.
+        saturated: the share of shadow models and views whose log-odds are at the limit of what the bank's files
+            represent: a probability of 1, or log-odds of 20 nats. Where it is above 0 the gap of the record is unknown;
+            where it is 0, the gap is that of the models' logits.
+        copies: number of the group of records with equal outputs in every model; -1 for a record without copies.
+        revealing: the class whose probability reveals the record most; None if the bank does not store it.
         called: which records are called members of each target.
-        pdtp: nats; None where it was not given.
+        pdtp: nats; None unless given.
     """
 
     vulnerability: Vulnerability
@@ -105,18 +106,18 @@ class RecordArrays:
 
 @dataclass(frozen=True, eq=False)
 class AttackAudit:
-    """A result, and its arrays.
+    """The result of the `attack` audit, and its arrays.
 
     Attributes:
         result: the result.
-        scores: by attack, of each record under each attacked model, larger for a member; NaN where the attack says
-            nothing. On models of random halves the attack answers `in` above 0.
-        truth: which records each attacked model was trained on; of targets of a bank, that of the shadow models.
-        records: places of the attacked records: columns of the bank, or among the candidates.
-        measurements: PDTP of each record in nats, one row per measured iteration; None of a bank.
-        by_record: of a bank; None of random halves.
-        sources: the papers that its numbers rest on.
-        models_per_batch: models trained at the same time; None of a bank.
+        scores: of each attack, the score of each record on each attacked model, larger for a member; NaN if the attack
+            has no score. On models of random halves a score above 0 means `in`.
+        truth: which records each attacked model was trained on; for targets of a bank, the masks of the shadow models.
+        records: index of each attacked record: its column in the bank, or its row among the candidates.
+        measurements: PDTP of each record in nats, one row per measured iteration; None with a bank.
+        by_record: results for each record of a bank; None on random halves.
+        sources: the papers that the numbers rest on.
+        models_per_batch: models trained at the same time; None with a bank.
     """
 
     result: AttackResult
@@ -130,21 +131,21 @@ class AttackAudit:
 
     @property
     def finding(self) -> Finding:
-        """What the audit concludes of models of this recipe."""
+        """The verdict over models of this recipe."""
         return self.result.finding
 
     def plot(self) -> "Figure":
-        """ROC curves with their band, and single records: accuracy against PDTP, or separations."""
+        """ROC curves with their band, and a chart of single records: accuracy against PDTP, or separations."""
         from jaxaudit.audits.attack.figure import plot_attack
 
         return plot_attack(self.result)
 
 
 def check(result: AttackResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Holds a result that was read against itself; there are no arrays beside it.
+    """Checks that the parts of a result read from a file agree; `arrays` is not used.
 
     Raises:
-        ValueError: what does not fit.
+        ValueError: parts do not agree.
     """
     names = [attack.name for attack in result.attacks]
     demand(len(set(names)) == len(names) > 0, "it has no attack, or one is named twice")

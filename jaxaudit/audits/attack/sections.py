@@ -1,4 +1,4 @@
-"""Sections of a result of attacks: targets, exposed records, random halves, epsilon, and PDTP beside an attack."""
+"""Sections of a result of attacks: targets, exposed records, random halves, epsilon, PDTP against an attack."""
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, Number, NumberOrNaN, StrictStruct
@@ -6,18 +6,18 @@ from jaxaudit.metrics.attack import Correlation
 from jaxaudit.metrics.epsilon import EpsilonBound
 
 MOST_POINTS = 5_000
-"""Records of which `BesidePDTP` lists both numbers; of more, these with the largest PDTP."""
+"""The most records for which `BesidePDTP` lists both numbers: those with the largest PDTP."""
 
 
 class Named(StrictStruct, frozen=True):
     """The records of a target that are called members at a stated false positive rate.
 
     Attributes:
-        fpr: the rate.
-        count: records called.
-        by_chance: records that would be called if the target had used none: the mean over shadow models of their
-            realised false positive rate, times the records.
-        at_most: as many are called by chance at most, with probability `level`: a prediction bound over models.
+        fpr: the stated rate.
+        count: number of records called members.
+        by_chance: expected number if the target had used none of the records: the shadow models' mean realised false
+            positive rate times the number of records.
+        at_most: upper prediction bound on the number called by chance, with probability `level`, over models.
     """
 
     fpr: float
@@ -28,15 +28,15 @@ class Named(StrictStruct, frozen=True):
 
 
 class AttackedTarget(StrictStruct, frozen=True):
-    """What the deciding attack says of one target of unknown membership.
+    """The result of the deciding attack on one target of unknown membership.
 
     Attributes:
         name: of its file.
-        finding: what the audit concludes of it.
-        named: how many records are called members, at each false positive rate that the bank resolves and its
-            thresholds hold at.
-        strangeness, usual_strangeness, likeness_p_value: whether its outputs are such as the shadow models give, see
-            `jaxaudit.metrics.vulnerability.Likeness`; None where too few models tell.
+        finding: the verdict over the target.
+        named: number of records called members, at each false positive rate that the bank resolves and whose thresholds
+            hold.
+        strangeness, usual_strangeness, likeness_p_value: whether its outputs look like those of the shadow models, see
+            `jaxaudit.metrics.vulnerability.Likeness`; None with too few models.
     """
 
     name: str
@@ -48,19 +48,19 @@ class AttackedTarget(StrictStruct, frozen=True):
 
 
 class Riskiest(StrictStruct, frozen=True):
-    """A record that is given away.
+    """An exposed record.
 
     Attributes:
-        set, place: the set of the bank that it is in, and its place there, from 0.
+        set, place: its set in the bank, and its index within that set, from 0.
         label: its class.
-        named, named_low, named_high: the share of the models trained on it in which it is called a member; `models` is
-            their number.
+        named, named_low, named_high: the share of the models trained on it in which it is called a member, with an
+            interval; `models` is the number of these models.
         gap, gap_low, gap_high: see `jaxaudit.metrics.vulnerability.Vulnerability`; nats.
-        saturated: the share of shadow models whose log-odds lie where their files can say no more, so that the gap is
-            not known.
-        separation: the chance that a model with it is surer of its class than a model without it.
-        revealing: the class that gives it away; None if the bank does not say.
-        copies: other records with the same outputs in every model.
+        saturated: the share of shadow models whose log-odds are at the limit of what their files represent; above 0,
+            the gap is unknown.
+        separation: the probability that a model trained on it is surer of its class than a model that was not.
+        revealing: the class whose probability reveals it most; None if the bank does not store it.
+        copies: number of other records with equal outputs in every model.
     """
 
     set: str
@@ -80,16 +80,17 @@ class Riskiest(StrictStruct, frozen=True):
 
 
 class Exposure(StrictStruct, frozen=True):
-    """How far records are given away over the models of a bank, by the deciding attack.
+    """How exposed records are to the deciding attack, over the models of a bank.
 
     Attributes:
-        at_fpr: the false positive rate that records are named at; NaN if none can be told or thresholds hold at none.
-        surely_named: how many records are named more often than chance explains, whatever their number.
-        exposed: the share of records that are named in half or more of the models trained on them.
-        judged: records of which that is known.
-        copies: records with the same outputs as another in every model.
+        at_fpr: the false positive rate at which records are named; NaN if no rate can be measured, or no threshold
+            holds.
+        surely_named: number of records named more often than chance explains, corrected for the number of records.
+        exposed: the share of judged records that are named in half or more of the models trained on them.
+        judged: number of records for which that share is known.
+        copies: number of records with the same outputs as another record in every model.
         separation_edges, separation_counts: a histogram of the separations.
-        riskiest: the records that are given away most.
+        riskiest: the most exposed records.
     """
 
     at_fpr: NumberOrNaN
@@ -106,9 +107,9 @@ class Epsilon(EpsilonBound, frozen=True, kw_only=True):
     """A lower bound on the epsilon of the recipe; see `metrics/epsilon.py`.
 
     Attributes:
-        method: of the bound.
-        attack: the attack that gave it.
-        sentence: what it says of a claim of differential privacy.
+        method: how the bound was computed.
+        attack: the attack that it rests on.
+        sentence: what follows for a claim of differential privacy.
     """
 
     method: str
@@ -117,18 +118,18 @@ class Epsilon(EpsilonBound, frozen=True, kw_only=True):
 
 
 class BesidePDTP(StrictStruct, frozen=True):
-    """PDTP of records beside how often the deciding attack names them.
+    """PDTP of records compared with how often the deciding attack names them.
 
-    PDTP asks how far leaving a record out moves a model's output on it, an attack how far that is beyond what models
-    differ by anyhow. A record is at risk by PDTP above 1 nat, and by the attack if half or more of the models trained
-    on it name it.
+    PDTP measures how far leaving a record out moves a model's output on it. An attack measures how far that change
+    exceeds the usual differences between models. A record is at risk by PDTP above 1 nat, and by the attack if half or
+    more of the models trained on it name it.
 
     Attributes:
-        rank_correlation, p_value: Spearman's, of PDTP and the share of models that name the record; NaN where there is
-            none.
-        separation_correlation: of PDTP and the separation.
-        both, pdtp_alone, attack_alone, neither: records, by what they are at risk by.
-        pdtp, named: nats, and shares, of at most `MOST_POINTS` records.
+        rank_correlation, p_value: Spearman's, between PDTP and the share of models that name the record; NaN if
+            undefined.
+        separation_correlation: Spearman's, between PDTP and the separation.
+        both, pdtp_alone, attack_alone, neither: number of records at risk by both measures, by one, or by neither.
+        pdtp, named: PDTP (nats) and shares, of at most `MOST_POINTS` records.
     """
 
     rank_correlation: NumberOrNaN
@@ -143,13 +144,13 @@ class BesidePDTP(StrictStruct, frozen=True):
 
 
 class AttackedRecord(StrictStruct, frozen=True):
-    """One record that models of random halves were attacked on.
+    """One target record, attacked on models of random halves.
 
     Attributes:
-        index: its place in the given table, from 0.
+        index: its row in the given table, from 0.
         pdtp: mean over the measured iterations, nats.
-        accuracy: by attack, the share of attacks on it that were right.
-        largest_accuracy, strongest_attack: the largest of these, and which attack has it.
+        accuracy: of each attack, the share of its answers on this record that were right.
+        largest_accuracy, strongest_attack: the largest accuracy, and the attack that reached it.
     """
 
     index: Count
@@ -178,13 +179,13 @@ class Splits(StrictStruct, frozen=True):
 
     Attributes:
         p_value: of "no attack is right more often than by guessing", see `better_than_guessing`.
-        candidates, training_records: records of the candidate set, and half of them.
-        iterations, measured_iterations: random splits, and those in which PDTP was measured.
+        candidates, training_records: number of candidates, and half of it.
+        iterations, measured_iterations: number of random splits, and of those in which PDTP was measured.
         bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
-        train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other.
-        guess_accuracy: of guessing the commonest class.
+        train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other half.
+        guess_accuracy: accuracy of guessing the commonest class.
         mean_pdtp, max_pdtp: over the attacked records, nats.
-        strongest: each record's largest accuracy.
+        strongest: the largest accuracy over attacks.
         records: the attacked records.
     """
 

@@ -21,11 +21,11 @@ from jaxaudit.metrics.permutation import better_than_guessing
 from jaxaudit.randomness import stream
 
 ACCURACIES = (0.6, 0.8)
-"""Of which the paper (figure 2) says how many risky records are attacked more often right."""
+"""Thresholds on accuracy at which the paper (figure 2) counts risky records."""
 
 
 def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = None, level: float = 0.95) -> AttackAudit:
-    """How well do membership attacks work on these models? Long et al. (2017), section 5.4; nothing is trained.
+    """How well do membership attacks work on these models? Long et al. (2017), section 5.4; no model is trained.
 
     Args:
         models: from `train_splits`.
@@ -34,8 +34,8 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         level: confidence level of the intervals over targets; the verdict does not depend on it.
 
     Raises:
-        InputError: no attack is given, or one twice; there are no shadow models of the kind that an attack learns from;
-            or an attack needs bins, and there are none.
+        InputError: `attacks` is empty or names one twice; there are no shadow models of the kind that an attack learns
+            from; or an attack needs bins, and there are none.
     """
     if not 0 < level < 1:
         raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
@@ -55,7 +55,7 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         per_record.append(metrics.per_target_accuracy(*flat, records))
         answers = metrics.attack_metrics(key, *flat, level=level)
         whole: dict[str, Any] = msgspec.structs.asdict(rates.attack_rates(said, truth, level=level))
-        # The two models of a split are no independent ones, but targets are.
+        # The two models of a split are not independent; targets are.
         whole |= {"auc": answers.auc, "metrics": answers, "correlation": metrics.correlation(per_record[-1], mean_pdtp)}
         found.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
     splits = Splits(
@@ -93,7 +93,7 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
 
 
 def _scores(models: SplitModels, attack: Attack) -> Float[np.ndarray, "models targets"]:
-    """What an attack says of every target under every attacked model."""
+    """The score of every target record on every attacked model."""
     if attack.shadows == "pooled":
         assert models.pooled is not None
         return attack.scores(stream(models.key, attack.name), models.asked, models.pooled, None)
@@ -111,7 +111,7 @@ def _by_record(
     names: Sequence[str],
     accuracies: Float[np.ndarray, "attacks targets"],
 ) -> dict[str, Any]:
-    """What is said of each target, and of its largest accuracy over attacks."""
+    """The results of each target record, and of the largest accuracy over attacks."""
     largest, which = metrics.strongest_attack(accuracies)
     risky = mean_pdtp > 1
     shares = {f"{each:g}": float((largest[risky] > each).mean()) if risky.any() else None for each in ACCURACIES}

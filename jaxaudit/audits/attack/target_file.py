@@ -18,7 +18,7 @@ from jaxaudit.metrics.scores import cut
 
 
 def prefixes(bank: Bank) -> dict[int, str]:
-    """How many records a target's outputs may be on, and what these are."""
+    """The numbers of records that a target's outputs may be on, each with a name for these records."""
     sizes = bank.description.sizes
     # Where there is no holdout, the first two are of one size.
     return {
@@ -29,16 +29,15 @@ def prefixes(bank: Bank) -> dict[int, str]:
 
 
 def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[np.ndarray, "views records"], Outputs]:
-    """Log-odds (nats) of each record's own class, from a file of a target's outputs on the first records of a bank.
+    """Log-odds (nats) of each record's own class, and the stored outputs, from a file of a target's outputs.
 
-    Beside them the outputs as the file has them, which tell how finely the log-odds are known.
-
-    The file has a row for each record of one of `prefixes`. A .npy of the form of the models' files is read as they
-    are: several views, or log-odds of a bank of log-odds. Other files have outputs of every class, logits or
-    probabilities, which give the same log-odds.
+    The file has one row for each of the first records of the bank, of one of the numbers in `prefixes`. A .npy file may
+    have the form of the bank's own files: several views, or log-odds if the bank holds log-odds. Other files have
+    logits or probabilities of every class, which are converted to log-odds. The stored outputs show the resolution of
+    the log-odds.
 
     Raises:
-        InputError: as `load_outputs`; it is on another number of records; or the bank has several views and the file
+        InputError: as `load_outputs`; the file has another number of rows; or the bank has several views and the file
             has one.
     """
     known, said = prefixes(bank), bank.description
@@ -59,7 +58,7 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[
             f"{said.shape}."
         )
     problem: InputError | None = None
-    # Only a .npy says how many rows it has before it is read.
+    # The number of rows of a file other than .npy is unknown before it is read.
     for records, what in sorted(known.items(), reverse=True):
         try:
             outputs = load_outputs(path, said.class_names or said.classes, records, kind, of=what)
@@ -72,7 +71,7 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[
             values = np.concatenate([1 - second if outputs.kind == "probabilities" else 0 * second, second], axis=1)
         of_kind = "probabilities" if outputs.kind == "probabilities" else "logits"
         odds = log_odds_of(of_kind, values[:, None], _labels(bank, records))
-        # The files of the bank say no more: see `log_odds_of`.
+        # Cut as the log-odds of the bank's files are: see `log_odds_of`.
         return (odds if said.outputs == "logits" else cut(odds)), outputs
     assert problem is not None
     raise problem
@@ -86,7 +85,7 @@ def read_members(path: Path, records: int) -> Bool[np.ndarray, " records"]:
     """Which records a target was trained on, from a .npy of booleans.
 
     Raises:
-        InputError: it is no such file, or of another number of records.
+        InputError: the file is not a .npy of booleans, or has the wrong number of records.
     """
     if path.suffix.lower() != ".npy":
         raise InputError(f"{path.name}: which records a target was trained on is read from a .npy of booleans.")

@@ -1,4 +1,4 @@
-"""What the deciding attack concludes of one target of unknown membership."""
+"""The verdict of the deciding attack on one target of unknown membership."""
 
 from jaxaudit.audits.attack.finding import FEW_MODELS, checks_of_bank
 from jaxaudit.audits.attack.result import AttackResult
@@ -18,10 +18,11 @@ def find_target(
 ) -> Finding:
     """The verdict over one target of unknown membership, by the deciding attack.
 
-    `rates` are those on the shadow models, at the resolution that the target is compared at.
+    `attack succeeds` if more of its records are called members than chance explains; else `inconclusive`: the target
+    may have used none of them, or the attack may be too weak. A target that is unlike the shadow models is
+    `inconclusive`.
 
-    `attack succeeds` if more of its records are called members than chance explains; else `inconclusive`: it may have
-    used none of them, or the attack may be too weak. A target that is unlike the shadow models is `inconclusive`.
+    `rates` are those on the shadow models, at the resolution at which the target is compared.
     """
     unlike = likeness is not None and not likeness.like
     attack, models = result.decided_by, result.models

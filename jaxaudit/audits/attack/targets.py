@@ -1,4 +1,4 @@
-"""Targets and shadow models at one resolution, what an attack says of both, and the verdict over each target."""
+"""Targets and shadow models at one resolution, the scores of an attack on both, and the verdict over each target."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from scipy import stats
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import check
-from jaxaudit.audits.attack.detail import Detail, brought, coarser, detail_of
+from jaxaudit.audits.attack.detail import Detail, at_resolution, coarser, detail_of
 from jaxaudit.audits.attack.evidence import BankOutputs, memory_of
 from jaxaudit.audits.attack.exposure import rate_named_at
 from jaxaudit.audits.attack.finding import SURELY
@@ -29,11 +29,11 @@ class RecordTarget(NamedTuple):
     """A model that is attacked.
 
     Attributes:
-        name: as it is shown.
-        log_odds: nats, of each record's own class, as `log_odds_of` gives them for the bank's own models: a column per
-            record that is attacked, dropped ones included.
-        members: which of these it was trained on, if that is known.
-        stored: its outputs as its file has them, if there is one: they tell how finely the log-odds are known.
+        name: the name that is shown.
+        log_odds: nats, of each record's own class in each view, as `log_odds_of` computes them. One column for each
+            attacked record, dropped ones included.
+        members: which of these records it was trained on, if known.
+        stored: its outputs as stored in its file, if there is one; they show the resolution of the log-odds.
     """
 
     name: str
@@ -48,51 +48,51 @@ class RecordTarget(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Targets that are compared with the shadow models at one resolution.
+    """Targets that are compared with the shadow models at the same resolution.
 
     Attributes:
         shadowed: log-odds of the shadow models and of these targets, at that resolution.
-        places: of the targets among all.
+        places: index of each target among all targets.
     """
 
     shadowed: ShadowScores
     places: tuple[int, ...]
 
 
-class Heard(NamedTuple):
-    """What an attack says of one target, and of the shadow models at the same resolution.
+class TargetScores(NamedTuple):
+    """The scores of an attack on one target, and on the shadow models at the same resolution.
 
     Attributes:
-        own: the shadow models, each attacked by the others.
+        own: the shadow models; each is attacked with the others as references.
         target: log-odds of the target.
-        said: score of each record under the target.
-        scores: of each record under each shadow model.
+        target_scores: score of each record on the target.
+        scores: score of each record on each shadow model.
     """
 
     own: ShadowScores
     target: Float[np.ndarray, "views n"]
-    said: Float[np.ndarray, " n"]
+    target_scores: Float[np.ndarray, " n"]
     scores: Float[np.ndarray, "models n"]
 
 
 def compared(targets: Sequence[RecordTarget], known: BankOutputs, attacks: int) -> tuple[Group, ...]:
-    """The targets, each with the shadow models at the coarser of their resolutions; no other target moves it.
+    """Pairs each target with the shadow models, at the coarser of their resolutions. Targets do not affect one another.
 
     Args:
         targets: the targets.
         known: the shadow models.
-        attacks: how many score all of it, for the memory that this takes.
+        attacks: number of attacks that score all records, for the estimate of memory.
 
     Raises:
-        InputError: a target's log-odds are of another shape or not finite, or there is too little memory for the shadow
-            models at all of these resolutions.
+        InputError: a target's log-odds have the wrong shape or are not finite, or there is too little memory for the
+            shadow models at all of these resolutions.
     """
     wanted = (known.bank.description.queries, known.records)
     own_details, whole, unused = [detail_of(each) for each in known.stored], known.shadowed, known.shadowed.unused
-    # Models by what makes them coarse; as their own files have them they take no copy.
+    # The models at each coarser resolution; at their own resolution they are not copied.
     by_coarse: dict[tuple[Detail, ...], Float[np.ndarray, "models views n"]] = {(): whole.models}
     found: dict[tuple[tuple[Detail, ...], bool], tuple[list[np.ndarray], list[int]]] = {}
-    for place, target in enumerate(targets):
+    for index, target in enumerate(targets):
         if target.log_odds.shape != wanted:
             raise InputError(
                 f"{target.name}: has log-odds of shape {target.log_odds.shape}, but the bank's are {wanted}: views, "
@@ -102,21 +102,21 @@ def compared(targets: Sequence[RecordTarget], known: BankOutputs, attacks: int) 
         if target.stored is not None:
             details = [detail_of(target.stored)]
         coarse = coarser(own_details, details)
-        # Also as its own file has it: that may know one of two classes better than the other.
-        said = brought(said, (*coarser(details, own_details), *coarse))
+        # Round to the target's own resolution too: its file may store one of two classes more precisely.
+        said = at_resolution(said, (*coarser(details, own_details), *coarse))
         if coarse not in by_coarse:
             _refuse_many(len(by_coarse), whole.models.shape, attacks)
-            by_coarse[coarse] = brought(whole.models, coarse)
-        # What a target is said to have used is nothing to compare others with.
+            by_coarse[coarse] = at_resolution(whole.models, coarse)
+        # Records that a target is declared to have used cannot serve as known non-members.
         lent = unused is not None and (target.members is None or not (unused & target.members[known.columns]).any())
-        rows, places = found.setdefault((coarse, lent), ([], []))
+        rows, indices = found.setdefault((coarse, lent), ([], []))
         rows.append(said)
-        places.append(place)
+        indices.append(index)
     groups = []
-    for (coarse, lent), (rows, places) in found.items():
+    for (coarse, lent), (rows, indices) in found.items():
         group = whole._replace(models=by_coarse[coarse], targets=np.stack(rows), unused=unused if lent else None)
         check(group)
-        groups.append(Group(group, tuple(places)))
+        groups.append(Group(group, tuple(indices)))
     return tuple(groups)
 
 
@@ -134,61 +134,61 @@ def _refuse_many(others: int, shape: tuple[int, ...], attacks: int) -> None:
 def scores_of(
     attack: RecordAttack, shadowed: ShadowScores, alone: Bool[np.ndarray, " n"]
 ) -> Float[np.ndarray, "attacked n"]:
-    """The scores of an attack, NaN of these records."""
+    """The scores of an attack; NaN for the records in `alone`."""
     scores = attack.scores(shadowed)
     scores[:, alone] = np.nan
     return scores
 
 
-def heard_by(
+def target_scores(
     attack: RecordAttack,
     groups: Sequence[Group],
     own: ShadowScores,
     scores: Float[np.ndarray, "models n"],
     alone: Bool[np.ndarray, " n"],
-) -> list[Heard]:
-    """What an attack says of each target, in their order.
+) -> list[TargetScores]:
+    """The scores of an attack on each target, in the order of the targets.
 
     Args:
         attack: the attack.
-        groups: the targets.
-        own: the shadow models as their own files have them, and `scores` of them.
-        alone: records of which nothing can be told.
+        groups: the targets, by resolution.
+        own: the shadow models at the resolution of their files, with the attack's `scores` of them.
+        alone: records that all shadow models or none were trained on, for which there are no scores.
     """
-    found: dict[int, Heard] = {}
+    found: dict[int, TargetScores] = {}
     for group in groups:
         among = group.shadowed._replace(targets=None)
         same = (among.unused is None) == (own.unused is None) and np.array_equal(among.models, own.models)
         of_shadows = scores if same else scores_of(attack, among, alone)
         said = scores_of(attack, group.shadowed, alone)
-        for place, target, row in zip(group.places, group.shadowed.attacked, said, strict=True):
-            found[place] = Heard(among, target, row, of_shadows)
-    return [found[place] for place in sorted(found)]
+        for index, target, row in zip(group.places, group.shadowed.attacked, said, strict=True):
+            found[index] = TargetScores(among, target, row, of_shadows)
+    return [found[index] for index in sorted(found)]
 
 
 def judged_targets(
-    targets: Sequence[RecordTarget], heard: Sequence[Heard], result: AttackResult, attack: RecordAttack
+    targets: Sequence[RecordTarget], scored: Sequence[TargetScores], result: AttackResult, attack: RecordAttack
 ) -> tuple[tuple[AttackedTarget, ...], Bool[np.ndarray, "targets n"]]:
-    """What the deciding attack says of each target, with the thresholds of the shadow models at its resolution.
+    """The verdict of the deciding attack on each target, with thresholds of the shadow models at the same resolution.
 
-    Beside that, which records are called members of each target at the false positive rate that records are named at.
+    Also returns which records are called members of each target, at the false positive rate of `rate_named_at`.
     """
     surely = 1 - SURELY / max(len(targets), 1)
-    rates_of = {id(each.scores): each for each in heard}
+    rates_of = {id(each.scores): each for each in scored}
     asks, limits_of = getattr(attack, "relative", None), [rate.fpr for rate in result.deciding.tpr_at_fpr]
     rates = {
         at: attack_rates(each.scores, each.own.membership, false_positive_rates=limits_of, level=result.level)
         for at, each in rates_of.items()
     }
     judged, calls = [], []
-    for target, each in zip(targets, heard, strict=True):
+    for target, each in zip(targets, scored, strict=True):
         own, here = each.own, rates[id(each.scores)]
         relative = asks is not None and asks(own)
         limits = [] if relative else [rate.fpr for rate in here.tpr_at_fpr if rate.resolvable and rate.holds]
-        named_at, records = rate_named_at(here), int((~np.isnan(each.said)).sum())
+        named_at, records = rate_named_at(here), int((~np.isnan(each.target_scores)).sum())
         asked = [*limits, named_at] if np.isfinite(named_at) else limits
-        none, thresholds = np.zeros((1, len(each.said)), bool), [(each.scores, own.membership)]
-        called = called_at(each.said[None], none, asked, thresholds)[:, 0]
+        none, thresholds = np.zeros((1, len(each.target_scores)), bool), [(each.scores, own.membership)]
+        called = called_at(each.target_scores[None], none, asked, thresholds)[:, 0]
         chance = by_chance(each.scores, own.membership, limits)
         numbers = tuple(
             Named(limit, int(row.sum()), *expected(by_model, records, surely), surely)
@@ -215,7 +215,7 @@ def judged_targets(
 def by_chance(
     scores: Float[np.ndarray, "models n"], truth: Bool[np.ndarray, "models n"], limits: Sequence[float]
 ) -> list[Float[np.ndarray, " judged"]]:
-    """The realised false positive rate at each stated one, of each shadow model that some record could be called by."""
+    """The realised false positive rate of each shadow model with scored non-members, at each stated rate."""
     outside = ~truth & ~np.isnan(scores)
     kept = outside.any(axis=1)
     return [
@@ -224,7 +224,7 @@ def by_chance(
 
 
 def expected(rates: Float[np.ndarray, " models"], records: int, level: float) -> tuple[float, float]:
-    """How many of these records a model that used none would have called, on average, and at most."""
+    """The mean number of these records called members of a model that used none of them, and an upper bound on it."""
     mean = float(rates.mean())
     if len(rates) < 2:
         return mean * records, float(records)

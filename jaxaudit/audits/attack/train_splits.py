@@ -1,4 +1,4 @@
-"""Models of random halves that are attacked, and the shadow models that attacks on them learn from."""
+"""Trains the models of random halves that are attacked, and the shadow models from which the attacks learn."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -28,18 +28,18 @@ from jaxaudit.randomness import generator_of, several, stream
 
 @dataclass(frozen=True, eq=False)
 class SplitModels:
-    """Models of random halves that are attacked, and the shadow models that attacks learn from.
+    """Models of random halves that are attacked, and the shadow models from which the attacks learn.
 
     Attributes:
-        key: of all that is drawn, and of what attacks draw.
+        key: the random key of all draws, those of the attacks included.
         asked: the attacked models' outputs on the target records; rows 2 i and 2 i + 1 are the halves of iteration i.
-        targets: places of the target records among the candidates.
-        truth: whether each attacked model was trained on each of them.
-        pairs: shadow models with and without each target, once or for each iteration; empty without.
-        pooled: shadow models of random halves; None without.
+        targets: index of each target record among the candidates.
+        truth: whether each attacked model was trained on each target record.
+        pairs: shadow models with and without each target, once or for each iteration; may be empty.
+        pooled: shadow models of random halves; may be None.
         measurements: PDTP of each target in nats, one row per measured iteration.
-        train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other.
-        guess_accuracy: of guessing the commonest class of the candidates.
+        train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other half.
+        guess_accuracy: accuracy of guessing the commonest class of the candidates.
         candidates: records of the candidate set D.
         models_per_batch: models trained at the same time.
     """
@@ -104,7 +104,7 @@ def train_splits(
         pooled_shadows: shadow models of random halves, for attacks that learn from all candidates; 0 for none.
         measured: the number of (first) iterations in which PDTP is measured.
         fresh_shadows: see above.
-        bins: equal bins into which outputs are rounded before any use; 0: no bins; 1 is refused.
+        bins: equal bins into which outputs are rounded before any use; 0 for none; 1 is rejected.
         execution: how models are trained, progress, and where finished chunks are kept. A later call with the same
             arguments resumes from them; see `fit_many`. The caller must ensure that `learner` is unchanged.
 
@@ -167,7 +167,7 @@ def train_splits(
 def _attacked(
     learner: Learner, examples: Examples, drawn: Drawn, params: Any, models: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Outputs of models on the targets, and their accuracy on their own half and on the other."""
+    """Outputs of models on the targets, and their accuracy on their own half and on the other half."""
     said = log_probs_many(learner, params, examples.inputs)
     hits, own = said.argmax(axis=2) == examples.labels, drawn.membership[models]
     half = own.sum(axis=1)
@@ -191,7 +191,7 @@ def _pooled(
 
 
 def _scaled(examples: Examples) -> Float[np.ndarray, "candidates features"]:
-    """Inputs divided by their largest absolute values: category indices would dominate the outputs."""
+    """Inputs divided by their largest absolute values; unscaled category indices would dominate the outputs."""
     inputs = examples.inputs.reshape(len(examples), -1).astype(np.float32)
     return inputs / np.maximum(np.abs(inputs).max(axis=0), np.finfo(np.float32).tiny)
 
@@ -209,7 +209,7 @@ def _measure(
     """PDTP of every target in the half that contains it, with `size` models per batch."""
     targets = len(drawn.targets)
     values = np.full((len(models) // 2, targets), np.nan)
-    # Where nothing is refitted no half counts for more than another.
+    # If no model is refitted, all halves count equally.
     parts = execution.at(size).split(*(models if any(models) else [1.0] * len(models)))
     for model, part in enumerate(parts):
         members = np.flatnonzero(drawn.membership[model])
@@ -217,7 +217,7 @@ def _measure(
         if not len(held):
             continue
         records = np.searchsorted(members, drawn.targets[held])
-        # Whole chunks, whatever the half: the same programs serve them all.
+        # Fill whole chunks, so that the same compiled programs serve every half.
         records = np.concatenate([records, np.repeat(records[-1:], -len(records) % size)])
         left = leave_out(keys[model], examples.take(members), learner, records, execution=part)
         values[model // 2, held] = pdtp(left.with_record, left.without_record, bins=bins).values[: len(held)]

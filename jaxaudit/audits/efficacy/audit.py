@@ -1,4 +1,4 @@
-"""The `efficacy` audit: what several sets of weights of one network expose of the same records."""
+"""The `efficacy` audit: how much several sets of weights of one network expose of the same records."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,7 +23,7 @@ from jaxaudit.models import PureModule
 
 CHUNK = 1024
 MOST_CONVERSION_ERROR = 1e-4
-"""Beyond this, a converted network is another function."""
+"""If the outputs of a converted network differ by more than this, it is rejected as another function."""
 
 
 class NamedWeights(NamedTuple):
@@ -51,29 +51,29 @@ def measure_efficacy(
     chunk: int | None = None,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
-    """How much do weights still tell about `examples`, beside other weights? Becker & Liebig (2022), eqs. 6 to 8.
+    """How much do weights still reveal about `examples`, beside other weights? Becker & Liebig (2022), eqs. 6 to 8.
 
     Information is the trace of the empirical Fisher information: the mean squared norm of the gradients of
-    log p(label). Efficacy is its inverse, large where weights fit the records. Nothing is trained, and there is no
-    verdict: a number is read beside those of references, such as the untrained network and one retrained without the
-    records.
+    log p(label). Efficacy is its inverse, large where weights fit the records. No model is trained, and there is no
+    verdict: the numbers must be compared with those of references, such as the untrained network and one retrained
+    without the records.
     The network is in evaluation mode: dropout is off, batch normalisation uses its running statistics.
 
     Args:
         net: the network of all sets of weights.
         judged: the weights being judged.
         examples: the records, in the form that the network needs; labels are output indices, from 0, or what another
-            likelihood needs. `Records` are read some at a time: they need not fit into memory.
+            likelihood needs. `Records` are read a few at a time and need not fit into memory.
         references: weights to compare with; names must differ.
         likelihood: what the outputs of the network mean.
-        true_fisher: whether the trace of the true Fisher information is measured, too, at a cost of one more
-            measurement for every output.
+        true_fisher: whether to measure the trace of the true Fisher information, too; this takes one more measurement
+            for every output.
         chunk: records per step; by default as many as fit into moderate memory.
-        notes: limitations that follow from what was given, in sentences: the finding says them.
+        notes: limitations of the input, in sentences, which become part of the finding.
 
     Returns:
-        Efficacy, its bound and the information, in squared nats per squared unit of parameter, of all weights, by layer
-        and by record; `result` is what `jaxaudit efficacy` says.
+        Efficacy, its bound and the information, in squared nats per squared unit of parameter, for all weights, by
+        layer and by record. `result` is what `jaxaudit efficacy` reports.
 
     Raises:
         InputError: a label is not what the likelihood allows or an output of the network, names are not distinct,
@@ -126,7 +126,7 @@ def conclude(
     framework: str = "jax",
     likelihood: Likelihood = CATEGORICAL,
 ) -> EfficacyResult:
-    """What was found of these weights, the ones in question first; see `EfficacyResult`."""
+    """The result for these weights, the judged ones first; see `EfficacyResult`."""
     errors = [each.conversion_error for each in models]
     return EfficacyResult(
         finding=finding,
@@ -144,7 +144,7 @@ def conclude(
 
 
 def _class_names(examples: Examples | Records, likelihood: Likelihood) -> tuple[str, ...]:
-    """In label order; none of records whose labels are no classes."""
+    """Names in label order; empty if labels are not classes."""
     if likelihood != CATEGORICAL:
         return ()
     if isinstance(examples, Examples):
@@ -159,7 +159,7 @@ def _logits(net: PureModule, params: Any, state: Any, inputs: Float[Array, "n ..
 
 
 class _Functions:
-    """The outputs of a network with this state and the log-likelihood; the same objects whenever they are asked for."""
+    """The outputs of a network with this state, and the log-likelihood, as functions that keep their identity."""
 
     def __init__(self, net: PureModule, state: Any, likelihood: Likelihood) -> None:
         def outputs(params: Any, inputs: Any) -> Array:
@@ -179,10 +179,10 @@ def _true_norms(functions: _Functions, weights: NamedWeights, inputs: Any, chunk
 
 
 def checked_labels(labels: np.ndarray, likelihood: Likelihood, outputs: int, name: str) -> np.ndarray:
-    """The labels, in a type that the likelihood takes.
+    """The labels, converted to the type that the likelihood needs.
 
     Raises:
-        InputError: one is not what the likelihood allows.
+        InputError: the likelihood does not allow a label.
 
     >>> checked_labels(np.array([[0, 1]]), Bernoulli(), 2, "tags").dtype
     dtype('float32')
@@ -215,7 +215,7 @@ def checked_labels(labels: np.ndarray, likelihood: Likelihood, outputs: int, nam
 def _fit(
     net: PureModule, weights: NamedWeights, inputs: Any, labels: np.ndarray, likelihood: Likelihood
 ) -> tuple[float | None, float, float | None]:
-    """Accuracy, mean log-probability (nats) and conversion error on the records, some at a time."""
+    """Accuracy, mean log-probability (nats) and conversion error on the records, computed a chunk at a time."""
 
     @jax.jit
     def look(params: Any, state: Any, inputs: Array, labels: Array) -> tuple[Array, Array, Array]:
@@ -256,12 +256,12 @@ def _fit(
 
 
 class Conversion(NamedTuple):
-    """How far outputs lie from those of the network's own framework, over the records seen so far.
+    """The distance between outputs in JAX and in the network's own framework, over the records seen so far.
 
     Attributes:
-        farthest: the largest distance of a record's outputs; NaN where outputs are not numbers.
-        squares: the sum of squares of the framework's, of so many `records`.
-        finite: whether all of the framework's are numbers.
+        farthest: the largest distance of a record's outputs; NaN if outputs are not numbers.
+        squares: sum of squares of the framework's outputs over these `records`.
+        finite: whether all outputs of the framework are finite.
     """
 
     farthest: float = 0.0
@@ -270,7 +270,7 @@ class Conversion(NamedTuple):
     finite: bool = True
 
     def after(self, ours: Float[np.ndarray, "n classes"], theirs: Float[np.ndarray, "n classes"]) -> "Conversion":
-        """With these records, too."""
+        """The distance with these records included."""
         theirs = theirs.astype(np.float64)
         farthest = float(np.maximum(self.farthest, np.linalg.norm(ours - theirs, axis=1).max()))
         squares, finite = self.squares + float(np.square(theirs).sum()), self.finite and bool(np.isfinite(theirs).all())

@@ -1,4 +1,4 @@
-"""What the `efficacy` audit concludes: it measures, and judges nothing."""
+"""The finding of the `efficacy` audit, which gives measurements and no verdict."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,19 +8,19 @@ from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_orde
 from jaxaudit.metrics.efficacy import EfficacyByLayer
 
 CONTRACTED = "contracted"
-"""How the gradient norms of a parameter were computed where no gradient of a single example was needed."""
+"""How gradient norms of a parameter were computed if gradients of single examples were not needed."""
 NAMED = 3
 
 
 def find(
     models: Sequence[Weights], measured: Sequence[EfficacyByLayer], *, draws: bool = False, notes: Sequence[str] = ()
 ) -> Finding:
-    """`no verdict`: what was measured, beside what was measured of the references.
+    """The finding `no verdict`: the measurements of the judged weights, compared with those of the references.
 
     Args:
-        models: the weights in question, then the references.
-        measured: of the same.
-        draws: whether the network has layers that are random in training; they were off.
+        models: the judged weights, then the references.
+        measured: the measurements of each.
+        draws: whether the network has layers that are random in training; they were switched off.
         notes: further limitations.
     """
     judged, *references = models

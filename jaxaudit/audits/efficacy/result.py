@@ -20,7 +20,7 @@ LISTED = 100_000
 
 
 class Layer(StrictStruct, frozen=True):
-    """Efficacy of one layer alone; information in nats squared a squared unit of parameter."""
+    """Efficacy of one layer alone; information in squared nats per squared unit of parameter."""
 
     name: str
     efficacy: Extended
@@ -32,17 +32,17 @@ class Weights(StrictStruct, frozen=True):
     """How much one set of weights exposes of the records.
 
     Attributes:
-        name: their name.
-        role: whether they are in question, or compared with.
+        name: name of the weights.
+        role: whether they are judged, or are a reference.
         efficacy, information, bound: see `jaxaudit.metrics.Efficacy`.
-        accuracy: share of the records that are classified as labelled, or of their labels if each has several; None
-            where labels are real numbers.
+        accuracy: share of records, or of single labels if each record has several, that are classified correctly; None
+            if labels are real numbers.
         mean_log_probability: of the label, in nats.
-        layers: each alone.
-        conversion_error: the largest distance of a record's outputs from those that the network's own framework
-            computes, relative to the root mean square norm of those; None where JAX is what it computes with.
+        layers: the same for each layer alone.
+        conversion_error: the largest distance of a record's outputs from those computed by the network's own framework,
+            relative to the root mean square norm of the latter; None for a network written in JAX.
         mean_gradient_norm: see `jaxaudit.metrics.EfficacyByLayer`.
-        true_information: the trace of the true Fisher information; None if it was not asked for.
+        true_information: the trace of the true Fisher information; None unless requested.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Weights(StrictStruct, frozen=True):
 class Exposed(StrictStruct, frozen=True):
     """One record: the squared norm of its gradient and its cosine with the mean gradient, by name of the weights.
 
-    `class` is empty where records have no class; a cosine is none where a gradient is 0.
+    `class` is empty if records have no class; a cosine is None if a gradient is 0.
     """
 
     index: int
@@ -71,17 +71,17 @@ class Exposed(StrictStruct, frozen=True):
 
 
 class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
-    """What was found.
+    """The result of the `efficacy` audit.
 
     Attributes:
-        finding: what was measured, and how far it can be interpreted; `caveats` are its own.
-        records_measured: number of records; `outputs` of the network.
-        models: the weights in question, then the references.
+        finding: what was measured, and how far it can be interpreted; `caveats` repeats its caveats.
+        records_measured: number of records. `outputs`: number of outputs of the network.
+        models: the judged weights, then the references.
         paths: how the gradient of each parameter was computed; see `jaxaudit.metrics.EfficacyByLayer`.
-        records: in the order of the data and complete up to `LISTED`, beyond that those with the smallest gradients,
-            which the weights in question fit best.
+        records: all records in the order of the data, up to `LISTED`; of more, those with the smallest gradients under
+            the judged weights, which fit them best.
         framework: what the network is written in: `flax.nnx`, `flax.linen`, `torch` or `keras`.
-        likelihood: what its outputs mean; `log_likelihood` is its formula: z are the outputs, y is the label.
+        likelihood: what the outputs mean. `log_likelihood`: its formula, with outputs z and label y.
         conversion_error: the largest of all weights; see `Weights`.
     """
 
@@ -100,15 +100,15 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, eq=False)
 class EfficacyAudit:
-    """What was found, and a number for each record.
+    """The result of the `efficacy` audit, and the measurements of each record.
 
     Attributes:
-        result: what was found.
-        measured: of the weights in question, then of the references.
+        result: the result.
+        measured: the measurements of the judged weights, then of the references.
         labels: of the records, in their order.
-        class_names: in label order; empty where records have no class.
-        true_norms: of each set of weights, the squared gradient norm of each record in expectation over the model's own
-            outputs, whose mean is the trace of the true Fisher information; empty if it was not asked for.
+        class_names: in label order; empty if records have no class.
+        true_norms: for each set of weights, the expected squared gradient norm of each record over the model's own
+            outputs; the mean is the trace of the true Fisher information. Empty unless requested.
     """
 
     result: EfficacyResult
@@ -124,7 +124,7 @@ class EfficacyAudit:
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """A row for every record."""
+        """A table with one row for each record."""
         models = list(zip(self.result.models, self.measured, strict=True))
         informations = {f"information of {each.name}": found.per_example for each, found in models}
         similarities = {
@@ -158,7 +158,7 @@ def weights_of(
     *,
     role: Literal["judged", "reference"] = "judged",
 ) -> Weights:
-    """What a set of weights exposes in all; see `Weights`."""
+    """The measurements of a set of weights; see `Weights`."""
     return Weights(
         name,
         role,
@@ -175,7 +175,7 @@ def weights_of(
 def exposed(
     models: Sequence[Weights], measured: Sequence[EfficacyByLayer], labels: np.ndarray, class_names: tuple[str, ...]
 ) -> tuple[Exposed, ...]:
-    """The records as a result lists them."""
+    """The records in the form in which a result lists them."""
     shown = np.arange(len(labels))
     if len(shown) > LISTED:
         shown = np.sort(np.argsort(measured[0].per_example, kind="stable")[:LISTED])
@@ -192,10 +192,10 @@ def exposed(
 
 
 def check(result: EfficacyResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Holds a result that was read against itself; there are no arrays beside it.
+    """Checks that the parts of a result read from a file agree; `arrays` is not used.
 
     Raises:
-        ValueError: what does not fit.
+        ValueError: parts do not agree.
     """
     names = [model.name for model in result.models]
     demand(len(set(names)) == len(names) > 0, "it has no weights, or two have one name")

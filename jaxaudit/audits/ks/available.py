@@ -1,4 +1,4 @@
-"""Which tests of use the models and the targets' outputs allow, what each lacks, and what is refused."""
+"""Which tests of use the models and the targets' outputs allow, and what each of the others lacks."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,20 +15,20 @@ from jaxaudit.shadow_models import Kind, Pool, ShadowModels
 
 OF_HOLDOUT = {Kind.MIXED: LEAST}
 OF_SHADOW = {Kind.NEVER: LEAST, Kind.HALF: 0, Kind.FULLY: LEAST}
-"""The models that a test needs, in the order of its `kinds`."""
+"""The least number of models of each kind that a test needs, in the order of its `kinds`."""
 
 
 class Available(NamedTuple):
-    """Whether finished models allow a test. Numbers of models are by kind.
+    """Whether the finished models suffice for a test. Numbers of models are by kind.
 
     Attributes:
-        test: its name, as for `--tests`.
-        title: in words.
-        possible: whether it can be made.
-        complete: whether it has as many models as it takes by default.
+        test: name of the test, as for `--tests`.
+        title: name of the test in words.
+        possible: whether the test can be made.
+        complete: whether it has as many models as it uses by default.
         finished, planned: numbers of models.
-        least, usual: how many of them it needs, and takes by default.
-        lacks: what it needs beside models, in a sentence.
+        least, usual: numbers of models that it needs, and that it uses by default.
+        lacks: what it needs apart from models, in a sentence.
     """
 
     test: str
@@ -43,17 +43,17 @@ class Available(NamedTuple):
 
     @property
     def will_be_complete(self) -> bool:
-        """Whether it will be, once all models of the bank are finished."""
+        """Whether the test will have as many models as it uses by default, once all models of the bank are finished."""
         return not self.lacks and all(self.planned[kind] >= count for kind, count in self.usual.items())
 
 
 def available_tests(pool: Pool, finished: Iterable[str], planned: Iterable[str] = ()) -> tuple[Available, ...]:
-    """What each test of use has and needs.
+    """What each test of use needs, and what there is.
 
     Args:
         pool: the records.
-        finished: the kinds of the models whose outputs are there.
-        planned: those of all models that there will be.
+        finished: the kinds of the models with outputs.
+        planned: the kinds of all planned models.
     """
     counts = Counter(finished), Counter(planned)
     reference, which = (pool.reference, "reference") if pool.reference_apart else (pool.calibration, "calibration")
@@ -68,7 +68,7 @@ def available_tests(pool: Pool, finished: Iterable[str], planned: Iterable[str] 
 
 
 def made_tests(shadows: ShadowModels, stated: float = STATED_FRACTION, targets: int = 1) -> dict[str, KSTest]:
-    """The tests of use by name, with the numbers of models that there are."""
+    """The tests of use by name, each with the numbers of models in `shadows`."""
     here = {each.test: each.finished for each in available_tests(shadows.pool, shadows.kinds)}
     by_rank: dict[str, Any] = {"stated": stated, "targets": targets}
     return {
@@ -82,13 +82,13 @@ def made_tests(shadows: ShadowModels, stated: float = STATED_FRACTION, targets: 
 def possible_tests(
     shadows: ShadowModels, targets: Sequence[Target], stated: float = STATED_FRACTION
 ) -> tuple[KSTest, ...]:
-    """The tests that the models and the targets' outputs allow: members, holdout, reference; else shadow; rho, if any.
+    """The tests that the models and outputs allow: members, holdout, reference, or else shadow; and rho where possible.
 
-    The reference test is made by a reference of its own, or where every target from a file has outputs on the
-    calibration set; simulated targets alone give no reason to take that for one.
+    The reference test is made if there is a separate reference, or if every target from a file has outputs on the
+    calibration set. Simulated targets alone do not make the calibration set a reference.
 
     Raises:
-        InputError: none can be made, with what each lacks.
+        InputError: no test can be made; the message says what each lacks.
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
     lacking = {each.test: lacks(each, files) for each in available_tests(pool, shadows.kinds)}
@@ -108,7 +108,7 @@ def possible_tests(
 
 
 def lacks(test: Available, files: Sequence[FileTarget]) -> str:
-    """Why this test of targets from files cannot be made; empty if it can."""
+    """Why this test cannot be made of targets from files; empty if it can."""
     outputs: dict[str, tuple[Callable[[FileTarget], object], str]] = {
         HoldoutTest.name: (lambda each: each.on_holdout, "the holdout (--holdout-target)"),
         ReferenceTest.name: (lambda each: each.on_reference, "the calibration set (--calibration-target)"),
@@ -123,14 +123,14 @@ def lacks(test: Available, files: Sequence[FileTarget]) -> str:
         )
         return f"there are {' and '.join(few)}"
     if test.test in outputs:
-        read, place = outputs[test.test]
+        read, records = outputs[test.test]
         if not all(read(each) is not None for each in files):
-            return f"it needs the target's outputs on {place}"
+            return f"it needs the target's outputs on {records}"
     return ""
 
 
 def refuse_tests(tests: Sequence[KSTest]) -> None:
-    """Refuses no test, and a test that is named twice."""
+    """Rejects an empty list of tests, and a test that is named twice."""
     names = [test.name for test in tests]
     if not names:
         raise InputError("there is no test: give at least one, such as ShadowTest(); without `tests`, some are made.")
@@ -146,7 +146,7 @@ def refuse_targets(
     reference: Examples | None,
     members: Examples | None,
 ) -> None:
-    """Refuses outputs that do not fit the sets, and outputs before a deletion that no test compares."""
+    """Rejects outputs that do not fit the sets, and outputs before a deletion that no test compares."""
     for target in targets:
         target.refuse(query, holdout, reference, members)
     paired = any(isinstance(target, FileTarget) and target.before is not None for target in targets)
@@ -158,7 +158,7 @@ def _available(
     test: KSTest, pool: Pool, counts: tuple[Mapping[str, int], Mapping[str, int]], least: dict[Kind, int], lacks: str
 ) -> Available:
     usual = {kind: int(getattr(test, kind)) for kind in least}
-    # With a reference of its own the models of the reference test have other names.
+    # With a separate reference, the models of the reference test have other kinds.
     finished, planned = (dict(zip(least, (each[own] for own in test.kinds(pool)), strict=True)) for each in counts)
     possible, complete = (
         not lacks and all(finished[kind] >= count for kind, count in wanted.items()) for wanted in (least, usual)

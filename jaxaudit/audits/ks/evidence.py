@@ -17,20 +17,20 @@ from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.usage import Designs
 from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 class Compared(NamedTuple):
-    """The numbers that rho compares on the query set, all of one kind and at the target's resolution.
+    """The numbers that rho compares on the query set, at the target's resolution.
 
-    Confidences, or log-odds of each record's own class if the target's logits are known. Distances between samples are
-    the same for both, except for the rounding of confidences near 1.
+    All are confidences, or all are log-odds of each record's own class if the target's logits are known. KS distances
+    are the same for both, except for the rounding of confidences near 1.
 
     Attributes:
-        query, calibration: of the shadow models, one row per replicate; no row without models of rho.
-        controls: of the models trained on both sets.
+        query, calibration: of the shadow models, one row per replicate; no rows without models for rho.
+        controls: of the positive controls, trained on both sets.
         target: of the target, one row.
-        confidences: the target's as probabilities, to be shown.
+        confidences: the target's probabilities, for display.
     """
 
     query: Float[np.ndarray, "replicates n"]
@@ -44,8 +44,8 @@ class Before(NamedTuple):
     """Outputs of a target before a deletion, on query and holdout records.
 
     Attributes:
-        log_odds: nats, of each record's own class, of the query set and then the holdout.
-        at_resolution: converts models' log-odds to the resolution of these outputs.
+        log_odds: nats, of each record's own class; query set first, then holdout.
+        at_resolution: rounds models' log-odds to the resolution of these outputs.
     """
 
     log_odds: Float[np.ndarray, " asked"]
@@ -58,15 +58,15 @@ class TargetOutputs(NamedTuple):
     Attributes:
         name: the name of the target.
         truth: its training data; None for a file of outputs.
-        log_odds: nats, of each record's own class, of the records that `Pool.asked` names.
-        at_resolution: converts models' log-odds to the target's resolution.
+        log_odds: nats, of each record's own class, for the records at `Pool.asked`.
+        at_resolution: rounds models' log-odds to the target's resolution.
         printed: whether the target's file has rounded probabilities.
         compared: the numbers that rho compares.
         signals: EMA's signals on query records; None without EMA.
         checks: checks of the outputs themselves.
-        unseen: which of these records it is known not to have used; None without outputs on a reference.
-        before: outputs of the same target before a deletion, if they are known.
-        trained_here: whether it was trained like the shadow models, by this audit.
+        unseen: which of these records are known non-members of the target; None without outputs on a reference.
+        before: outputs of the same target before a deletion, if known.
+        trained_here: whether this audit trained it like the shadow models.
     """
 
     name: str
@@ -83,12 +83,12 @@ class TargetOutputs(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What to do about a verdict: parts of sentences, with options that have an effect in the audit they are said in.
+    """What to do about a verdict: parts of sentences that name options of the audit at hand.
 
     Attributes:
         recipe: how to get shadow models that fit their training data better.
-        power: the command that says how many records are needed.
-        unused: what else a target's outputs may be on.
+        power: the command that computes how many records are needed.
+        unused: further records that a target's outputs may cover.
         holdout: how to get a holdout test.
         more_models: how to get more shadow models.
     """
@@ -118,15 +118,15 @@ BANKED = Advice(
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What the tests of an audit judge targets by.
+    """The evidence by which the tests of an audit judge targets.
 
     Attributes:
-        models: the shadow models; those of rho may be missing.
+        models: the shadow models; models for rho are optional.
         min_accuracy: minimum training accuracy of a model that fits its data.
-        own_recipe: whether the shadow models are said to be trained by the targets' own recipe.
-        reduced: how the shadow models differ from those that were asked for, in words.
-        limitations: what else is to be said of them, in sentences.
-        targets: how many targets are judged by them.
+        own_recipe: whether the user states that the shadow models have the targets' own recipe.
+        reduced: how the shadow models differ from those that were requested, in words.
+        limitations: further limitations of the shadow models, in sentences.
+        targets: number of targets that are judged together.
     """
 
     models: ShadowModels
@@ -154,7 +154,7 @@ class Evidence:
 
     @property
     def advice(self) -> Advice:
-        """What to do about a verdict."""
+        """What to do about a verdict, for models of a bank or of this audit."""
         return BANKED if self.models.content_hash else TRAINED
 
     @property
@@ -164,38 +164,38 @@ class Evidence:
 
     @property
     def dealt(self) -> slice:
-        """The places of query set and holdout among the records whose outputs are compared."""
+        """Indices of query set and holdout among the compared records (`Pool.asked`)."""
         return slice(0, self.pool.holdout.stop)
 
     @property
     def referred(self) -> slice:
-        """The places of the reference among these records."""
+        """Indices of the reference (known non-members) among the compared records."""
         return slice(self.dealt.stop, self.dealt.stop + self.pool.reference.stop - self.pool.reference.start)
 
     @property
     def known(self) -> slice:
-        """The places of the known members among these records."""
+        """Indices of the known members among the compared records."""
         return slice(self.referred.stop, len(self.pool.asked))
 
     @property
     def design(self) -> Designs:
-        """Of the shadow models of the tests of use: `guessed`, or `mixed` where there are several."""
+        """Design of the shadow models of the tests of use: `guessed`, or `mixed` if there are several."""
         return "mixed" if self.models.designs.any() else "guessed"
 
     def count(self, *kinds: str) -> int:
-        """How many models of these kinds there are."""
+        """The number of models of these kinds."""
         return sum(self.models.kinds.count(kind) for kind in kinds)
 
     def members(self, *kinds: str) -> Bool[np.ndarray, "models asked"]:
-        """Which query, holdout and reference records the models of these kinds were trained on."""
+        """Which of the compared records (`Pool.asked`) the models of these kinds were trained on."""
         return self._of("membership", kinds)
 
     def log_odds(self, *kinds: str) -> Float[np.ndarray, "models asked"]:
-        """Log-odds of the models of these kinds, in the same order; NaN of records that they were not asked about."""
+        """Log-odds of the models of these kinds, in the same order; NaN for records without outputs."""
         return self._of("log_odds", kinds)
 
     def design_of(self, *kinds: str) -> Int[np.ndarray, " models"]:
-        """The place of the design of each model of these kinds, in the same order."""
+        """The index of the design of each model of these kinds, in the same order."""
         return self.models.designs[self.models.of(*kinds)]
 
     def own_accuracy(self, *kinds: str) -> Float[np.ndarray, " models"]:
@@ -203,24 +203,24 @@ class Evidence:
         return self.models.own_accuracy[self.models.of(*kinds)]
 
     def among(self, models: Bool[np.ndarray, " models"]) -> "Evidence":
-        """The same by some of the models."""
+        """The same evidence, from only some of the models."""
         return replace(self, models=self.models.take(np.flatnonzero(models)), _known={})
 
-    def once(self, name: str, make: Callable[[], Made]) -> Made:
-        """What is the same for all targets; it is made once."""
+    def once(self, name: str, make: Callable[[], Value]) -> Value:
+        """A value that all targets share, computed once."""
         if name not in self._known:
             self._known[name] = make()
         return self._known[name]
 
     def _of(self, name: str, kinds: tuple[str, ...]) -> Any:
-        places, asked = self.models.of(*kinds), self.pool.asked
-        return self.once(f"{name} {kinds}", lambda: np.take(getattr(self.models, name)[places], asked, axis=1))
+        indices, asked = self.models.of(*kinds), self.pool.asked
+        return self.once(f"{name} {kinds}", lambda: np.take(getattr(self.models, name)[indices], asked, axis=1))
 
 
 def of_rho(
     models: ShadowModels, values: Float[np.ndarray, "models n"]
 ) -> tuple[Float[np.ndarray, "replicates n"], Float[np.ndarray, "replicates n"], Float[np.ndarray, "controls n"]]:
-    """These values of the query, calibration and control models; without a row where there is no such model."""
+    """These values of the query, calibration and control models; no rows where there is no such model."""
     query, calibration, controls = (values[models.of(kind)] for kind in OF_RHO)
     return query, calibration, controls
 

@@ -1,4 +1,4 @@
-"""What the charts of a result show, and all of them in one figure: what `plot()` returns."""
+"""The figure that `plot()` returns, and the numbers in it."""
 
 from collections.abc import Sequence
 from math import nan
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def plot_ks(audit: "KSAudit", target: int = 0) -> Figure:
-    """Confidences of one target, on both axes, and rho of all targets and controls against 1; without rho, used shares.
+    """Confidences of one target on plain and stretched axes, and rho of all; without rho, used fractions.
 
     Raises:
         InputError: neither rho nor a test of use was made.
@@ -47,9 +47,9 @@ def typical(rho: RhoResult) -> int:
 
 
 def rho_rows(targets: Sequence[TargetResult], controls: Sequence[RhoResult]) -> list[plot.Row]:
-    """rho of these targets, where it was made, and of these controls; what there is not is NaN."""
+    """rho of the targets that have it, and of the controls; NaN where a number is missing."""
     named = [(visible(target.name), target.rho) for target in targets if target.rho is not None]
-    named += [(f"control {place} (trained on both)", rho) for place, rho in enumerate(controls, 1)]
+    named += [(f"control {index} (trained on both)", rho) for index, rho in enumerate(controls, 1)]
     return [
         plot.Row(name, np.array(rho.values, float), *np.array((rho.median, rho.low, rho.high), float).tolist())
         for name, rho in named
@@ -57,7 +57,7 @@ def rho_rows(targets: Sequence[TargetResult], controls: Sequence[RhoResult]) -> 
 
 
 def share_rows(targets: Sequence[TargetResult]) -> list[plot.Share]:
-    """The used fraction of every target by every test of use; what is not known is NaN."""
+    """The used fraction of every target by every test of use; NaN where unknown."""
     several = max(len(target.usage) for target in targets) > 1
     rows = []
     for target in targets:

@@ -1,4 +1,4 @@
-"""What is concluded of one target: the first test's finding, and the numbers of all, after what was checked."""
+"""Concludes on one target: the deciding test's finding, corrected for failed checks, and the numbers of all tests."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ from jaxaudit.metrics.ks import Rho, Verdict, paper_rule
 from jaxaudit.metrics.usage import Usage, used_share
 
 OF_SETS = (HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY)
-"""Checks of the sets alone: where one of them fails, it is the reason, whatever the outputs on these sets show."""
+"""Checks of the sets alone. If one of them fails, it is given as the reason before any other failed check."""
 
 
 def conclude(
@@ -37,17 +37,17 @@ def conclude(
     limitations: tuple[str, ...] = (),
     resembles: Resembles | None = None,
 ) -> TargetResult:
-    """The answer for one target: the first test's finding, with what was checked.
+    """The result for one target: the deciding test's finding, with all checks.
 
-    A decisive check that failed takes away the verdicts that rest on it; another weakens them.
+    If a decisive check fails, no verdict that depends on it is given; other failed checks weaken the confidence.
 
     Args:
-        name: the target's.
-        truth: what is known of it.
-        judgements: what the numbers of each test say, the deciding one first.
-        common: checks that no test made.
-        limitations: what else is to be said of the shadow models, in sentences.
-        resembles: the design of shadow models that it is most like.
+        name: name of the target.
+        truth: its training data, if known.
+        judgements: the judgement of each test, the deciding one first.
+        common: checks that belong to no test.
+        limitations: further limitations of the shadow models, in sentences.
+        resembles: the design of shadow models that the target most resembles.
     """
     rho_first = sorted(judgements, key=lambda each: each.rho is None)
     every = (*common, *(check for each in rho_first for check in each.checks))
@@ -87,7 +87,7 @@ def conclude(
 
 
 def _of_rho(judgement: Judgement | None) -> dict[str, Any]:
-    """What rho says, whichever test decides."""
+    """The results of rho, whichever test decides."""
     if judgement is None or judgement.rho is None:
         return dict.fromkeys(("paper_rule", "rho", "rho_verdict", "ks", "controls"))
     rho = judgement.rho
@@ -136,12 +136,12 @@ def _ema(emas: tuple[EMA, ...]) -> EMAResult:
 
 
 def numbers(values: Float[np.ndarray, " n"]) -> tuple[Number, ...]:
-    """These numbers; None for what is not finite."""
+    """These numbers; None for those that are not finite."""
     return tuple(map(number, values))
 
 
 def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> Finding:
-    """The finding with every check; one that its verdict does not rest on names the tests that do, or that made it."""
+    """The finding with every check; a check that its verdict does not depend on names the tests that do."""
     shown = []
     for check in every:
         rests = check.name in judgement.rests_on
@@ -163,7 +163,7 @@ def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every:
 
 
 def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[str]) -> Confidence:
-    """Confidence in a number, after the checks that it rests on."""
+    """Confidence in a number, reduced if a check that it depends on failed."""
     failed = [check for check in every if not check.passed and check.name in names]
     if confidence.word == "none" or not failed:
         return confidence
@@ -173,7 +173,7 @@ def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[
 
 
 def _taken_away(finding: Finding, check: Check) -> Finding:
-    """What is left of a finding that rests on this check, which failed."""
+    """The finding `inconclusive`, in place of a finding that depends on this failed check."""
     reason = f"{check.name}: {check.message}"
     return Finding(
         "inconclusive",
@@ -187,7 +187,7 @@ def _taken_away(finding: Finding, check: Check) -> Finding:
 
 
 def _weakened(finding: Finding, failed: list[Check]) -> Finding:
-    """The finding with little confidence where one of these checks failed."""
+    """The finding with weak confidence, if one of these checks failed."""
     if not failed or finding.confidence.word == "none":
         return finding
     why = f"Not every check that the verdict rests on passed: {', '.join(check.name for check in failed)}."
@@ -195,7 +195,7 @@ def _weakened(finding: Finding, failed: list[Check]) -> Finding:
 
 
 def _beside(judgement: Judgement, others: tuple[Judgement, ...]) -> Finding:
-    """The deciding finding with what the other tests take for granted, and with those that say the opposite."""
+    """The deciding finding, with the assumptions of the other tests and any test that gives the opposite verdict."""
     finding = judgement.finding
     shown = [each for each in others if each.usage is not None or each.ema]
     caveats = [*finding.caveats, *(caveat for each in shown for caveat in each.finding.caveats)]

@@ -1,4 +1,4 @@
-"""Judges targets by models that are there: the half of the `ks` audit that trains nothing."""
+"""Judges targets with shadow models that exist: the half of the `ks` audit that trains nothing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,35 +43,37 @@ def judge(
 ) -> KSAudit:
     """Has each target forgotten the query set? Tests with known error rates, and Liu & Tsaftaris (2020).
 
-    The first test gives the verdict; the others are shown, too. The shadow models may be trained here
-    (`train_shadows`) or come from a bank (`open_bank`): models that were trained alike give the same numbers, but for
-    the holdout test's `p_never`, since a bank has no inputs, and so no neighbours that tell how difficult a record is.
+    The first test gives the verdict; the results of the others are given, too. The shadow models may come from
+    `train_shadows` or from a bank (`open_bank`). Equal models give equal numbers, except `p_never` of the holdout test:
+    a bank has no inputs, so the difficulty of a record cannot be estimated from its neighbours.
 
     Args:
         key: random key; every test uses the stream of its name, and all targets share its draws.
-        shadows: the shadow models; `no_models` where there are known members.
-        targets: what is judged: `FileTarget`, `SimulatedTarget` where it was trained with the shadow models, or
-            anybody's `Target`. Files have a row per record of each set as it was given.
-        tests: the tests to make, the deciding one first; by default those that the models and the targets' outputs
-            allow: the members test, the holdout test, the reference test, or with none of these the shadow test; and
-            rho at the end.
-        own_recipe: whether the shadow models have the targets' own network and recipe. Without that word and without
-            members, nobody knows how much a target from a file remembers: no fraction is given, and none is called
-            `forgotten`.
-        reduced: how the shadow models differ from what was asked for, in words: findings say it, and rest on no such
-            word.
-        level: confidence level of the intervals that are shown; no verdict depends on it.
+        shadows: the shadow models; `no_models` suffices with known members.
+        targets: models to judge: `FileTarget`; `SimulatedTarget`, if trained with the shadow models; or your own
+            `Target`. Files have one row per record of each given set.
+        tests: the tests to make, the deciding one first; by default those that the models and outputs allow: the
+            members test, the holdout test, the reference test, or without any of these the shadow test; and rho last.
+        own_recipe: states that the shadow models have the targets' own network and recipe. Without this statement and
+            without known members, it is unknown how much a target from a file memorises: no used fraction is given, and
+            no target is called `forgotten`.
+        reduced: how the shadow models differ from what was requested, in words; findings then say so, and do not rely
+            on `own_recipe`.
+        level: confidence level of the intervals; no verdict depends on it.
         min_accuracy: minimum training accuracy of a shadow model that counts as well trained.
+        rates: also measure the error rates of each test, by judging each shadow model with the others
+            (`leave_one_out`).
+        progress: called after each model so judged.
         rates: measure how often each test is wrong, too, by judging each shadow model by the others
             (`leave_one_out`); `progress` is told of each.
 
     Returns:
-        One result per target, in their order: its `verdict` (`forgotten`, `not forgotten` or `inconclusive`), the
-        `finding` that says why, and of each test of use the p-values and used fractions, from 0 to 1.
+        One result per target, in the same order: its `verdict` (`forgotten`, `not forgotten` or `inconclusive`), the
+            `finding` with the reasons, and for each test of use the p-values and the used fraction, from 0 to 1.
 
     Raises:
-        InputError: there is no target, outputs do not fit the sets, no test can be made, a test is named twice or needs
-            models or outputs that are not there, with what it lacks, or the level is out of range.
+        InputError: there is no target; outputs do not fit the sets; no test can be made; a test is named twice, or
+            lacks models or outputs, which the message names; or the level is out of range.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -106,7 +108,7 @@ def judge(
         for target, kind in zip(targets, kinds_of_targets(targets), strict=True)
     ]
     for each in outputs:
-        # What a simulated target was trained on is no reference for it.
+        # Records that a simulated target was trained on are no known non-members of it.
         if each.unseen is not None and any(isinstance(test, ReferenceTest) for test in tests):
             refuse_few(int(each.unseen.sum()))
     found = judge_outputs(key, evidence, outputs, tests, level=level)
@@ -130,10 +132,10 @@ def evidence_for(
     reduced: Sequence[str] = (),
     min_accuracy: float = preflight.MIN_ACCURACY,
 ) -> tuple[Evidence, tuple[Target, ...]]:
-    """What these tests judge targets by, and the targets with their outputs on the records that are compared.
+    """The evidence for these tests, and the targets with their outputs on the compared records.
 
-    The holdout is left out where no test asks for it and no target from a file has outputs on it. The calibration set
-    is the reference where a test asks for one, or every target is a file with outputs on it.
+    The holdout is omitted if no test needs it and no target from a file has outputs on it. The calibration set serves
+    as reference if a test needs one, or if all targets are files with outputs on it.
 
     Raises:
         InputError: as `judge`.

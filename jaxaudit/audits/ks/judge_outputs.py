@@ -1,4 +1,4 @@
-"""What tests conclude of targets, from outputs that were read before: the half of the `ks` audit that reads nothing."""
+"""Judges targets by outputs that are already in memory: the part of the `ks` audit that reads no files."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,39 +20,39 @@ from jaxaudit.metrics.usage import decided, holm
 from jaxaudit.shadow_models import OF_QUERY, Kind
 
 WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
-"""Kinds of models that know the calibration set only: the first there is shows whether it is like the query set."""
+"""Kinds of models without query records; the first present shows if the calibration set is like the query set."""
 SHARED = (preflight.SHADOW_ACCURACY, preflight.CALIBRATION_LIKE_QUERY)
-"""Checks of several tests that need models."""
+"""Checks that several tests depend on and that need models."""
 
 
 def judge_outputs(
     key: Key[Array, ""],
     evidence: Evidence,
-    heard: Sequence[TargetOutputs],
+    outputs: Sequence[TargetOutputs],
     tests: Sequence[KSTest],
     *,
     level: float = 0.95,
 ) -> KSAudit:
-    """What the tests conclude of each target, from outputs of models that were trained before.
+    """The result of the tests for each target, from outputs of models that were trained before.
 
-    The models may be anybody's. Those of rho need not be among them: then `RhoTest` and `EMATest` cannot be made, the
+    The models may come from a bank, and models for rho may be missing: then `RhoTest` and `EMATest` cannot be made, the
     targets have no rho, and whether the calibration set is like the query set is measured on the shadow models that
-    were trained without the query set. A check that a verdict rests on and that no model allows is a warning.
+    were trained without the query set. A check that a verdict depends on but that no model allows is a warning.
 
     Args:
         key: random key of the audit; every test uses the stream of its name.
         evidence: outputs and training sets of the models.
-        heard: outputs of each target.
+        outputs: outputs of each target.
         tests: the tests to make, at least one, the deciding one first.
         level: confidence level of the intervals that are shown; no verdict depends on it.
 
     Returns:
-        One result per target, in their order. `models_per_batch` and `shadows` are left to who trained.
+        One result per target, in the same order. `models_per_batch` and `shadows` are not set.
 
     Raises:
-        InputError: a test needs models that are not there.
+        InputError: a test lacks models.
     """
-    evidence = replace(evidence, targets=len(heard))
+    evidence = replace(evidence, targets=len(outputs))
     common = _common_checks(evidence)
     judged = adjusted(
         [
@@ -62,7 +62,7 @@ def judge_outputs(
                 )
                 for test in tests
             )
-            for said in heard
+            for said in outputs
         ],
     )
     limitations = evidence.limitations
@@ -78,13 +78,13 @@ def judge_outputs(
             limitations,
             resembling(evidence, said),
         )
-        for said, judgements in zip(heard, judged, strict=True)
+        for said, judgements in zip(outputs, judged, strict=True)
     )
     query, calibration, controls = of_rho(evidence.models, evidence.models.confidences[:, : evidence.queries])
     floor = None if all(target.rho is None for target in targets) else floor_of(noise_floor(query))
     return KSAudit(
         result=KSResult(level=level, targets=targets, noise_floor=floor),
-        target_confidences=np.concatenate([said.compared.confidences for said in heard]),
+        target_confidences=np.concatenate([said.compared.confidences for said in outputs]),
         query_confidences=query,
         calibration_confidences=calibration,
         control_confidences=controls,
@@ -101,10 +101,10 @@ def floor_of(distances: Float[np.ndarray, " pairs"]) -> NoiseFloor:
 
 
 def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgement, ...]]:
-    """The same judgements by `Usage.p_never_adjusted`: Holm's method over all targets, for each test of use.
+    """The same judgements with p-values adjusted by Holm's method over all targets, for each test of use.
 
     The probability that any target that never used the query set is called `not forgotten` is then at most 5%. With a
-    single target nothing is changed.
+    single target nothing changes.
 
     Args:
         judgements: of each target, the same tests in the same order.
@@ -116,7 +116,7 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
 
 
 def _of_one_test(judgements: tuple[Judgement, ...]) -> list[Judgement]:
-    """One test of all targets."""
+    """The adjusted judgements of one test on all targets."""
     usages = [each.usage for each in judgements if each.usage is not None]
     if len(usages) < len(judgements):
         return list(judgements)
@@ -128,13 +128,13 @@ def _with(judgement: Judgement, p_value: float) -> Judgement:
     if judgement.usage is None:
         return judgement
     usage = judgement.usage._replace(p_never_adjusted=p_value)
-    # A test of one's own may have another rule.
+    # Your own test may have another decision rule.
     found = judgement._replace(usage=usage) if judgement.again is None else judgement.again(decided(usage))
     return found._replace(source=f"{judgement.source}; Holm 1979")
 
 
 def resembling(evidence: Evidence, said: TargetOutputs) -> Resembles | None:
-    """The design of shadow models that a target is most like, on records that it did not use: holdout, or reference."""
+    """The design of shadow models that a target most resembles, judged on the holdout or on known non-members."""
     mixed, names = evidence.count(Kind.MIXED) > 0, evidence.models.design_names
     kinds = (Kind.MIXED,) if mixed else OF_QUERY
     unseen = of_holdout(evidence) if mixed else said.unseen
@@ -153,7 +153,7 @@ def resembling(evidence: Evidence, said: TargetOutputs) -> Resembles | None:
 
 
 def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
-    """The checks that are the same for every target and test, of those that the models allow."""
+    """The checks that are the same for every target and test, as far as the models allow them."""
     query, own = evidence.query, evidence.own_accuracy(Kind.QUERY, Kind.CALIBRATION)
     known = next((kind for kind in WITHOUT_QUERY if evidence.count(kind)), None)
     checks = [preflight.shadow_accuracy(own, evidence.min_accuracy)] if len(own) else []
@@ -167,7 +167,7 @@ def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
 
 
 def _not_measured(judgements: Sequence[Judgement], common: Sequence[Check]) -> tuple[Check, ...]:
-    """The shared checks that a verdict rests on and that were not made."""
+    """The shared checks that a verdict depends on and that could not be made."""
     needed = {name for judgement in judgements for name in judgement.rests_on}
     made = {check.name for check in common}
     return tuple(preflight.not_measured(name) for name in SHARED if name in needed - made)

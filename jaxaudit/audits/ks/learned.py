@@ -1,4 +1,4 @@
-"""Designs of shadow models that did not learn: they say nothing of any target, and are left out where that can be."""
+"""Leaves out designs of shadow models that did not learn, since their outputs carry no information on any target."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,20 +14,21 @@ from jaxaudit.metrics.checks import MIN_REACH
 from jaxaudit.shadow_models import OF_QUERY
 
 LARGE, FAR = 100.0, 3.0
-"""Inputs beyond the first, or with a mean of more than so many standard deviations, are hard to learn from."""
+"""Inputs with larger absolute values, or a mean of more standard deviations than this, are hard to learn from."""
 NEVER, HALF, _ = (frozenset(kind) for kind in zip(OF_QUERY, APART, strict=True))
-"""Kinds of models that give a rank among them, and kinds that a test can be without."""
+"""Kinds of models among which the target is ranked, and kinds that a test can do without."""
 
 
 def without_unlearned(evidence: Evidence, tests: Sequence[KSTest]) -> Evidence:
-    """The evidence without the designs, beside the first, whose models hardly do better than guessing.
+    """The evidence without the designs, other than the first, whose models hardly do better than guessing.
 
-    A design has learned if the median accuracy of a test's models on their own training records, as a share of the way
-    from the commonest class to 1, is at least 0.1. Each test's models are judged apart, so that a further test takes
-    none away from another.
+    A design has learned if the median training accuracy of a test's models covers at least 10% of the way from the
+    share of the commonest class to 1. The models of each test are judged separately, so that adding a test does not
+    remove models from another.
 
-    A design that did not learn is kept where a test would have too few models without it, the worst being left out
-    first. The first design is kept, too: rho and simulated targets have it. `Evidence.limitations` says all of it.
+    A design that did not learn is kept if a test would have too few models without it; the worst design is left out
+    first. The first design is always kept, since rho and simulated targets use it. `Evidence.limitations` reports all
+    of this.
 
     Args:
         evidence: the models.
@@ -47,19 +48,19 @@ def _of_one_test(evidence: Evidence, title: str, kinds: Sequence[str]) -> Eviden
     """The evidence without the designs of these kinds that did not learn."""
     labels = evidence.pool.examples.labels
     guess = float(np.bincount(labels).max() / len(labels))
-    places, accuracy = evidence.design_of(*kinds), evidence.own_accuracy(*kinds)
-    reached = {place: float(np.median(accuracy[places == place])) for place in np.unique(places).tolist()}
-    unlearned = [place for place in reached if guess < 1 and (reached[place] - guess) / (1 - guess) < MIN_REACH]
+    indices, accuracy = evidence.design_of(*kinds), evidence.own_accuracy(*kinds)
+    reached = {index: float(np.median(accuracy[indices == index])) for index in np.unique(indices).tolist()}
+    unlearned = [index for index in reached if guess < 1 and (reached[index] - guess) / (1 - guess) < MIN_REACH]
     left_out: list[int] = []
-    for place in sorted(unlearned, key=reached.__getitem__):
-        if place and _enough_without(evidence, kinds, [*left_out, place]):
-            left_out.append(place)
-    kept = [place for place in unlearned if place and place not in left_out]
+    for index in sorted(unlearned, key=reached.__getitem__):
+        if index and _enough_without(evidence, kinds, [*left_out, index]):
+            left_out.append(index)
+    kept = [index for index in unlearned if index and index not in left_out]
     names = evidence.models.design_names
 
     def said(some: Sequence[int]) -> str:
-        found = {place: f"training accuracy {reached[place]:.0%}, guessing {guess:.0%}" for place in some}
-        return ", ".join(f"{names[place]} ({words})" if names else words for place, words in found.items())
+        found = {index: f"training accuracy {reached[index]:.0%}, guessing {guess:.0%}" for index in some}
+        return ", ".join(f"{names[index]} ({words})" if names else words for index, words in found.items())
 
     who, why = f"{title[:1].upper()}{title[1:]}", _cause(evidence)
     weaker = "It finds less, and its numbers are less certain"
@@ -82,18 +83,18 @@ def _of_one_test(evidence: Evidence, title: str, kinds: Sequence[str]) -> Eviden
 
 
 def _enough_without(evidence: Evidence, kinds: Sequence[str], left_out: Sequence[int]) -> bool:
-    """Whether a test has enough models of each kind without these designs."""
+    """Whether a test keeps enough models of each kind without these designs."""
     for kind in set(kinds) - HALF:
         designs = evidence.design_of(kind)
         least = least_models(evidence.targets) if kind in NEVER else LEAST
-        # One more than it needs, so that its error rates can be measured by leaving each out.
+        # One more than needed, so that error rates can be measured by leaving each model out.
         if (~np.isin(designs, left_out)).sum() < min(least + 1, len(designs)):
             return False
     return True
 
 
 def _cause(evidence: Evidence) -> str:
-    """What to do, where the inputs are such as nothing learns from."""
+    """Advice to scale the inputs, if they are unsuitable for training."""
     inputs = evidence.pool.examples.inputs
     if not inputs.size:
         return ""

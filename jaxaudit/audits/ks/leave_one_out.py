@@ -1,4 +1,4 @@
-"""The error rates of an audit on its own data: each shadow model in turn is a target of known truth."""
+"""The error rates of an audit on its own data: each shadow model in turn serves as a target of known truth."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +23,11 @@ from jaxaudit.randomness import generator_of, stream
 from jaxaudit.shadow_models import OF_QUERY, Kind, Pool
 
 SHARES = (0.0, 0.5, 1.0)
-"""Used fractions of the targets, in the order of `OF_QUERY`."""
+"""Used fractions of the simulated targets, in the order of `OF_QUERY`."""
 
 
 class _Case(NamedTuple):
-    """A target of known truth, and what it is judged by."""
+    """A target of known truth, and the evidence by which it is judged."""
 
     evidence: Evidence
     said: TargetOutputs
@@ -44,26 +44,26 @@ def leave_one_out(
 ) -> tuple[Rates, ...]:
     """Judges every shadow model by the others, and counts the verdicts.
 
-    - Shadow and reference test: a model used none, half or all of the query set, and is judged as a target would be;
-      its reference are the calibration records that it was not trained on.
-    - Holdout test: a model used a random part of query set and holdout. A part of what it did not use acts as holdout;
-      the query set is made of what it did not use, of what it used, or of both, in the proportion of the two sets. So
-      it is judged with fewer records than a target (half of them, for sets of one size), and less is detected. Where
-      whole groups were dealt, such as the copies of a record, whole groups are dealt anew.
+    - Shadow and reference test: a model used none, half or all of the query set, and is judged as a target would be.
+      Its known non-members are the calibration records that it was not trained on.
+    - Holdout test: a model used a random part of query set and holdout. Part of what it did not use serves as holdout.
+      The query set consists of records that it did not use, of records that it used, or of both, in the proportion of
+      the two sets. So there are fewer records than for a target (half as many, for sets of equal size), and less use is
+      detected. If whole groups were randomised, such as copies of a record, whole groups are drawn again.
 
-    The rates are those of targets like the shadow models, whose calibration records a target need not have.
+    The rates hold for targets like the shadow models. A real target need not have used the calibration set.
 
     Args:
         key: random key.
         evidence: the models of a bank.
-        tests: whose rates are wanted.
+        tests: the tests whose error rates are measured.
         level: as for the audit.
-        progress: told of each target judged.
+        progress: called after each judged model.
 
     Raises:
         InputError: a test has too few models, groups or calibration records.
     """
-    # Which design a shadow model resembles is no question of its verdict.
+    # The design that a shadow model resembles does not affect its verdict.
     evidence = replace(evidence, models=replace(evidence.models, design_names=()))
     # A shadow model has no known members.
     cases = [(test, list(_cases(key, evidence, test))) for test in tests if not isinstance(test, MembersTest)]
@@ -87,7 +87,7 @@ def leave_one_out(
 
 
 def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tuple[Callable[[], _Case], float]]:
-    """What makes each target with its evidence, and its used fraction."""
+    """For each case, the function that makes it, and its used fraction."""
     holding = test.name == HoldoutTest.name
     for kind in (Kind.MIXED,) if holding else (Kind.NEVER, Kind.FULLY):
         models = evidence.count(kind)
@@ -105,52 +105,52 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
             )
     if holding:
         for used in SHARES:
-            for place in range(evidence.count(Kind.MIXED)):
-                yield lambda used=used, place=place: _dealt_anew(key, evidence, place, used), used
+            for index in range(evidence.count(Kind.MIXED)):
+                yield lambda used=used, index=index: _dealt_anew(key, evidence, index, used), used
         return
     for kind, used in zip(OF_QUERY, SHARES, strict=True):
-        for place in evidence.models.of(kind).tolist():
-            yield lambda place=place, used=used: _as_target(evidence, place, used, test), used
+        for index in evidence.models.of(kind).tolist():
+            yield lambda index=index, used=used: _as_target(evidence, index, used, test), used
 
 
-def _as_target(evidence: Evidence, place: int, used: float, test: KSTest) -> _Case:
+def _as_target(evidence: Evidence, index: int, used: float, test: KSTest) -> _Case:
     """A model as a target, judged by the others."""
     models, records = evidence.models, evidence.pool.asked
     asked = np.arange(len(records))
     unseen = None
     if isinstance(test, ReferenceTest):
-        # What it was trained on is no reference for it.
+        # Its known non-members are the reference records that it was not trained on.
         of_reference = (asked >= evidence.referred.start) & (asked < evidence.referred.stop)
-        unseen = of_reference & ~models.membership[place, records]
-    said = _said(evidence, models.log_odds[place, records], evidence.queries)._replace(unseen=unseen)
-    return _Case(evidence.among(np.arange(len(models)) != place), said, used)
+        unseen = of_reference & ~models.membership[index, records]
+    said = _target_outputs(evidence, models.log_odds[index, records], evidence.queries)._replace(unseen=unseen)
+    return _Case(evidence.among(np.arange(len(models)) != index), said, used)
 
 
-def _dealt_anew(key: Key[Array, ""], evidence: Evidence, place: int, used: float) -> _Case:
-    """A model as a target with a query set of which it used this fraction, and a holdout that it did not use."""
+def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float) -> _Case:
+    """A model as a target, with a query set of which it used this fraction, and a holdout that it did not use."""
     members, whole = evidence.members(Kind.MIXED)[:, evidence.dealt], evidence.pool.groups
-    # What was dealt: records, or whole groups of them.
+    # The units of randomisation: records, or whole groups.
     units = np.arange(members.shape[1]) if whole is None else numbered(whole)
     rows = members[:, np.unique(units, return_index=True)[1]]
-    own = rows[place]
-    generator = generator_of(stream(key, "leave one out", place))
+    own = rows[index]
+    generator = generator_of(stream(key, "leave one out", index))
     inside, outside = (generator.permutation(np.flatnonzero(side)) for side in (own, ~own))
-    # In the proportion of query set and holdout, as the other models were dealt them.
+    # In the proportion of query set and holdout, as for the other models.
     share = (units[: evidence.queries].max() + 1) / len(own)
     size, held = min(int(share * len(outside)), len(inside)), int((1 - share) * len(outside))
     count = round(used * size)
     sides = np.concatenate([inside[:count], outside[: size - count]]), outside[len(outside) - held :]
     dealt = rows[:, np.concatenate(sides)].sum(axis=1)
     alike = (dealt > 0) & (dealt < size + held) & dealt_alike(dealt, size, size + held)
-    rest = np.flatnonzero(alike & (np.arange(len(rows)) != place))
+    rest = np.flatnonzero(alike & (np.arange(len(rows)) != index))
     if size < 2 or held < 2 or len(rest) < LEAST - 1:
         what = "records" if whole is None else "groups"
         raise InputError(
-            f"--leave-one-out: model {place} of the holdout test leaves {size} query and {held} holdout {what}, and "
+            f"--leave-one-out: model {index} of the holdout test leaves {size} query and {held} holdout {what}, and "
             f"{len(rest)} models that were dealt them alike; leave it out, or make a larger bank."
         )
     query, holdout = (_records_of(units, side) for side in sides)
-    return _among(evidence, place, rest, np.concatenate([query, holdout]), len(query), used)
+    return _among(evidence, index, rest, np.concatenate([query, holdout]), len(query), used)
 
 
 def _records_of(units: Int[np.ndarray, " n"], chosen: Int[np.ndarray, " some"]) -> Int[np.ndarray, " records"]:
@@ -162,7 +162,7 @@ def _records_of(units: Int[np.ndarray, " n"], chosen: Int[np.ndarray, " some"]) 
 
 def _among(
     evidence: Evidence,
-    place: int,
+    index: int,
     rest: Int[np.ndarray, " others"],
     columns: Int[np.ndarray, " some"],
     size: int,
@@ -181,11 +181,11 @@ def _among(
         models=models.take(mixed[rest], records, small),
         _known={},
     )
-    return _Case(judged, _said(evidence, models.log_odds[mixed[place], records], size), used)
+    return _Case(judged, _target_outputs(evidence, models.log_odds[mixed[index], records], size), used)
 
 
-def _said(evidence: Evidence, log_odds: np.ndarray, queries: int) -> TargetOutputs:
-    """What a model says, at the resolution of the others."""
+def _target_outputs(evidence: Evidence, log_odds: np.ndarray, queries: int) -> TargetOutputs:
+    """The outputs of a model as a target, at the resolution of the other models."""
     bring = resolution_of(evidence.models.resolutions)
     own = bring(log_odds[None])[0]
     confidences = special.expit(own[None, :queries].astype(np.float64)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The models of a `ks` audit: their training sets and outputs."""
+"""Draws the training sets of the models of a `ks` audit, trains the models, and computes their outputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -20,17 +20,17 @@ from jaxaudit.randomness import generator_of, joined, keys_at, several, stream
 from jaxaudit.shadow_models import Pool, ShadowModels
 
 Rows = dict[str, Bool[np.ndarray, "_ examples"]]
-"""Training sets by the kind of the models that have them."""
+"""Membership masks, by the kind of the models."""
 LEAST = 19
-"""Fewer models of a kind cannot give a p-value of 0.05."""
+"""The least number of models of a kind that allows a p-value of 0.05."""
 
 
 class Design(NamedTuple):
     """A design of shadow models: a network and its recipe.
 
     Attributes:
-        name: what it is called.
-        learner: how its models are trained.
+        name: its name.
+        learner: trains its models.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Design(NamedTuple):
 
 
 def generators(key: Key[Array, ""], kind: str, models: int) -> Iterator[np.random.Generator]:
-    """What draws the training set of each model of a kind."""
+    """The random generator of the training set of each model of a kind."""
     return (generator_of(stream(key, kind, model)) for model in range(models))
 
 
@@ -54,10 +54,10 @@ def shadow_rows(
     with_reference: bool = False,
     with_members: bool = False,
 ) -> Membership:
-    """Membership rows: a share of the calibration set and `count` of these records, drawn again for each row.
+    """Membership masks: a share of the calibration set and `count` of these records, drawn anew for each mask.
 
-    With the group of each record, numbered from 0: all records of `count` groups. With the reference: and as large a
-    share of it, where it is a set of its own. With the known members: and as large a share of them as of these records.
+    `groups` numbers the group of each record from 0; then all records of `count` groups are drawn. `with_reference`
+    adds the same share of a separate reference, `with_members` the same share of the known members as of these records.
     """
     known = np.arange(pool.members.start, pool.members.stop) if with_members else records[:0]
     units = groups.max() + 1 if groups is not None else len(records)
@@ -79,7 +79,7 @@ def draw_records(
     count: int,
     groups: Int[np.ndarray, " records"] | None = None,
 ) -> Int[np.ndarray, " drawn"]:
-    """`count` of these records, or with the group of each record, numbered from 0, all records of `count` groups."""
+    """`count` of these records; with the group of each record, numbered from 0, all records of `count` groups."""
     if groups is not None:
         return records[np.isin(groups, own.choice(groups.max() + 1, count, replace=False))]
     return records if count == len(records) else own.choice(records, count, replace=False)
@@ -96,23 +96,23 @@ def train_rows(
     with_signals: bool = False,
     execution: Execution,
 ) -> ShadowModels:
-    """Trains all models, each with the seed of its kind and number.
+    """Trains all models; the seed of a model follows from its kind and number.
 
     Args:
         key: random key.
-        rows: the training sets.
+        rows: the membership masks.
         pool: the records.
-        learners: of each design.
-        designs: the place of each model's design, by kind; models of kinds that are missing have the first.
-        design_names: of the designs.
-        with_signals: whether EMA's signals are wanted.
+        learners: one for each design.
+        designs: the index of each model's design, by kind; models of kinds without an entry have the first design.
+        design_names: names of the designs.
+        with_signals: whether to compute EMA's signals.
         execution: models per batch, progress, and where finished models are kept.
     """
     membership, order = np.concatenate(list(rows.values())), pool.training_order
     keys = joined(several(stream(key, kind), len(own)) for kind, own in rows.items() if len(own))
     inputs, labels, in_order = pool.examples.inputs[order], pool.examples.labels[order], membership[:, order]
     design = np.concatenate([designs.get(kind, np.zeros(len(own), int)) for kind, own in rows.items()])
-    own_rows = [np.flatnonzero(design == place) for place in range(len(learners))]
+    own_rows = [np.flatnonzero(design == index) for index in range(len(learners))]
     # Query set and calibration set come first in training.
     watched = pool.query.stop + pool.calibration.stop - pool.calibration.start if with_signals else 0
     models_per_batch = execution.models_per_batch
@@ -123,18 +123,17 @@ def train_rows(
     if models_per_batch is None:
         models_per_batch = measure_models_per_batch(keys, in_order, inputs, labels, learners[0]).models_per_batch
 
-    parts = execution.at(models_per_batch).split(*(len(places) for places in own_rows))
-    # `members_only`: else a set that is added to the pool would change the minibatches of models that hold nearly all
-    # of the others.
+    parts = execution.at(models_per_batch).split(*(len(indices) for indices in own_rows))
+    # Without `members_only`, a further set in the pool would change minibatches of models that hold nearly all others.
     fitted = [
         fit_many(
-            *(keys_at(keys, places), in_order[places], inputs, labels, learner),
+            *(keys_at(keys, indices), in_order[indices], inputs, labels, learner),
             execution=part,
             summarize=partial(_score, learner, inputs, labels, watched),
             members_only=True,
         )
-        for learner, places, part in zip(learners, own_rows, parts, strict=True)
-        if len(places)
+        for learner, indices, part in zip(learners, own_rows, parts, strict=True)
+        if len(indices)
     ]
     as_drawn = np.argsort(np.concatenate(own_rows), kind="stable")
     confidences, odds, hits, *seen = (np.concatenate(arrays)[as_drawn] for arrays in zip(*fitted, strict=True))
@@ -162,10 +161,10 @@ def _score(
     params: Any,
     rows: Int[np.ndarray, " models"],
 ) -> tuple[np.ndarray, ...]:
-    """What is kept of a chunk's models: confidences, log-odds, hits, and EMA's signals on `watched` first records."""
+    """Results of a chunk's models: confidences, log-odds, hits, and EMA's signals on the first `watched` records."""
     log_probs = log_probs_many(learner, params, inputs)
     of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
-    # Through float64, so that a confidence near 1 is rounded once and not twice.
+    # Computed in float64, so that a confidence near 1 is rounded only once.
     confidences = np.exp(of_label.astype(np.float64)).astype(np.float32)
     odds = log_odds(log_probs.astype(np.float64), labels).astype(np.float32)
     seen = [signals(np.exp(each[:watched].astype(np.float64)), labels[:watched]) for each in log_probs]

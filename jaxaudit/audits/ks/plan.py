@@ -118,7 +118,7 @@ def seconds_of(work: Work, speed: Speed) -> float:
     """The time to train all models and to evaluate them on all records."""
     steps = np.sort(-(-members(work) // work.batch_size))[::-1]
     # As `fit_many` trains them: in chunks of one size, each as long as its longest model.
-    chunks = [int(steps[places[0]]) * len(places) for places in chunk_places(len(steps), speed.models_per_batch)]
+    chunks = [int(steps[indices[0]]) * len(indices) for indices in chunk_places(len(steps), speed.models_per_batch)]
     return work.epochs * sum(chunks) * speed.step + len(steps) * sum(work.records) * speed.record
 
 

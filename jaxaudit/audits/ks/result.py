@@ -1,4 +1,4 @@
-"""The result of the `ks` audit, which is its JSON, and the outputs that stand beside it."""
+"""The result of the `ks` audit, which is its JSON, and the arrays saved with it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class RhoResult(StrictStruct, frozen=True):
 
 
 class Distances(StrictStruct, frozen=True):
-    """Kolmogorov-Smirnov distances from the query model of each replicate: to the target, to the calibration model."""
+    """KS distances from the query model of each replicate to the target, and to the calibration model."""
 
     target: tuple[Number, ...]
     calibration: tuple[Number, ...]
@@ -55,10 +55,10 @@ class UsageResult(StrictStruct, frozen=True):
     """The numbers of a test of use; see `jaxaudit.metrics.Usage`.
 
     Attributes:
-        verdict: what these numbers alone say; what is concluded, with the checks, is the finding of the test.
-        fraction: None where the data do not determine it.
-        p_confidence: how far to trust `p_never`; `fraction_confidence` the fraction and its limits.
-        question: what the fraction is of: what was used, or what is left; runs of older versions do not have it.
+        verdict: what these numbers alone support; the conclusion after all checks is the finding of the test.
+        fraction: None if the data do not determine it.
+        p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
+        question: whether the fraction is of what was used, or of what is left; missing in runs of older versions.
     """
 
     method: str
@@ -79,7 +79,7 @@ class UsageResult(StrictStruct, frozen=True):
 
 
 class EMAResult(StrictStruct, frozen=True):
-    """Medians over replicates, each replicate's numbers, and what the paper's rule says; see `jaxaudit.metrics.EMA`."""
+    """Medians over replicates, each replicate's numbers, and the paper's verdict; see `jaxaudit.metrics.EMA`."""
 
     p_value: Number
     member_share: Number
@@ -89,7 +89,7 @@ class EMAResult(StrictStruct, frozen=True):
 
 
 class TestResult(StrictStruct, frozen=True):
-    """What one test says; `numbers` are its own, by name, beside those that tests have in common."""
+    """The result of one test; `numbers` holds further numbers of this test, by name."""
 
     name: str
     title: str
@@ -98,11 +98,11 @@ class TestResult(StrictStruct, frozen=True):
 
 
 class Resembles(StrictStruct, frozen=True):
-    """The design of shadow models that a target's outputs are most like.
+    """The design of shadow models that a target's outputs resemble most.
 
     Attributes:
         design: its name.
-        recognised: the share of shadow models whose own design is named in the same way.
+        recognised: the share of shadow models whose own design is identified correctly by the same method.
     """
 
     design: str
@@ -110,26 +110,28 @@ class Resembles(StrictStruct, frozen=True):
 
 
 class TargetResult(StrictStruct, frozen=True, kw_only=True):
-    """The result for one target; what rho alone says is None in an audit without it.
+    """The result for one target; all fields about rho are None in an audit without rho.
 
     Attributes:
         name: the target's name.
-        truth: what is known of it; None for a file of outputs.
-        finding: the verdict, by the first test that was asked for; `verdict` is its own.
-        because: what the verdict rests on, in one line.
+        truth: its training data, if simulated; None for a file of outputs.
+        finding: the verdict with its reasons, by the first test; `verdict` is its one-word verdict.
+        because: the reasons for the verdict, in one line.
         method: the name of the test that gave the verdict.
-        paper_rule: the paper's own verdict, from one number: the median of rho.
+        paper_rule: the verdict of the paper's own rule, from the median of rho alone.
         rho: rho over replicates, whichever test gave the verdict.
         rho_verdict: the verdict of rho's interval and its checks.
-        ks: the distances that rho is the ratio of.
-        controls: rho of the models trained on the calibration and the whole query set, compared in the same way.
-        usage: the numbers of each test of use, in their order.
-        change: the used fraction before a deletion minus that after, by the holdout test; None without outputs before.
-        ema: what EMA measured; None without EMA.
-        tests: what each test says, the deciding one first.
-        checks: everything that was checked, on the numbers that were compared.
-        resembles: the design of shadow models that its outputs are most like; None where there is one design, or no
-            records that it did not use.
+        ks: the distances whose ratio is rho.
+        controls: rho of the positive controls, trained on the calibration set and the whole query set, computed in the
+            same way.
+        usage: the numbers of each test of use, in the order of the tests.
+        change: the used fraction before a deletion minus the fraction after, by the holdout test; None without outputs
+            before.
+        ema: the result of EMA; None without EMA.
+        tests: the result of each test, the deciding one first.
+        checks: all checks, on the numbers that were compared.
+        resembles: the design of shadow models that its outputs resemble most; None with a single design, or without
+            known non-members.
     """
 
     name: str
@@ -152,7 +154,7 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
 
 
 class NoiseFloor(StrictStruct, frozen=True):
-    """Kolmogorov-Smirnov distances between query models that differ by their seed alone."""
+    """Kolmogorov-Smirnov distances between query models that differ only in their random seed."""
 
     median: Number
     max: Number
@@ -160,14 +162,14 @@ class NoiseFloor(StrictStruct, frozen=True):
 
 
 class Rates(StrictStruct, frozen=True):
-    """How often a test gave each verdict for targets of one truth.
+    """How often a test gave each verdict, for targets that used the same fraction.
 
     Attributes:
         test: its name.
-        used: the fraction of the query set that they used.
-        records: number of query records that they were judged by.
-        targets: their number.
-        not_forgotten, forgotten, inconclusive: how many of them were called so.
+        used: the fraction of the query set that the targets used.
+        records: number of query records by which each target was judged.
+        targets: number of targets.
+        not_forgotten, forgotten, inconclusive: number of targets with this verdict.
     """
 
     test: str
@@ -180,13 +182,13 @@ class Rates(StrictStruct, frozen=True):
 
 
 class KSResult(StrictStruct, frozen=True, kw_only=True):
-    """What was found.
+    """The results of the audit.
 
     Attributes:
         level: confidence level of the intervals.
         targets: one result per target, in the given order.
-        noise_floor: the distances that another seed alone makes; None without rho.
-        rates: of each test, measured on the shadow models of a bank; None where nobody asked for them.
+        noise_floor: distances that a change of the random seed alone causes; None without rho.
+        rates: error rates of each test, measured on the shadow models; None unless requested.
     """
 
     level: float
@@ -200,16 +202,16 @@ class KSAudit:
     """The results for all targets, and the outputs of the shadow models.
 
     Attributes:
-        result: what was found.
+        result: the results.
         target_confidences: `float32[targets, n]`, each target's probability of each query record's ground-truth class.
         query_confidences, calibration_confidences: `float32[replicates, n]`, in full precision; 0 replicates without
             rho.
-        control_confidences: `float32[controls, n]`, of the models trained on both sets.
-        labels: the query set's labels.
-        sources: the papers that the tests rest on, as they name them.
-        models_per_batch: how many models were trained at the same time; None if none was trained here.
-        shadows: the models that the tests judged by; None where nobody told them apart (`judge_outputs`).
-        sampled_alike: whether query set and holdout were sampled alike; None where no test asked.
+        control_confidences: `float32[controls, n]`, of the positive controls, trained on both sets.
+        labels: labels of the query set.
+        sources: the papers that the tests rest on.
+        models_per_batch: how many models were trained at the same time; None if none was trained.
+        shadows: the models that the tests used; None from `judge_outputs`.
+        sampled_alike: the test whether query set and holdout are exchangeable; None if no test needed it.
     """
 
     result: KSResult
@@ -229,9 +231,9 @@ class KSAudit:
         return self.result.targets
 
     def plot(self, target: int = 0) -> "Figure":
-        """Confidences of one target on two axes, and rho of all of them against 1, as a Matplotlib figure.
+        """A Matplotlib figure: confidences of one target on two axes, and rho of all targets against 1.
 
-        Without rho, the used fractions of all targets by each test of use.
+        Without rho, it shows the used fractions of all targets by each test of use.
 
         Raises:
             InputError: no test has a chart.
@@ -242,10 +244,10 @@ class KSAudit:
 
 
 def check(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Holds a result that was read against itself, and against the arrays beside it.
+    """Checks that the parts of a result read from a file agree with one another and with its arrays.
 
     Raises:
-        ValueError: what does not fit.
+        ValueError: parts do not agree.
     """
     demand(bool(result.targets), "it has no target")
     for target in result.targets:
@@ -261,9 +263,9 @@ def check(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def array_names(result: KSResult) -> tuple[str, ...]:
-    """The arrays of a run that charts need: those of shadow models, if there is rho, and one for each target."""
+    """Names of the arrays of a run that charts need: of shadow models, if there is rho, and one for each target."""
     models = () if result.noise_floor is None else ("query", "calibration")
-    return (*models, *(f"target_{place}" for place in range(len(result.targets))))
+    return (*models, *(f"target_{index}" for index in range(len(result.targets))))
 
 
 def _check_rho(target: TargetResult, *, made: bool) -> None:

@@ -1,4 +1,4 @@
-"""A target of the `ks` audit: files of its outputs, or a model of known truth that is trained here."""
+"""Targets of the `ks` audit: files of outputs, or models of known truth that the audit trains."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -21,37 +21,37 @@ from jaxaudit.shadow_models import Pool
 
 @runtime_checkable
 class Target(Protocol):
-    """A model being judged."""
+    """A model to be judged."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The data it is trained on here; none for files."""
+        """The data on which the audit trains it; empty for files."""
         ...
 
     def refuse(
         self, query: Examples, holdout: Examples | None, reference: Examples | None, members: Examples | None
     ) -> None:
-        """Nothing where it can be judged with these sets; `reference` where a test asks for outputs on it.
+        """Checks that it can be judged with these sets; `reference` is given if a test needs outputs on it.
 
         Raises:
-            InputError: where it cannot.
+            InputError: it cannot be judged.
         """
         ...
 
     def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
-        """Its training set, by the name of its own kind; empty for files."""
+        """Its membership mask, by the name of its kind; empty for files."""
         ...
 
     def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
-        """What it says of query and holdout records, and with `with_signals` what EMA asks, too.
+        """Its outputs on query and holdout records, and with `with_signals` the signals that EMA needs.
 
         Args:
-            evidence: what all models say; its own, where it was trained here, of this `kind`.
+            evidence: outputs of all models; a target trained by the audit is among them, of this `kind`.
             kind: as for `draw`; empty for files.
-            with_signals: whether `TargetOutputs.signals` are wanted.
+            with_signals: whether to compute `TargetOutputs.signals`.
         """
         ...
 
@@ -62,11 +62,11 @@ class FileTarget(NamedTuple):
     Attributes:
         outputs: on the query set, in its order.
         on_holdout: on the holdout, in its order; None without a holdout.
-        on_reference: on the reference, in its order, of which the target is known to have used nothing: the
-            calibration set, unless the audit is given another; None without them.
+        on_reference: on the reference, in its order: records that the target is known not to have used. The reference
+            is the calibration set, unless the audit is given another. None without such outputs.
         allow_unrelated: accept outputs that classify the query set no better than guessing.
-        before, before_on_holdout: the same of the model before a deletion, for the holdout test; both or none.
-        on_members: on the known members, in their order: records that the target did use; None without members.
+        before, before_on_holdout: the same outputs of the model before a deletion, for the holdout test; both or none.
+        on_members: on the known members, in their order: records that the target did use; None without known members.
     """
 
     outputs: Outputs
@@ -91,10 +91,10 @@ class FileTarget(NamedTuple):
     def refuse(
         self, query: Examples, holdout: Examples | None, reference: Examples | None, members: Examples | None
     ) -> None:
-        """Checks that there are files for these sets, and that they fit.
+        """Checks that there are outputs for these sets, and that they fit.
 
         Raises:
-            InputError: they do not.
+            InputError: outputs are missing or do not fit.
         """
         before = (self.before, self.before_on_holdout)
         if any(before) and not (all(before) and holdout):
@@ -128,10 +128,10 @@ class FileTarget(NamedTuple):
             refuse_shape(self.on_members, len(members), len(members.class_names), "members")
 
     def of_kept(self, pool: Pool) -> "FileTarget":
-        """The outputs on the records of a pool, from those on its sets as they were given.
+        """The outputs on the records that a pool keeps, from outputs on its sets as they were given.
 
         Raises:
-            InputError: outputs are on other numbers of records or classes.
+            InputError: outputs are on another number of records or classes.
         """
         kept = pool.kept
         if not kept:
@@ -155,7 +155,7 @@ class FileTarget(NamedTuple):
         reference: Int[np.ndarray, " reference"],
         members: Int[np.ndarray, " members"] | None = None,
     ) -> "FileTarget":
-        """The outputs on only these records of each set; on all members unless told otherwise."""
+        """The outputs on these records of each set; on all known members by default."""
 
         def of_holdout(held: Outputs | None) -> Outputs | None:
             return None if held is None or holdout is None else held.take(holdout)
@@ -199,11 +199,11 @@ class FileTarget(NamedTuple):
 
 
 class SimulatedTarget(NamedTuple):
-    """A target of known truth, trained here.
+    """A target of known truth, trained by the audit.
 
     Attributes:
-        name: what it is called.
-        parts: its training set is the union of these, at least one.
+        name: its name.
+        parts: at least one; its training set is the union of the parts.
     """
 
     name: str
@@ -212,10 +212,10 @@ class SimulatedTarget(NamedTuple):
     def refuse(
         self, query: Examples, holdout: Examples | None, reference: Examples | None, members: Examples | None
     ) -> None:
-        """Nothing where there is something to train it on.
+        """Checks that there are data to train it on.
 
         Raises:
-            InputError: where there is not.
+            InputError: there are none.
         """
         if not self.parts:
             raise InputError(f"{self.name}: no data to train this target on; give at least one set.")
@@ -244,7 +244,7 @@ class SimulatedTarget(NamedTuple):
 
 
 def kinds_of_targets(targets: Sequence[Target]) -> list[str]:
-    """The kind of the model of each target, which is its own; targets from files have none."""
+    """The kind of the model of each target, which no other model has; targets from files have none."""
     numbers = count()
     return [f"target {next(numbers)}" if target.parts else "" for target in targets]
 
@@ -253,17 +253,17 @@ def _accuracy(file: Outputs, labels: Int[np.ndarray, " n"]) -> float:
     return float(np.mean(file.probabilities.argmax(axis=1) == file.columns(labels)))
 
 
-def _within(places: slice, records: int) -> Bool[np.ndarray, " records"]:
+def _within(indices: slice, records: int) -> Bool[np.ndarray, " records"]:
     found = np.zeros(records, bool)
-    found[places] = True
+    found[indices] = True
     return found
 
 
 def refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:
-    """Refuses outputs on another number of records or classes than the set of this name has.
+    """Rejects outputs on another number of records or classes than the named set has.
 
     Raises:
-        InputError: they are.
+        InputError: the numbers differ.
     """
     if file.probabilities.shape != (records, 2 if file.own_class else classes):
         raise InputError(

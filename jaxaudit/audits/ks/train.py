@@ -1,4 +1,4 @@
-"""Trains the shadow models of the tests of use: draws their training sets, and fits them together."""
+"""Trains the shadow models of the tests of use: draws their membership masks, and trains them together."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_RHO, Kind, ShadowModels, no_models
 
 GUESS = "guess"
-"""What the design of `learner` is called."""
+"""The name of the design of `learner`."""
 
 
 def train_shadows(
@@ -41,42 +41,43 @@ def train_shadows(
     designs: Sequence[Design] = (),
     execution: Execution = DEFAULT_EXECUTION,
 ) -> ShadowModels:
-    """What do models say whose training records are known? Trains such shadow models, for `judge` to compare with.
+    """Trains shadow models of known membership, with which `judge` compares targets.
 
-    All models that the tests of use want, and every simulated target, are trained in a single `fit_many`. Shadow models
-    are of Shokri et al. (2017).
+    All models that the tests need, and every simulated target, are trained in a single `fit_many`. Shadow models are
+    those of Shokri et al. (2017).
 
     Args:
-        key: random key; everything follows from it, by kind: a further test, target or replicate changes no number of
-            what was there.
-        query: the data in question, preprocessed as the learner wants them.
+        key: random key. Each kind of model has its own random stream, so a further test, target or replicate changes no
+            existing number.
+        query: the data in question, preprocessed as the learner requires.
         calibration: data of the same domain with no record of `query` among them, same classes in the same order. None
-            where there are known members: then no model is trained, and only the members test can be made.
-        learner: the shadow models' design and recipe: the target's own, as far as it is known. Models of rho and
-            simulated targets have it, too. None without a calibration set.
-        targets: what will be judged. `SimulatedTarget` is trained here; a `FileTarget` that cannot be judged with these
-            sets is refused before anything is trained.
-        tests: the tests that will be made: those of `jaxaudit.audits.ks.tests`, or anybody's `KSTest`. By default as
-            `default_tests` says.
+            with known members only: then no model is trained, and only the members test can be made.
+        learner: the design and recipe of the shadow models: the target's own, as far as it is known. Models of rho and
+            simulated targets also have it. None without a calibration set.
+        targets: the models to judge. A `SimulatedTarget` is trained here; a `FileTarget` that does not fit these sets
+            is rejected before anything is trained.
+        tests: the tests to be made, from `jaxaudit.audits.ks.tests` or your own `KSTest`. By default those of
+            `default_tests`.
         holdout: records of the query set's provider that the target was not trained on, sampled as the query set was,
             same classes in the same order.
-        members: records that the targets are known to have used, sampled as the query set was, none of them in another
-            set, same classes in the same order. What a target remembers of them tells how much of the query set it
+        members: known members: records that the targets did use, sampled as the query set was, none of them in another
+            set, same classes in the same order. How much a target remembers of them shows how much of the query set it
             used, whatever its network and recipe.
-        reference: records that the targets from files did not use, like their other data, none of them in another set,
-            same classes in the same order. By default the calibration set, where a target has outputs on it.
-        groups: one value (integer or text) per query record, per holdout record and per member, where the provider
-            dealt whole groups, such as patients, into these. Tests then deal and permute whole groups.
-        designs: further designs. The models of every test are dealt to `learner` and these in turn, so that their
-            spread includes what a design does to a model's outputs, which nobody knows exactly of a target.
+        reference: known non-members: records that the targets from files did not use, like their other data, none of
+            them in another set, same classes in the same order. By default the calibration set, if a target has outputs
+            on it.
+        groups: one value (integer or text) per query record, per holdout record and per member, if the provider
+            assigned whole groups, such as patients, to these sets. Tests then randomise and permute whole groups.
+        designs: further designs. The models of every test take turns among `learner` and these, so that their spread
+            includes the effect of the design, since the design of a target is not known exactly.
         execution: models per batch, progress, and where finished models are kept.
 
     Returns:
-        What each model was trained on, and its log-odds (nats) of each record's own class.
+        The membership mask of each model, and its log-odds (nats) of each record's own class.
 
     Raises:
-        InputError: where the sets overlap, a group lies in both query set and holdout, outputs do not fit the sets, a
-            test is named twice or cannot be made, or an option is out of range.
+        InputError: sets overlap, a group lies in both query set and holdout, outputs do not fit the sets, a test is
+            named twice or cannot be made, or an option is out of range.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -114,15 +115,15 @@ def train_shadows(
     of_rho = (test.draw(drawing, pool) for test in tests if isinstance(test, RhoTest))
     of_targets = (target.draw(drawing, pool, kind) for target, kind in zip(targets, kinds, strict=True))
     of_tests = _together([test.draw(drawing, pool) for test in tests if not isinstance(test, RhoTest)])
-    # Without rho its kinds have no model, and are nobody else's.
+    # Without rho, no model has its kinds, and no other test may use their names.
     none = np.zeros((0, len(pool.examples)), bool)
     rows = _together([next(of_rho, dict.fromkeys(OF_RHO, none)), *of_targets, of_tests])
     if not any(map(len, rows.values())):
         raise InputError("no model is to be trained: add a test that compares with models, such as RhoTest().")
     if referred is not None:
-        # What a simulated target was trained on is no reference for it.
-        place = pool.calibration if reference is None else pool.reference
-        used = (int(rows[kind][0, place].sum()) for kind in kinds if kind)
+        # Records that a simulated target was trained on are no known non-members of it.
+        records = pool.calibration if reference is None else pool.reference
+        used = (int(rows[kind][0, records].sum()) for kind in kinds if kind)
         refuse_few(len(referred) - max(used, default=0))
     watching = any(isinstance(test, EMATest) for test in tests)
     if watching:
@@ -145,11 +146,11 @@ def default_tests(
     *,
     trains: bool = True,
 ) -> tuple[KSTest, ...]:
-    """The default tests: by known members, by a holdout, then by outputs on a reference; else by shadow models alone.
+    """The default tests: by known members, a holdout and a reference; without any of these by shadow models alone.
 
-    rho comes last. Where no model is trained, the members test is the only one. Outputs of every target from a file are
-    on the calibration set where no other reference is given. The shadow test has as many models as its p-value needs
-    to reach 5% adjusted for all targets.
+    rho comes last. If no model is trained, the members test is the only one. There is a reference if one is given, or
+    if all targets from files have outputs on the calibration set. The shadow test has as many models as its p-value
+    needs to reach 5% after adjustment for all targets.
     """
     known = () if members is None else (MembersTest(),)
     if not trains:
@@ -168,7 +169,7 @@ def _refers(tests: Sequence[KSTest]) -> bool:
 
 
 def _refuse_without_models(targets: Sequence[Target], tests: Sequence[KSTest], members: Examples | None) -> None:
-    """Refuses what needs models, where none can be trained."""
+    """Rejects targets and tests that need models, if none can be trained."""
     other = next((test for test in tests if not isinstance(test, MembersTest)), None)
     if members is None or other is not None or any(target.parts for target in targets):
         raise InputError(
@@ -178,7 +179,7 @@ def _refuse_without_models(targets: Sequence[Target], tests: Sequence[KSTest], m
 
 
 def _refuse_few_models(tests: Sequence[KSTest], targets: int) -> None:
-    """Refuses tests of which none could ever detect use, as their p-values are adjusted for so many targets."""
+    """Rejects tests that could never detect use, since their p-values are adjusted for so many targets."""
     least = least_models(targets)
     ranked = [test.never for test in tests if isinstance(test, ShadowTest)]
     if len(ranked) == len(tests) and max(ranked) < least:
@@ -190,10 +191,10 @@ def _refuse_few_models(tests: Sequence[KSTest], targets: int) -> None:
 
 
 def _together(drawn: Sequence[Rows]) -> Rows:
-    """The training sets of all kinds, which are named apart."""
+    """The membership masks of all kinds, from all tests and targets."""
     rows: Rows = {}
     for each in drawn:
-        # Tests may share models: those of one name and the same training sets.
+        # Tests may share models: those with one name and the same masks.
         twice = {name for name in rows.keys() & each.keys() if not np.array_equal(rows[name], each[name])}
         if twice:
             raise InputError(

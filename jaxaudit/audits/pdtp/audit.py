@@ -1,4 +1,4 @@
-"""The `pdtp` audit, end to end: A(T), every A(T without t), and the seed floor of each record."""
+"""The `pdtp` audit: A(T), every A(T without t), and the seed floor of each record."""
 
 import jax
 import numpy as np
@@ -32,24 +32,25 @@ def measure_pdtp(
 
     Trains A(T) and A(T without t) for each record t, with the same key and the same minibatches except for t, so that
     they differ only by the record. A learner with closed-form leave-one-out models (`LeavesOneOut`) is not refitted,
-    and a learner with a proven bound (`BoundsDTP`) gives `dtp_bound`. Without the only member of a class, a model has
-    never seen that class: its output is defined by the learner, the value is large, and `only_member` marks the record.
+    and a learner with a proven bound (`BoundsDTP`) gives `dtp_bound`. A model trained without the only member of a
+    class has no record of that class: the learner defines its output, the value is large, and `only_member` marks the
+    record.
 
     Args:
         key: random key; everything follows from it.
         examples: the training set T, in the form that the learner needs.
-        learner: A.
+        learner: the model and training recipe, A.
         records: indices of the records to measure; by default all.
-        bins: equal bins into which outputs are rounded before they are compared, 100 in the paper; 0: no bins; 1 is
-            refused.
+        bins: equal bins into which outputs are rounded before they are compared, 100 in the paper; 0 for no bins; 1 is
+            rejected.
         measurements: number of measurements, each with its own key; a record's PDTP is the mean (section 5.4).
         seeds: models of T for the seed floor, at least 2, including A(T).
         execution: how models are trained, progress, and where finished chunks are kept. A later call with the same
             arguments resumes from them; see `fit_many`. The caller must ensure that `learner` is unchanged.
 
     Returns:
-        The PDTP in nats of each measured record, larger for a more exposed one, with its seed floor; `result` is what
-        `jaxaudit pdtp` says, `finding` its verdict: `publish`, `do not publish` or `inconclusive`.
+        The PDTP in nats of each measured record, larger for a more exposed one, with its seed floor. `result` is what
+            `jaxaudit pdtp` reports, `finding` its verdict: `publish`, `do not publish` or `inconclusive`.
 
     Raises:
         InputError: a record does not exist or is given twice, there is a single class, or a number is out of range.
@@ -76,7 +77,7 @@ def measure_pdtp(
         )
     seeded = uses_key(learner, examples)
     keys = jax.random.split(stream(key, "measure"), measurements if seeded else 1)
-    # Of networks, models count; a closed form takes about as long as the models of the floor.
+    # Progress counts models of networks; a closed form takes about as long as the models of the seed floor.
     models = 1 if isinstance(learner, LeavesOneOut) else len(chosen)
     others = 0 if not seeded else 1 if isinstance(learner, LeavesOneOut) else seeds
     *of_keys, of_floor = execution.split(*[models] * len(keys), others)
@@ -133,7 +134,7 @@ def reduce_pdtp(
     Args:
         key: random key, the same for every model.
         examples: the training set.
-        learner: what is trained on it.
+        learner: the model and training recipe.
         steps: records to remove, one at a time.
         bins: as for `measure_pdtp`.
         execution: as for `measure_pdtp`.
@@ -158,7 +159,7 @@ def reduce_pdtp(
 
 
 def check_steps(steps: int, records: int) -> None:
-    """Refuses an impossible number of removals.
+    """Rejects an impossible number of removals.
 
     Raises:
         InputError: `steps` is below 1, or would leave fewer than two records.

@@ -1,4 +1,4 @@
-"""What the `pdtp` audit concludes: one rule for every output."""
+"""The verdict of the `pdtp` audit, decided by one rule for the terminal, the page and the JSON."""
 
 import math
 
@@ -14,12 +14,12 @@ MEASURE_ALL = "Measure all records (leave out --measured-records)."
 def find(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
     """The verdict by the DTP-1 rule (Long et al. 2017, section 5).
 
-    `do not publish` if a record's PDTP is above 1 nat; `publish` if none is and all records were measured; else
-    `inconclusive`: also where records are above 1 only because they cross the edge of a bin. The sentence names the
-    bins, because outputs that are published with more digits may show more.
+    `do not publish` if a record's PDTP is above 1 nat; `publish` if none is and all records were measured. Otherwise
+    `inconclusive`, as also if records are above 1 only because they cross the edge of a bin. The sentence names the
+    bins, because outputs that are published with more digits may reveal more.
 
     Args:
-        result: the numbers, which are not yet decided on.
+        result: the numbers, without a finding.
         bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
         with_and_without_bins: records above 1 both with and without bins.
     """

@@ -1,4 +1,4 @@
-"""What the `pdtp` audit measured of each record, and the result that follows from it."""
+"""The measurements of each record by the `pdtp` audit, and the result computed from them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,15 +28,17 @@ class PDTPAudit:
 
     Attributes:
         records: indices of the measured records.
-        values: PDTP of each in nats, the mean over measurements, with bins.
+        values: PDTP of each record in nats, the mean over measurements, with bins.
         exact: the same without bins.
         dtp_bound: an upper bound in nats of the change of any output on any input, without bins, as proven for the
             learner (`BoundsDTP`); the mean over measurements. None if there is no proof.
         classes: the class with the largest change, in the measurement with the record's largest value.
-        directions: +1 if the model with the record gives that class more, -1 if less, 0 if the value is 0.
+        directions: +1 if the model with the record gives that class a higher probability, -1 if lower, 0 if the value
+            is 0.
         floor: the seed floor: PDTP if nothing is removed and only the seed differs; 0 for a learner without a seed.
-        duplicates: the number of records with the same input and label, itself included.
-        only_member: whether it is the only record of its class, which the model without it has never seen.
+        duplicates: the number of records with the same input and label, the record itself included.
+        only_member: whether it is the only record of its class, so that the model without it was not trained on that
+            class.
         measurements: PDTP of each record in each measurement; each measurement has its own key.
         class_names: in label order.
         train_accuracy: the share of measured records that A(T) classifies as labelled.
@@ -45,7 +47,7 @@ class PDTPAudit:
         seeded: whether the learner's result depends on its key.
         largest_possible: an upper bound in nats of the change of any output of this learner by any record of any
             training set, without bins; None if there is none.
-        reduction: what `reduce_pdtp` found, if it was asked.
+        reduction: the result of `reduce_pdtp`; None unless requested.
     """
 
     records: Int[np.ndarray, " records"]
@@ -68,12 +70,12 @@ class PDTPAudit:
 
     @property
     def finding(self) -> Finding:
-        """What the audit concludes."""
+        """The verdict of the audit."""
         return self.result.finding
 
     @cached_property
     def result(self) -> PDTPResult:
-        """What follows from the measurements."""
+        """The result computed from the measurements."""
         values, exact, floor, bound = self.values, self.exact, self.floor, self.dtp_bound
         risky, largest = values > 1, float(values.max())
         with_and_without_bins = int((risky & (exact > 1)).sum())
@@ -114,7 +116,7 @@ class PDTPAudit:
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """A row for every measured record; NaN where there is no number."""
+        """A table with one row for each measured record; NaN where there is no number."""
         return {
             "index": self.records.astype(np.int64),
             "pdtp": self.values,

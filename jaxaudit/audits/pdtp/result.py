@@ -16,7 +16,7 @@ from jaxaudit.metrics.pdtp import publishable
 EDGES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
 """Edges in nats for counting records: exactly 0, then above one edge and not above the next."""
 MOST_RECORDS = 10_000_000
-"""Of which a page draws each."""
+"""The most records that a page draws one by one."""
 VERDICTS = {True: "publish", False: "do not publish", None: "inconclusive"}
 
 
@@ -40,13 +40,13 @@ class Bar(StrictStruct, frozen=True):
 
 
 class Floor(StrictStruct, frozen=True):
-    """What another seed alone moves, over the measured records.
+    """How much another seed alone changes outputs, over the measured records.
 
     Attributes:
         seeded: whether the learner's result depends on its seed at all.
-        mean: over records, of the mean over seeds.
-        max: the most that another seed moved any record.
-        above: records whose PDTP is above the largest of their own floor.
+        mean: mean over records and seeds.
+        max: the largest change of any record by another seed.
+        above: number of records whose PDTP is above the largest value of their own seed floor.
     """
 
     seeded: bool
@@ -62,12 +62,13 @@ class Risk(StrictStruct, frozen=True):
         index: its index in the given table, from 0.
         pdtp: nats; `exact_pdtp` without bins.
         dtp_bound: an upper bound of its DTP, without bins; None if none is proven for the learner.
-        seed_floor: the mean over seeds of what another seed alone moves.
-        seed_floor_max: the maximum over seeds.
-        class_: the class whose probability moves most; `class` in JSON.
-        direction: 1 if the model with the record gives that class more, -1 if less, 0 if nothing moves.
-        duplicates: records with the same input and label, itself included.
-        only_member_of_its_class: whether the model without it has never seen its class.
+        seed_floor: the mean change by another seed alone.
+        seed_floor_max: the largest change by another seed alone.
+        class_: the class whose probability changes most; `class` in JSON.
+        direction: 1 if the model with the record gives that class a higher probability, -1 if lower, 0 if nothing
+            changes.
+        duplicates: number of records with the same input and label, the record itself included.
+        only_member_of_its_class: whether the model without it was trained on no record of its class.
     """
 
     index: Count
@@ -95,25 +96,25 @@ class Reduction(StrictStruct, frozen=True):
 
 
 class PDTPResult(StrictStruct, frozen=True, kw_only=True):
-    """What was found.
+    """The result of the `pdtp` audit.
 
     Attributes:
-        finding: what is concluded; `verdict` is its verdict and `because` its sentence.
+        finding: the conclusion; `verdict` is its verdict and `because` its sentence.
         max_pdtp, median_pdtp: of any measured record, in nats.
-        publish: the DTP-1 rule: False if a value is above 1 nat, True if none of all records is. None if not all
-            records were measured, or if the values above 1 are so because of bins alone.
+        publish: the DTP-1 rule: False if a value is above 1 nat, True if all records were measured and none is. None if
+            not all records were measured, or if values are above 1 only because of bins.
         bound: an upper bound in nats of the change by any record, without bins and for any data; None if there is none.
         dtp_bound: an upper bound in nats of the change by any measured record, on any input and without bins; None if
             none is proven for the learner.
         quantiles: of PDTP over the measured records.
         distribution: the number of records by PDTP.
-        above_1: records with a PDTP above 1 nat; `above_1_without_bins` the same without bins.
-        above_1_within_floor: records above 1 that are not above the largest of their own seed floor.
-        copies: measured records with the same input and label as another.
-        lone_members: measured records that are the only one of their class.
+        above_1: number of records with a PDTP above 1 nat; `above_1_without_bins` without bins.
+        above_1_within_floor: number of these not above the largest value of their own seed floor.
+        copies: number of measured records with the same input and label as another record.
+        lone_members: number of measured records that are the only ones of their class.
         train_accuracy: the share of measured records that A(T) classifies as labelled.
         records: in the order of the table; if more than 100,000 were measured, only the riskiest.
-        reduction: what became of the largest PDTP as records were removed; None where none were.
+        reduction: the largest PDTP as records are removed; None if none were.
     """
 
     finding: Finding
@@ -139,7 +140,7 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     reduction: Reduction | None
 
     def by_risk(self) -> list[Risk]:
-        """The listed records, the largest PDTP first, ties in their order."""
+        """The listed records, the largest PDTP first; ties keep their order."""
         return sorted(self.records, key=lambda record: -record.pdtp)
 
 
@@ -164,10 +165,10 @@ def _counts(values: Float[np.ndarray, " records"]) -> list[int]:
 
 
 def check(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Holds a result that was read against itself, and against the arrays beside it.
+    """Checks that the parts of a result read from a file agree with one another and with its arrays.
 
     Raises:
-        ValueError: what does not fit.
+        ValueError: parts do not agree.
     """
     measured = result.records_measured
     demand(len(result.records) <= measured <= result.training_records, "it measured more records than there are")

@@ -1,4 +1,4 @@
-"""The `power` audit: the minimum detectable fraction of the holdout test, before there is a target."""
+"""The `power` audit: the minimum detectable fraction of the holdout test, computed before there is a target."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ MODELS = (20, 40, 80, 160)
 LEAST_MODELS = 4
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 HOLDOUTS = (1, 2, 3, 4)
-"""Sizes of the holdout, in times of the query set's."""
+"""Sizes of the holdout, as multiples of the size of the query set."""
 LEAST_GROUPS = 4
 SOURCES = (HoldoutTest.source, MembersTest.source)
 
@@ -61,27 +61,27 @@ def measure_power(
 ) -> PowerAudit:
     """How small a used fraction of a query set would the holdout test detect, and what could be concluded?
 
-    Trains `models` models, each on a random half of the query set and a share of the calibration set, two and two on
-    the same share. Each is then judged by the others as a target would be: one half of the query set acts as query set
-    and the other as holdout. How much two models of the same share have in common tells how much further a target with
-    data of its own would lie from them (`own_data_stretch`), and they are judged as if they lay there. The rest is a
-    normal approximation (`jaxaudit.metrics.power`, and `jaxaudit.metrics.power_members` for `forgotten`).
+    Trains `models` models, each on a random half of the query set and a share of the calibration set; every two models
+    have the same share. Each model is judged by the others as a target would be: one half of the query set serves as
+    query set, the other as holdout. What two models with the same share have in common shows how much further a target
+    with its own data would lie from the others (`own_data_stretch`), and the models are judged as if they lay there.
+    The rest is a normal approximation (`jaxaudit.metrics.power`, and `jaxaudit.metrics.power_members` for `forgotten`).
 
     Args:
-        key: random key; everything follows from it.
+        key: random key of all draws.
         query: the query set.
         calibration: data of the same domain with no query record.
         learner: the model and training recipe of the target, as far as they are known.
-        designs: further designs, as for `train_shadows`: a target has one of them, and nobody knows which.
-        groups: one value (integer or text) per query record, if whole groups, such as patients, were or will be dealt
-            into query set and holdout.
-        query_size: number of query records that the answer is about; by default as many as `query` has, which may be
-            a random part of them, to save time.
+        designs: further designs, as for `train_shadows`; a target is assumed to have one of them, it is unknown which.
+        groups: one value (integer or text) per query record, if whole groups, such as patients, are assigned to query
+            set and holdout.
+        query_size: number of query records in the planned audit; by default as many as `query` has. `query` may be a
+            random part of them, to save time.
         holdout_size: number of holdout records; by default `query_size`.
         members_size: number of known members, records that a target is known to have used; by default `query_size`.
         fraction: the used fraction to detect.
-        models: shadow models of the measurement, and of the audit.
-        reduced: what was measured with less than was asked for, in words: the finding says it.
+        models: number of shadow models in the measurement, and in the planned audit.
+        reduced: what was reduced to fit a time budget, in words, which become part of the finding.
         execution: as for `train_shadows`.
 
     Returns:
@@ -130,16 +130,16 @@ def measure_power(
 def power_of_models(
     shadows: ShadowModels, *, holdout_size: int | None = None, members_size: int | None = None, fraction: float = 0.1
 ) -> PowerAudit:
-    """The same, measured on the models of a bank that were dealt query and holdout records at random; none is trained.
+    """The same answer, measured on models of a bank trained on random query and holdout records; no model is trained.
 
-    How much further a target with data of its own lies is not measured: a bank's models each have their own draw of the
-    calibration set.
+    How much further a target with its own data would lie is not measured, since every model of a bank has its own draw
+    of the calibration set.
 
     Args:
         shadows: the shadow models, from `open_bank`.
         holdout_size: number of holdout records; by default as many as the bank has.
-        members_size: number of known members; by default as many as the bank has query records. The bank's models say
-            nothing of them.
+        members_size: number of known members; by default the number of the bank's query records. A bank has no outputs
+            on known members.
         fraction: the used fraction to detect.
 
     Raises:
@@ -168,7 +168,7 @@ def power_of_models(
 
 
 def _result(measured: Separation, memory: Memory, given: tuple[int, int, int], fraction: float) -> PowerResult:
-    """What follows from how far scores separate records in training from others, for given sizes of the three sets."""
+    """The result for given sizes of the three sets, from how far scores separate members from non-members."""
     query, holdout, members = given
     scaled = [(_scaled(scale, query), _scaled(scale, holdout), _scaled(scale, members)) for scale in SCALES]
 
@@ -191,12 +191,12 @@ def _result(measured: Separation, memory: Memory, given: tuple[int, int, int], f
 
 
 def _scaled(scale: float, records: int) -> int:
-    """So many times as many records, at least two."""
+    """The scaled number of records, at least two."""
     return max(2, round(scale * records))
 
 
 def _check_members(members: int | None) -> None:
-    """Refuses fewer known members than the members test takes."""
+    """Rejects fewer known members than the members test needs."""
     if members is not None and members < LEAST_MEMBERS:
         raise InputError(
             f"the members test of ks needs at least {LEAST_MEMBERS} known members; plan with as many, or leave their "
@@ -205,7 +205,7 @@ def _check_members(members: int | None) -> None:
 
 
 def _dealt(groups: Shaped[np.ndarray, " n"], records: int) -> Int[np.ndarray, " n"]:
-    """The groups of the query set, numbered from 0."""
+    """The group of each query record, numbered from 0."""
     numbers = numbered(checked_groups(groups, "query set"))
     if len(numbers) != records:
         raise InputError(f"there are groups of {len(numbers)} records, but the query set has {records}.")

@@ -1,4 +1,4 @@
-"""What could be concluded of a target before there is one: with known members, and with a holdout alone."""
+"""Probabilities of each verdict before there is a target: with known members, and with a holdout alone."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -9,25 +9,25 @@ from jaxaudit.metrics.power import Separation, detection_probability
 from jaxaudit.metrics.power_members import Memory, forgotten_probability, memory_in_errors, remembering
 
 By = Literal["members and shadow models", "members", "holdout"]
-"""What is there: known members and a calibration set, so that shadow models are trained; known members and nothing is
-trained; or no known members. A holdout is always there."""
+"""The available evidence beside query set and holdout: known members and a calibration set, so that shadow models are
+trained; known members without shadow models; or shadow models without known members."""
 REMEMBERS = (1.0, 0.5, 0.25)
-"""How much of what the shadow models remember a target remembers: nobody knows it beforehand."""
+"""How much a target memorises, as a multiple of what the shadow models memorise; unknown beforehand."""
 ALL, PART = 1.0, 0.25
 
 
 class Conclusion(StrictStruct, frozen=True):
-    """What would be concluded of a target, at these sizes.
+    """The probable conclusions on a target, at these sizes.
 
     Attributes:
-        by: what is there beside query set and holdout.
-        query, holdout, members: numbers of records; no members are 0.
-        remembers: how many times as much as the shadow models the target remembers.
-        memory: how far the target tells known members from the holdout, on average, in standard errors; None without
-            known members, infinite where scores have no spread.
-        forgotten: the probability that a target that never used the query set is called `forgotten`; None where it
-            cannot be: without known members, or with fewer than the members test takes.
-        all_used, part_used: the probability that one that used all of the query set, or a quarter of it, is called
+        by: the available evidence.
+        query, holdout, members: numbers of records; 0 members without known members.
+        remembers: how much the target memorises, as a multiple of what the shadow models memorise.
+        memory: the expected difference between known members and holdout, in standard errors; None without known
+            members, infinite if scores have no spread.
+        forgotten: the probability that a target that never used the query set is called `forgotten`; None if that is
+            impossible: without known members, or with fewer than the members test needs.
+        all_used, part_used: the probability that a target that used all of the query set, or a quarter of it, is called
             `not forgotten`.
     """
 
@@ -43,12 +43,12 @@ class Conclusion(StrictStruct, frozen=True):
 
 
 def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int, int, int]]) -> tuple[Conclusion, ...]:
-    """What would be concluded at these sizes: of query set, holdout and known members.
+    """The probable conclusions at these sizes of query set, holdout and known members.
 
     Args:
-        measured: how far the score of the holdout test separates records in training from others. Where there are
-            shadow models, that test says whether any of the query set was used, with known members, too.
-        memory: the same of the members test.
+        measured: how far the score of the holdout test separates members from non-members. If there are shadow models,
+            that test detects use, also beside known members.
+        memory: the same for the members test.
         sizes: numbers of records.
     """
     known = {

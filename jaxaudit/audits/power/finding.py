@@ -1,4 +1,4 @@
-"""What the `power` audit concludes: do the records given suffice for the fraction asked about?"""
+"""The verdict of the `power` audit: do the given records suffice to detect the requested fraction?"""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from jaxaudit.metrics.members import LEAST_MEMBERS
 from jaxaudit.metrics.power import MOST_RECORDS, Separation, records_needed
 
 ENOUGH_MODELS = 19
-"""Shadow models from which on the variance between models is known well enough: their t quantile is within 6% of the
+"""With this many shadow models the variance between models is known well enough: the t quantile is within 6% of the
 normal one."""
 BANKED = "How much less a target with data of its own shows was not measured: a bank has no models of one draw."
 CAVEATS = (
@@ -29,16 +29,16 @@ MEMORY = (
     "it: the less it remembers, the less probable is `forgotten`. All other checks of `ks` are taken to pass."
 )
 NEEDED = f"known members ({LEAST_MEMBERS} or more), or shadow models of the target's own recipe"
-"""What `forgotten` takes."""
+"""What a verdict `forgotten` requires."""
 
 
 def find(power: PowerResult, banked: bool, reduced: Sequence[str] = ()) -> Finding:
-    """`sufficient` if the minimum detectable fraction at the sizes given is at most the fraction asked about.
+    """`sufficient` if the minimum detectable fraction at the given sizes is at most the requested fraction.
 
     Args:
-        power: the numbers, which are not yet decided on.
-        banked: whether they are of the models of a bank.
-        reduced: what was measured with less than was asked for, in words.
+        power: the numbers, without a finding.
+        banked: whether they were measured on the models of a bank.
+        reduced: what was reduced to fit a time budget, in words.
     """
     size, measured, models = power.given, power.separation, power.separation.models
     least, asked = size.min_detectable, percent(power.fraction)
@@ -76,7 +76,7 @@ def find(power: PowerResult, banked: bool, reduced: Sequence[str] = ()) -> Findi
 
 
 def forgotten_in_words(concluded: tuple[Conclusion, ...]) -> str:
-    """Whether a target that used nothing would be called `forgotten`, as a further sentence; empty if nobody asked."""
+    """A sentence on whether a target that used nothing would be called `forgotten`; empty without conclusions."""
     known = next((each for each in concluded if each.by == "members and shadow models" and each.remembers == 1), None)
     if known is None:
         return ""
@@ -128,21 +128,21 @@ def _checks(measured: Separation) -> tuple[Checked, ...]:
 
 
 def _other_than(asked: str, fraction: float) -> str:
-    """A fraction with as many digits as it takes to differ from the one asked about."""
+    """A fraction with as many digits as needed to differ from the requested one."""
     return next((text for digits in range(3, 17) if (text := percent(fraction, digits)) != asked), asked)
 
 
 def _what_it_takes(power: PowerResult, asked: str) -> str:
-    """The records with which the verdict would be another, or why there are none."""
+    """The number of records that would change the verdict, or why there is none."""
     measured, size = power.separation, power.given
     detects = f"would detect {asked} use with {POWER:.0%} probability"
     if power.records_needed is None:
         return f"No sample size detects {asked} use with {POWER:.0%} probability: {_why_none(measured)}."
     needed = records_needed(measured, power.fraction, models=measured.models)
     if needed is not None:
-        # The two approximations differ by some percent: with so many records both hold.
+        # The two approximations differ by some percent; with this many records both are satisfied.
         return f"{max(needed, power.records_needed):,} query and as many holdout records {detects}."
-    # So few models know the variance between models too badly, however many records there are.
+    # With so few models the variance between models is too uncertain, whatever the number of records.
     if power.records_needed <= min(size.query, size.holdout):
         return f"Train more than {measured.models} shadow models (--holdout-shadow-models)."
     return (
@@ -154,7 +154,7 @@ def _what_it_takes(power: PowerResult, asked: str) -> str:
 def _why_none(measured: Separation) -> str:
     if measured.difference <= 0:
         return "membership scores do not separate records in training from others"
-    # With ever more records, all that is left of the variance is that between models.
+    # As the number of records grows, only the variance between models remains.
     if measured.difference < special.ndtri(POWER) * np.sqrt(measured.between):
         return "between-model variance is too large"
     return f"{MOST_RECORDS:,} query records are not enough"

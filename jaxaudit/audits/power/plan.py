@@ -14,7 +14,7 @@ from jaxaudit.metrics.shadow import SHARE
 
 
 class Work(NamedTuple):
-    """What is trained: models, each on half of the query records and a share of the calibration records."""
+    """The models to train, each on half of the query records and a share of the calibration records."""
 
     query: int
     calibration: int
@@ -28,8 +28,8 @@ class Pace(NamedTuple):
     Attributes:
         speed: of the guessed design on this machine.
         batch_size: records of a step.
-        designs: how many designs take turns; their models are trained apart.
-        cost: the mean time of a model, in that of the guessed design.
+        designs: number of designs that take turns; models of each design are trained separately.
+        cost: the mean time of a model, relative to the guessed design.
     """
 
     speed: Speed
@@ -39,7 +39,7 @@ class Pace(NamedTuple):
 
 
 class Free(NamedTuple):
-    """Whether a plan may reduce these: what was not given by hand."""
+    """What a plan may reduce: the options that the user did not give."""
 
     models: bool
     records: bool
@@ -54,7 +54,7 @@ def seconds_of(work: Work, pace: Pace) -> float:
     """
     trained = math.ceil(work.query / 2) + round(SHARE * work.calibration)
     steps = work.epochs * math.ceil(trained / pace.batch_size)
-    # A chunk that is not full takes as long as one that is.
+    # A partly filled chunk takes as long as a full one.
     size = pace.speed.models_per_batch
     models = pace.designs * size * math.ceil(math.ceil(work.models / pace.designs) / size)
     return (
@@ -65,8 +65,8 @@ def seconds_of(work: Work, pace: Pace) -> float:
 def choose(full: Work, pace: Pace, budget: float, free: Free) -> Work | None:
     """The work within `budget` seconds that reduces least; None if nothing fits.
 
-    In this order: fewer models, down to 19; fewer records, down to 200 of each set; fewer epochs, down to 5. Models
-    that it does not help to leave out are trained.
+    In this order: fewer models, down to 19; fewer records, down to 200 of each set; fewer epochs, down to 5. Models are
+    added back as long as the work still fits.
 
     >>> full, pace = Work(10_000, 8_000, 40, 15), Pace(Speed(8, 0.01, 0.0, 1), 64)
     >>> choose(full, pace, 2000.0, Free(True, True, True)) == full
@@ -88,7 +88,7 @@ def least(full: Work, free: Free) -> Work:
 
 
 def reduced(full: Work, work: Work) -> tuple[str, ...]:
-    """What is less than it was to be, in words.
+    """What was reduced, in words.
 
     >>> reduced(Work(2000, 300, 40, 15), Work(500, 300, 19, 15))
     ('models 40 to 19', 'query records 2,000 to 500')

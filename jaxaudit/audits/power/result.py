@@ -28,12 +28,12 @@ class Chance(StrictStruct, frozen=True):
 
 
 class Size(StrictStruct, frozen=True):
-    """What an audit of this size would detect.
+    """The power of an audit of this size.
 
     Attributes:
         query, holdout: numbers of records.
-        given: whether these were asked about.
-        chances: for each of `FRACTIONS`.
+        given: whether these are the requested sizes.
+        chances: the probability of detection for each of `FRACTIONS`.
         min_detectable: the smallest used fraction detected with 95% probability; None if not even 1 is.
             `least_noticed` in JSON.
     """
@@ -46,26 +46,26 @@ class Size(StrictStruct, frozen=True):
 
 
 class ByModels(StrictStruct, frozen=True):
-    """The minimum detectable fraction of the sizes given with so many shadow models; None for none."""
+    """The minimum detectable fraction at the given sizes with this many shadow models; None if there is none."""
 
     models: int
     min_detectable: Number = field(name="least_noticed")
 
 
 class PowerResult(StrictStruct, frozen=True, kw_only=True):
-    """What the holdout test would detect, the records it needs, and what could be concluded of a target.
+    """The power of the holdout test, the records that it needs, and the probable conclusions on a target.
 
     Attributes:
-        finding: whether the sizes given suffice for the fraction.
-        separation: how far membership scores separate query records in training from others.
-        sizes: for the sizes given and for smaller and larger ones in proportion.
-        holdouts: for the query set given and holdouts of 1, 2, 3 and 4 times its size.
-        by_models: for numbers of shadow models; `shadow_models` in JSON.
+        finding: whether the given sizes suffice for the fraction.
+        separation: how far membership scores separate members from non-members among the query records.
+        sizes: power at the given sizes, and at smaller and larger ones in proportion.
+        holdouts: power with the given query set and holdouts of 1, 2, 3 and 4 times its size.
+        by_models: power by number of shadow models; `shadow_models` in JSON.
         fraction: the fraction to detect.
         records_needed: the number of query records, with as many holdout records, that detect it with 95%
             probability; None if no number does.
-        memory: how far the score of the members test separates query records in training from others.
-        conclusions: what would be concluded with known members and without, at each of `sizes`.
+        memory: how far the score of the members test separates members from non-members among the query records.
+        conclusions: probable conclusions with and without known members, at each of `sizes`.
     """
 
     finding: Finding
@@ -80,17 +80,17 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
 
     @property
     def given(self) -> Size:
-        """What was found for the sizes given."""
+        """Power at the given sizes."""
         return next(size for size in self.sizes if size.given)
 
     @property
     def concluded(self) -> tuple[Conclusion, ...]:
-        """What would be concluded at the sizes given."""
+        """The probable conclusions at the given sizes."""
         size = self.given
         return tuple(each for each in self.conclusions if (each.query, each.holdout) == (size.query, size.holdout))
 
     def plot(self) -> "Figure":
-        """Detection probability by used fraction, a line for each size, as a Matplotlib figure."""
+        """A Matplotlib figure: detection probability by used fraction, one line for each size."""
         from jaxaudit.plots import power as plot
         from jaxaudit.plots.style import canvas
 
@@ -111,12 +111,12 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class PowerAudit:
-    """What was found, and how.
+    """The result of the `power` audit.
 
     Attributes:
-        result: what was found.
-        models_per_batch: how many models were trained at the same time; None if none was trained here, but those of a
-            bank were measured: then `separation.stretch` is not known.
+        result: the result.
+        models_per_batch: number of models trained at the same time; None if the models of a bank were measured, in
+            which case `separation.stretch` is unknown.
     """
 
     result: PowerResult
@@ -124,19 +124,19 @@ class PowerAudit:
 
     @property
     def finding(self) -> Finding:
-        """Whether the sizes given suffice for the fraction."""
+        """Whether the given sizes suffice for the fraction."""
         return self.result.finding
 
     def plot(self) -> "Figure":
-        """Its chart; see `PowerResult.plot`."""
+        """The chart of the result; see `PowerResult.plot`."""
         return self.result.plot()
 
 
 def check(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Holds a result that was read against itself; there are no arrays beside it.
+    """Checks that the parts of a result read from a file agree; `arrays` is not used.
 
     Raises:
-        ValueError: what does not fit.
+        ValueError: parts do not agree.
     """
     demand(sum(size.given for size in result.sizes) == 1, "not one of its sizes is the one given")
     fractions = {tuple(each.fraction for each in size.chances) for size in (*result.sizes, *result.holdouts)}

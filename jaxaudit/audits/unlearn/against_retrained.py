@@ -1,7 +1,4 @@
-"""How a method's models compare with retrained ones: the place of each score, and two measures over models.
-
-The measures are the unlearning challenge's score and U-LiRA.
-"""
+"""Compares a method's models with retrained ones: the rank of each score, the unlearning challenge's score, U-LiRA."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -39,7 +36,7 @@ def protocol_of(
     seeds: int,
     level: float,
 ) -> Protocol:
-    """The protocol for one of so many sets to forget; see `Protocol`."""
+    """The protocol for one of this many sets to forget; see `Protocol`."""
     threshold = ALPHA / (len(COMPARED) * sets)
     return Protocol(
         training_records=training_records,
@@ -55,29 +52,29 @@ def protocol_of(
     )
 
 
-class Told(NamedTuple):
-    """How well a method's models are told from retrained ones, for one set to forget."""
+class Distinguishability(NamedTuple):
+    """How well a method's models can be distinguished from retrained models, for one set to forget."""
 
     challenge: ChallengeScore
     u_lira: ULira
 
 
-def told(
+def distinguishability(
     key: Key[Array, ""],
     log_odds: Mapping[str, Sequence[Float[np.ndarray, "seeds _"]]],
     scores: Mapping[str, Sequence[Scores]],
     level: float,
-) -> dict[str, tuple[Told, ...]]:
-    """Each method's models of the first half of the seeds against the retrained models of the other half, for each set.
+) -> dict[str, tuple[Distinguishability, ...]]:
+    """Compares a method's models of the first half of the seeds with retrained models of the other half, by set.
 
-    So no two models share a seed, all methods are compared with the same models at the same numbers, and `retraining`
-    and `original` show what the best and what no forgetting score. Untrained models are not compared, and none are
-    where there are too few seeds.
+    So no two compared models share a seed, and all methods are compared with the same retrained models. `retraining`
+    shows the best possible value, `original` the value without forgetting. Untrained models are not compared, and no
+    models are if there are too few seeds.
 
     Args:
         key: random key of the bootstraps.
-        log_odds: of the records to forget, by the name of the method, for each set.
-        scores: the same of accuracies.
+        log_odds: of the records to forget, by name of the method, for each set.
+        scores: the same for accuracies.
         level: confidence level of the intervals.
     """
     half = len(log_odds[RETRAINING][0]) // 2
@@ -89,10 +86,10 @@ def told(
         accuracies = (_values(each)[seeds] for each in (of_set.remaining_accuracy, of_set.test_accuracy))
         return Answers(log_odds[name][index][seeds], *accuracies)
 
-    def of_set(name: str, index: int) -> Told:
+    def of_set(name: str, index: int) -> Distinguishability:
         mine, theirs = answers(name, index, slice(half)), answers(RETRAINING, index, slice(half, None))
         challenge, lira = (stream(key, purpose, name, index) for purpose in ("challenge", "u-lira"))
-        return Told(
+        return Distinguishability(
             challenge_score(challenge, mine, theirs, level=level),
             u_lira(lira, mine.log_odds, theirs.log_odds, level=level),
         )
@@ -108,9 +105,9 @@ def compared(
     protocol: Protocol,
     scores: Mapping[str, Sequence[Scores]],
     layers: Mapping[str, Mapping[str, Float[np.ndarray, "sets seeds"]]],
-    told_apart: Mapping[str, tuple[Told, ...]],
+    distinguished: Mapping[str, tuple[Distinguishability, ...]],
 ) -> tuple[Method, ...]:
-    """Every method beside retrained models, for one set to forget, before anything is concluded."""
+    """Every method compared with retrained models, for one set to forget, without conclusions."""
 
     def places(name: str) -> dict[Score, JudgedPlace]:
         found: dict[Score, JudgedPlace] = {}
@@ -121,7 +118,7 @@ def compared(
         return found
 
     def one(name: str) -> Method:
-        found = told_apart[name][index] if told_apart[name] else None
+        found = distinguished[name][index] if distinguished[name] else None
         return Method(
             name,
             scores[name][index],
@@ -155,5 +152,5 @@ def _challenge(found: ChallengeScore) -> Challenge:
 
 
 def _values(spread: Spread | None) -> Float[np.ndarray, " seeds"]:
-    """The score of each seed, where it was measured."""
+    """The score of each seed; empty if it was not measured."""
     return np.array([] if spread is None else spread.values, np.float64)

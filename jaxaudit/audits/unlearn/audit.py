@@ -1,4 +1,4 @@
-"""The `unlearn` audit, end to end: train, forget by every method, compare each with retrained models."""
+"""The `unlearn` audit: trains models, applies every unlearning method, compares each with retrained models."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
-from jaxaudit.audits.unlearn.against_retrained import compared, protocol_of, told
+from jaxaudit.audits.unlearn.against_retrained import compared, distinguishability, protocol_of
 from jaxaudit.audits.unlearn.evaluate import Attacker, Judged, judged_file, look_at, score, train_attack
 from jaxaudit.audits.unlearn.finding import decided, over_sets
 from jaxaudit.audits.unlearn.kept_params import flat_params, params_of
@@ -65,17 +65,17 @@ def compare_unlearning(
     For every seed, trains a model on all of `train` and, for every set to forget, the same model without that set.
     Every method then makes the trained models forget the set. Each method's scores are compared with those of the
     retrained models, the reference for forgetting. The comparison is two-sided: a model that exposes less than a
-    retrained one, or is attacked with less success, is distinguishable, too.
+    retrained one, or on which attacks succeed less, is distinguishable, too.
 
     Memory on the host: `seeds * sets * (methods + 1)` models.
 
     Args:
-        key: random key; everything follows from it.
+        key: random key of all draws.
         train: the training set, in the form that the learner needs.
         test: records of the same classes that were never trained on.
         learner: the network and its training recipe, from `network`.
-        forget: sets of training records to forget, one row per set; each is judged separately.
-        amnesiac: whether amnesiac unlearning is judged.
+        forget: sets of training records to forget, one membership mask per set; each set is judged separately.
+        amnesiac: whether to judge amnesiac unlearning.
         methods: further methods by name, each a pure function of the trained model (see `Unlearn`), for example
             `{"fisher": partial(forget_by_noise, noise=golatkar)}`.
         seeds: models per method, one per seed; too few cannot show a difference, see `Protocol.enough_seeds`. The
@@ -84,24 +84,26 @@ def compare_unlearning(
             records, or all. With 0 there is no attack, and its scores are None.
         attack_epochs: epochs of an attack network; 100 in the toolbox that the paper used.
         attack_each: by default attack networks learn from the original models, as an attacker who knew the model before
-            it forgot, and the same network attacks each method's model. True trains a new one on every model, with its
-            remaining records as members, as in the paper. Such a network sees the label: for a class that was forgotten
-            as a whole it has seen no member, and it answers "not a member" whatever the model remembers.
-        level: confidence level of the intervals that are shown; no verdict depends on it.
-        forgotten: each set to forget in words; by default how many records it has.
-        notes: limitations that follow from what was given, in sentences: every finding says them.
+            unlearning would, and the same network attacks each method's model. True trains a new attack network on
+            every model, with its remaining records as members, as in the paper. Such a network gets the label as input:
+            for a class that was forgotten as a whole it was trained on no member, and answers "not a member" whatever
+            the model remembers.
+        level: confidence level of the intervals; no verdict depends on it.
+        forgotten: each set to forget in words; by default its number of records.
+        notes: limitations of the input, in sentences, which become part of every finding.
         execution: how models are trained, progress in millionths of the work, and where finished work is kept, trained
             models included. A later call with the same arguments resumes from it; see `fit_many`. The caller must
             ensure that `learner` is unchanged.
 
     Returns:
-        A result for each set: of every method the scores of its models, and which of them lie apart from those of
-        retrained models; `finding` is the worst verdict: `distinguishable`, `not distinguishable` or `inconclusive`.
+        A result for each set: for every method the scores of its models, and which of them differ from those of
+            retrained models. `finding` is the worst verdict: `distinguishable`, `not distinguishable` or
+            `inconclusive`.
 
     Raises:
-        InputError: a set is empty or everything, shapes disagree, a label is not an output of the learner, a method's
-            name is taken or its parameters do not fit the model, amnesiac unlearning of a network with batch
-            normalisation, or a number is out of range.
+        InputError: a set is empty or contains all records, shapes disagree, a label is not an output of the learner,
+            the name of a method is reserved or its parameters do not fit the model, amnesiac unlearning is requested
+            for a network with batch normalisation, or a number is out of range.
 
     >>> import optax
     >>> import jaxaudit as ja
@@ -141,12 +143,12 @@ def compare_unlearning(
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
     scores, layers, log_odds = _scored(params, train, test, learner, forget, attacker, attack_each, parts)
-    told_apart = told(stream(key, "against retrained"), log_odds, scores, level)
+    distinguished = distinguishability(stream(key, "against retrained"), log_odds, scores, level)
     results = []
     for index, row in enumerate(forget):
         said = forgotten[index] if forgotten else f"{int(row.sum()):,} of {len(train):,} records"
         protocol = protocol_of(int(row.sum()), sets, len(train), len(test), count, seeds, level)
-        results.append(decided(said, protocol, compared(index, protocol, scores, layers, told_apart), notes))
+        results.append(decided(said, protocol, compared(index, protocol, scores, layers, distinguished), notes))
     own = {name: source_of(method) for name, method in methods.items()}
     of_methods = {RETRAINING: source_of(retrain), AMNESIAC: source_of(train_and_record), **own}
     return UnlearnAudit(
@@ -154,12 +156,13 @@ def compare_unlearning(
         finding=over_sets(results),
         forget=forget,
         models={
-            name: Models(params[name], layers[name], tuple(each.u_lira for each in told_apart[name])) for name in params
+            name: Models(params[name], layers[name], tuple(each.u_lira for each in distinguished[name]))
+            for name in params
         },
         sources=(
             *(EFFICACY, *([ATTACK] if count else [])),
             *(of_methods.get(name, "") for name in params),
-            *([CHALLENGE, U_LIRA] if any(told_apart.values()) else []),
+            *([CHALLENGE, U_LIRA] if any(distinguished.values()) else []),
         ),
         models_per_batch=execution.models_per_batch,
     )
@@ -173,7 +176,7 @@ def _trained(
     amnesiac: bool,
     parts: dict[str, Execution],
 ) -> dict[str, Any]:
-    """The trained and the untrained models, by name."""
+    """The trained and the untrained models, by name of the method."""
     inputs, labels, sets, seeds = np.asarray(train.inputs, np.float32), train.labels, len(forget), len(keys)
     kept_on_disk = parts[TRAIN].checkpoints is not None
     summarize = flat_params if kept_on_disk else None
@@ -183,7 +186,7 @@ def _trained(
 
     forgotten: dict[str, Any] = {}
     if amnesiac:
-        # Originals are the very models that amnesiac unlearning starts from.
+        # Amnesiac unlearning starts from these original models.
         recorded = train_and_record(
             *(keys, forget, inputs, labels, learner), execution=parts[TRAIN], summarize=summarize
         )
@@ -215,7 +218,7 @@ def _scored(
     attack_each: bool,
     parts: dict[str, Execution],
 ) -> tuple[dict[str, list[Scores]], dict[str, Layers], dict[str, list[Float[np.ndarray, "seeds _"]]]]:
-    """Every model, judged on its set, or on each set if it has forgotten none; and its log-odds of these records."""
+    """Scores of every model on its own set, or on each set if it forgot none, and its log-odds of these records."""
     everything, checkpoints = np.ones(len(train), bool), parts[ORIGINAL].checkpoints
 
     @cache
@@ -255,7 +258,7 @@ def _scored(
 
 
 def _end(part: Execution) -> None:
-    """Reports that a part is done, whether or not anything had to be trained for it."""
+    """Reports that a part is done, even if nothing had to be trained for it."""
     if part.progress is not None:
         part.progress(1, 1)
 
@@ -280,7 +283,7 @@ def _unlearned(
     together: bool,
     parts: Sequence[Execution],
 ) -> NetworkParams:
-    """The method's models: one at a time, or all of a set together; `parts` are told of each set's progress."""
+    """The method's models, made one at a time or all of a set together; `parts` receive the progress of each set."""
     records = jnp.asarray(train.inputs, jnp.float32), jnp.asarray(train.labels)
 
     def one(key: Any, model: NetworkParams, row: Any) -> NetworkParams:
@@ -298,7 +301,7 @@ def _unlearned(
             return found
         models = []
         for m, key in enumerate(keys):
-            # On the host, so that it is done when it is said to be.
+            # Copied to the host, so that progress is reported only after the model is computed.
             model = alone(key, jax.tree.map(lambda leaf, m=m: leaf[m], originals), row)
             models.append(jax.tree.map(_on_host, model))
             if part.progress is not None:

@@ -1,4 +1,4 @@
-"""Judges many models at once on what they still expose of the records to forget."""
+"""Measures for many models at once what they still expose of the records to forget."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,12 +39,12 @@ class Attacker(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Facts of each model that do not depend on the set to forget.
+    """Measurements of each model that do not depend on the set to forget.
 
     Attributes:
-        hits: whether it classifies each training record as labelled.
+        hits: whether it classifies each training record correctly.
         test_accuracy: its accuracy on the test set.
-        membership: the probability, by the attack, that it was trained on each training record; NaN without attack.
+        membership: the attack's probability that each training record was used for training; NaN without an attack.
         log_odds: of each training record's class, nats.
     """
 
@@ -55,7 +55,7 @@ class Judged(NamedTuple):
 
 
 Trained = Callable[[], LearnedAttack]
-"""Makes the attack networks, one per model, when they are needed."""
+"""Trains the attack networks, one per model, when they are needed."""
 
 
 def train_attack(
@@ -69,18 +69,18 @@ def train_attack(
     *,
     name: str,
 ) -> LearnedAttack:
-    """An attack network for every model, from its outputs (log-probabilities) for members and for some test records.
+    """Trains an attack network for every model on its log-probabilities of members and of some test records.
 
     Args:
         learner: the models' learner.
         params: their parameters, with a leading `models` axis.
         train: the whole training set.
         test: the test set.
-        members: the training records that count as members; the others are not shown.
+        members: the training records that count as members; others are not used.
         attacker: the recipe.
-        execution: progress, and where finished attack networks are kept; a later call resumes from them. The number
-            per batch is chosen for the device (`fit_learned`).
-        name: the name of the models in messages.
+        execution: progress, and where finished attack networks are kept; a later call resumes from them. The number per
+            batch is chosen for the device (`fit_learned`).
+        name: the name of the models in error messages.
 
     Raises:
         InputError: an output is not finite.
@@ -110,16 +110,16 @@ def look_at(
     *,
     name: str,
 ) -> Judged:
-    """Outputs of models on training and test records, and of attack networks on these.
+    """Outputs of models on training and test records, and of attack networks on these outputs.
 
     Args:
         learner: the models' learner.
         params: their parameters, with a leading `models` axis.
         train: the whole training set.
         test: the test set.
-        attack: gives an attack network for each model; None: no attack.
-        kept: a file for the result, which a later call reads; see `judged_file`.
-        name: the name of the models in messages.
+        attack: gives an attack network for each model; None for no attack.
+        kept: file for the result, which a later call reads; see `judged_file`.
+        name: the name of the models in error messages.
 
     Raises:
         InputError: an output is not finite.
@@ -154,7 +154,7 @@ def judged_file(
 ) -> Path:
     """The file in which `look_at` keeps its result; its name hashes everything that the result depends on.
 
-    `attacked`: the parameters of the models that attack networks learned from, if these are not `params`.
+    `attacked`: the parameters of the models that attack networks learned from, if other than `params`.
     """
     arrays = [*flat_params(params, np.arange(0)), members]
     if attacker is not None:
@@ -166,10 +166,10 @@ def judged_file(
 def score(
     learner: NetworkLearner, params: Any, judged: Judged, train: Examples, forget: Bool[np.ndarray, " n"], name: str
 ) -> tuple[Scores, dict[str, Float[np.ndarray, " models"]]]:
-    """The scores of every model for one set to forget, and the information by layer.
+    """The scores of every model for one set to forget, and the information of each layer.
 
     Raises:
-        InputError: a model's gradients are not finite; the message calls it `name`.
+        InputError: a model's gradients are not finite; the message names the model by `name`.
     """
     inputs, labels = jnp.asarray(train.inputs[forget], jnp.float32), jnp.asarray(train.labels[forget])
     models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(len(judged.hits))]
@@ -192,7 +192,7 @@ def score(
 
 
 def spread(values: Float[np.ndarray, " models"]) -> Spread | None:
-    """A score of all models; None where one has none."""
+    """A score over all models; None if it is missing for some model."""
     if np.isnan(values).any():
         return None
     ends = float(values.min()), float(values.max())
@@ -200,7 +200,7 @@ def spread(values: Float[np.ndarray, " models"]) -> Spread | None:
 
 
 def median(values: Float[np.ndarray, " models"]) -> float:
-    """The median, of an even number the mean of the two in the middle; infinite where either is."""
+    """The median; the mean of the two middle numbers if their number is even, and infinite if one of them is."""
     ordered = np.sort(values)
     low, high = ordered[(len(values) - 1) // 2], ordered[len(values) // 2]
     return float(low) if low == high else float(low / 2 + high / 2)
@@ -210,7 +210,7 @@ def median(values: Float[np.ndarray, " models"]) -> float:
 def _gradients(
     learner: NetworkLearner, model: NetworkParams, inputs: Float[Array, "k ..."], labels: Int[Array, " k"]
 ) -> tuple[Float[Array, " k"], Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """Squared gradient norms of the log-probability of each label, that of their mean gradient, and means by layer."""
+    """Squared norms of each label's log-probability gradient and of their mean, and mean squared norms by layer."""
 
     log_prob = _log_prob_of(learner, model.state)
     with jax.default_matmul_precision("highest"):

@@ -1,4 +1,4 @@
-"""What the `unlearn` audit concludes, of each method and of the run: one rule for every output."""
+"""The verdicts of the `unlearn` audit, on each method and on the run, decided by one rule for every output."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ SCORES = {
     "test_accuracy": "test accuracy",
     "attack": "attack probability",
 }
-"""What the scores are called."""
+"""Names of the scores in sentences."""
 
 One = TypeVar("One")
 
@@ -36,13 +36,13 @@ One = TypeVar("One")
 def decided(
     forgotten: str, protocol: Protocol, methods: tuple[Method, ...], notes: Sequence[str] = ()
 ) -> UnlearnResult:
-    """The result about one set to forget: what is concluded of each method, and of all.
+    """The result for one set to forget, with the conclusion on each method and on all methods.
 
     Args:
         forgotten: the set in words.
-        protocol: how many records and models there were.
-        methods: their numbers.
-        notes: further limitations, in sentences: every finding says them.
+        protocol: numbers of records and models.
+        methods: the results of the methods, without conclusions.
+        notes: further limitations, in sentences, which become part of every finding.
     """
 
     def noted(finding: Finding) -> Finding:
@@ -64,15 +64,15 @@ def over_sets(results: Sequence[UnlearnResult]) -> Finding:
     """One finding for all methods and sets to forget."""
     if len(results) == 1:
         return results[0].finding
-    every = [(place, each) for place, result in enumerate(results) for each in result.methods]
-    return together({f"{each.name}, set {place}": each.finding for place, each in every if each.finding is not None})
+    every = [(index, each) for index, result in enumerate(results) for each in result.methods]
+    return together({f"{each.name}, set {index}": each.finding for index, each in every if each.finding is not None})
 
 
 def conclusion(result: UnlearnResult, name: str) -> Conclusion:
-    """The conclusion from all scores of a method together.
+    """The conclusion on a method from all of its scores.
 
-    `distinguishable` from the retrained models by at least one score; `not distinguishable`; or `inconclusive`: there
-    are too few seeds, or no score distinguishes even the original from them.
+    `distinguishable` if at least one score distinguishes it from retrained models. `inconclusive` if there are too few
+    seeds, or no score distinguishes even the original from retrained models. Else `not distinguishable`.
     """
     if any(where.differs for where in result[name].places.values()):
         return "distinguishable"
@@ -82,21 +82,21 @@ def conclusion(result: UnlearnResult, name: str) -> Conclusion:
 
 def informative(result: UnlearnResult) -> tuple[str, ...]:
     """The scores about forgotten records that distinguish the original, which forgot nothing, from retraining."""
-    places = result[ORIGINAL].places
-    return tuple(name for name in FORGETTING if name in places and places[name].differs)
+    compared = result[ORIGINAL].places
+    return tuple(name for name in FORGETTING if name in compared and compared[name].differs)
 
 
 def blind(result: UnlearnResult) -> tuple[str, ...]:
     """The scores about forgotten records that do not distinguish even the original, which forgot nothing.
 
-    If such a score does not distinguish a method from retraining, this is no evidence.
+    If such a score does not distinguish a method from retraining, this is no evidence that the method forgets.
     """
-    places, told = result[ORIGINAL].places, informative(result)
-    return tuple(name for name in FORGETTING if name in places and name not in told)
+    compared, told = result[ORIGINAL].places, informative(result)
+    return tuple(name for name in FORGETTING if name in compared and name not in told)
 
 
 def find(result: UnlearnResult, name: str) -> Finding:
-    """What the scores of one method say together, by `conclusion`."""
+    """The finding on one method, from all of its scores, by the rule of `conclusion`."""
     verdict, protocol = conclusion(result, name), result.protocol
     checks, caveats = _checks(result), _caveats(result, verdict)
     more = () if protocol.attack_nonmembers else ("Also attack the models (--nonmembers above 0).",)
@@ -134,9 +134,9 @@ def find(result: UnlearnResult, name: str) -> Finding:
 
 
 def together(findings: Mapping[str, Finding]) -> Finding:
-    """One finding for several methods, by name: the worst verdict, with a clause for each method.
+    """One finding for several methods, given by name: the worst verdict, with a clause for each method.
 
-    The worst is `distinguishable`, then `inconclusive`. With one method it is its own finding; with none,
+    The worst verdict is `distinguishable`, then `inconclusive`. A single method gives its own finding, no method
     `inconclusive`.
     """
     if not findings:
@@ -162,7 +162,7 @@ def together(findings: Mapping[str, Finding]) -> Finding:
 
 
 def clause(verdict: str) -> str:
-    """A verdict where nothing else says what is compared.
+    """A verdict in words that say what is compared.
 
     >>> clause("distinguishable"), clause("inconclusive")
     ('distinguishable from retraining', 'inconclusive')
@@ -171,17 +171,17 @@ def clause(verdict: str) -> str:
 
 
 def _differences(result: UnlearnResult, name: str) -> tuple[str, tuple[str, ...]]:
-    """Which scores lie above, and which below; and each with its p-value."""
-    places, said = result[name].places, []
+    """A sentence on the scores above and below those of retrained models, and the p-value of each."""
+    compared, said = result[name].places, []
     for position, word in (("below", "lower"), ("above", "higher")):
-        scores = [score for score, where in places.items() if where.verdict == position]
+        scores = [score for score, where in compared.items() if where.verdict == position]
         if scores:
             one = len(scores) == 1
             those = "that" if one else "those"
             said.append(f"{_sentence(scores, 'are')} {word} than {those} of retrained models.")
     reasons = (
         f"{SCORES[score]} {where.verdict} retrained models (p = {where.p_value:.2g})"
-        for score, where in places.items()
+        for score, where in compared.items()
         if where.differs
     )
     return " ".join(said), tuple(reasons)
@@ -252,7 +252,7 @@ def _listed(scores: Iterable[str]) -> str:
 
 
 def _sentence(scores: Sequence[str], verb: str) -> str:
-    """The scores with a verb, which is given for several."""
+    """The scores followed by a verb, which is given in the plural."""
     words, one = _listed(scores), {"are": "is", "distinguish": "distinguishes"}[verb]
     return f"{words[0].upper()}{words[1:]} {one if len(scores) == 1 else verb}"
 

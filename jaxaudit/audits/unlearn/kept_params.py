@@ -1,4 +1,4 @@
-"""Converts trained parameters to a tuple of plain arrays, which `fit_many` keeps on disk, and back."""
+"""Converts trained parameters to a tuple of plain arrays, which `fit_many` stores on disk, and back."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def params_of(learner: SteppedLearner, leaves: tuple[np.ndarray, ...]) -> Any:
 
     def made(key: Any) -> Any:
         params = learner.finish(learner.init(key))
-        # The kind of a random key is known of the key, not of its shape.
+        # The implementation of a random key is known from the key, not from its shape.
         kinds.extend(jax.random.key_impl(leaf) if _is_key(leaf) else None for leaf in jax.tree.leaves(params))
         return params
 

@@ -1,4 +1,4 @@
-"""The result of the `unlearn` audit about one set to forget, which is its JSON; and what the audit returns."""
+"""The result of the `unlearn` audit for one set to forget, which is its JSON, and the value that the audit returns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC = "untrained", "original", "retraining", "amnesiac"
 REFERENCES = (UNTRAINED, ORIGINAL, RETRAINING)
-"""The scores that methods are judged by."""
+"""Names of the models that methods are compared with."""
 RESERVED = (UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC)
 LEAST_SEEDS = 16
-"""To tell unlearned from retrained models, eight a side; intervals of fewer are too wide to be of use."""
+"""The least number of seeds at which the unlearning challenge's score and U-LiRA are computed: eight models a side."""
 
 Score = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"]
 Conclusion = Literal["distinguishable", "not distinguishable", "inconclusive"]
 Position = Literal["above", "below", "not distinguishable", "too few seeds"]
-"""Of a score among those of retrained models."""
+"""Where a score lies relative to those of retrained models."""
 
 FORGETTING: tuple[Score, ...] = ("efficacy", "bound", "forgotten_accuracy", "attack")
 """The scores about the forgotten records."""
@@ -34,17 +34,19 @@ COMPARED: tuple[Score, ...] = get_args(Score)
 
 
 class Protocol(StrictStruct, frozen=True):
-    """How many records and models there were, and what the test over seeds asks for.
+    """Numbers of records and models, and requirements of the test over seeds.
 
     Attributes:
         training_records, forgotten_records, test_records: numbers of records.
-        attack_nonmembers: test records that attack networks learned from, beside all members.
+        attack_nonmembers: number of test records that attack networks learned from, beside all members.
         seeds: models per method, one per seed.
-        level: confidence level of the intervals that are shown; no verdict depends on it.
-        p_value_threshold: the largest p-value of a difference: 0.05, divided among all scores and sets of a method.
+        level: confidence level of the intervals; no verdict depends on it.
+        p_value_threshold: the largest p-value of a difference: 0.05, divided by the number of scores and sets of a
+            method.
         enough_seeds: whether there are enough seeds to show a difference: the smallest possible p-value is 2 / 2^seeds.
-        members_share: share of members among the records that an attack on the original learned from; None without.
-        seeds_to_compare: how many it takes to tell models from retrained ones.
+        members_share: share of members among the records that an attack on the original learned from; None without
+            attack.
+        seeds_to_compare: the number of seeds needed for the challenge's score and U-LiRA.
     """
 
     training_records: int
@@ -73,8 +75,8 @@ class Scores(StrictStruct, frozen=True):
     """The scores of one method's models; None where they were not measured.
 
     Attributes:
-        efficacy: 1 / information about the forgotten records; infinite if that is 0. Large where the parameters fit the
-            records, as after training on them; small where they fit badly, as records that they never saw.
+        efficacy: 1 / information about the forgotten records; infinite if that is 0. Large if the parameters fit the
+            records, as after training on them; small if they fit badly, as without training on them.
         information: trace of the empirical Fisher information, the mean squared gradient norm, in nats squared.
         bound: 1 / squared norm of the mean gradient, never below the efficacy.
         remaining_accuracy: accuracy on the remaining training records.
@@ -95,7 +97,7 @@ class Scores(StrictStruct, frozen=True):
 
 
 class JudgedPlace(StrictStruct, frozen=True):
-    """Where a score lies among those of retrained models; see `jaxaudit.metrics.Place`."""
+    """Where a score lies among the scores of retrained models; see `jaxaudit.metrics.Place`."""
 
     verdict: Position
     p_value: float
@@ -106,14 +108,14 @@ class JudgedPlace(StrictStruct, frozen=True):
 
     @property
     def differs(self) -> bool:
-        """Whether it is told from those of retrained models."""
+        """Whether the score differs significantly from those of retrained models."""
         return self.verdict in ("above", "below")
 
 
 class Challenge(StrictStruct, frozen=True):
     """The score of the NeurIPS 2023 unlearning challenge; see `jaxaudit.metrics.ChallengeScore`.
 
-    `epsilon` has one number for each forgotten record, in their order. A ratio or a score is None where the accuracy of
+    `epsilon` has one number for each forgotten record, in their order. A ratio or a score is None if the accuracy of
     retrained models is 0.
     """
 
@@ -125,17 +127,19 @@ class Challenge(StrictStruct, frozen=True):
 
 
 class Method(StrictStruct, frozen=True):
-    """One method.
+    """The results of one method.
 
     Attributes:
         name: `untrained`, `original` (nothing was forgotten), `retraining`, `amnesiac`, or the name given to it.
         scores: the scores of its models.
-        places: for each score in `COMPARED`; empty for `retraining`, and without `attack` for `untrained`.
-        conclusion, finding: what is concluded of it; None of a reference.
-        challenge: the unlearning challenge's score of the models of the first half of the seeds among retrained models
-            of the other half; None for `untrained`, and with fewer seeds than `Protocol.seeds_to_compare`. For
-            `retraining` it is what other retrained models score, for `original` what forgetting nothing scores.
-        u_lira: the same for the accuracy of U-LiRA.
+        places: rank of each score in `COMPARED` among retrained models; empty for `retraining`, without `attack` for
+            `untrained`.
+        conclusion, finding: the conclusion on the method; None for a reference.
+        challenge: the unlearning challenge's score, of the method's models of the first half of the seeds against
+            retrained models of the other half; None for `untrained`, and with fewer seeds than
+            `Protocol.seeds_to_compare`. `retraining` shows the score of other retrained models, `original` that of
+            models that forgot nothing.
+        u_lira: the accuracy of U-LiRA, on the same models.
         layers: the information about the forgotten records, layer by layer, the median of its models.
     """
 
@@ -150,13 +154,13 @@ class Method(StrictStruct, frozen=True):
 
 
 class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
-    """All methods on one set to forget.
+    """The results of all methods on one set to forget.
 
     Attributes:
-        finding: what is concluded of all methods: the worst verdict; `caveats` are its own.
+        finding: the conclusion on all methods: the worst verdict; `caveats` repeats its caveats.
         forgotten: the set to forget, in words.
-        protocol: how many records and models there were.
-        methods: `untrained`, `original`, `retraining`, then the methods judged.
+        protocol: numbers of records and models.
+        methods: `untrained`, `original`, `retraining`, then the judged methods.
     """
 
     finding: Finding
@@ -171,7 +175,7 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
 
     @property
     def compared(self) -> bool:
-        """Whether models were told from retrained ones, by the unlearning challenge's score and U-LiRA."""
+        """Whether the challenge's score and U-LiRA were computed."""
         return any(method.challenge for method in self.methods)
 
     def plot(self) -> "Figure":
@@ -197,13 +201,13 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """The models of one method, and what the results say no more of than a summary.
+    """The models of one method, and measurements that the results only summarise.
 
     Attributes:
         params: their parameters, as the learner returned them; the leading axes are sets and seeds, for `untrained` and
             `original` only seeds.
-        layers: the information about the records to forget of every layer; all layers add up to `Scores.information`.
-        u_lira: for each set, as `jaxaudit.metrics.u_lira` returns it; empty where models were not compared.
+        layers: the information of every layer about the records to forget; the layers add up to `Scores.information`.
+        u_lira: for each set, as `jaxaudit.metrics.u_lira` returns it; empty if models were not compared.
     """
 
     params: Any
@@ -213,14 +217,14 @@ class Models:
 
 @dataclass(frozen=True, eq=False)
 class UnlearnAudit:
-    """All methods on all sets to forget.
+    """The results of all methods on all sets to forget.
 
     Attributes:
         results: one for each set.
-        finding: what is concluded over all methods and sets: the worst verdict.
+        finding: the conclusion over all methods and sets: the worst verdict.
         forget: the records of each set to forget.
         models: of each method, by its name.
-        sources: the papers that its numbers rest on, as methods and metrics name them.
+        sources: the papers that the numbers rest on.
         models_per_batch: models trained at the same time.
     """
 
@@ -233,11 +237,11 @@ class UnlearnAudit:
 
     @property
     def result(self) -> UnlearnResult:
-        """Of the first set to forget."""
+        """The result of the first set to forget."""
         return self.results[0]
 
     def scores(self, name: str, score: str) -> Float[np.ndarray, "sets seeds"]:
-        """One score of a method's models, a row for each set to forget; NaN where it was not measured."""
+        """One score of a method's models, a row for each set to forget; NaN if it was not measured."""
         spreads = [getattr(result[name].scores, score) for result in self.results]
         seeds = self.result.protocol.seeds
         return np.array([[np.nan] * seeds if each is None else each.values for each in spreads])
@@ -248,10 +252,10 @@ class UnlearnAudit:
 
 
 def check(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Holds a result that was read against itself; there are no arrays beside it.
+    """Checks that the parts of a result read from a file agree; `arrays` is not used.
 
     Raises:
-        ValueError: what does not fit.
+        ValueError: parts do not agree.
     """
     names = [method.name for method in result.methods]
     demand(len(set(names)) == len(names), "two methods have one name")

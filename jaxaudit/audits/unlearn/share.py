@@ -24,8 +24,8 @@ def costs(
     """An estimate of the work of each part, in model steps: training, unlearning, then judging each method on each set.
 
     The parts are `train`, `retrain`, `untrained`, `original`, for each of `names` and each set `NAME SET`, and for each
-    of `methods`, which unlearn trained models, and each set `unlearning(NAME, SET)`. What a method costs is unknown: as
-    much as the usual passes over all records.
+    of `methods`, which unlearn trained models, and each set `unlearning(NAME, SET)`. The unknown cost of a method is
+    estimated as the usual passes over all records.
     """
     steps = learner.epochs * -(-examples // learner.batch_size) * seeds
     attack = attack_epochs * -(-(examples + nonmembers) // BATCH_SIZE) * seeds if nonmembers else 0
@@ -38,5 +38,5 @@ def costs(
 
 
 def unlearning(name: str, index: int) -> str:
-    """The part in which a method makes models forget a set."""
+    """The name of the part in which a method unlearns a set."""
     return f"unlearn {name} {index}"

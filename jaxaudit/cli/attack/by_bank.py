@@ -132,9 +132,9 @@ def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " 
     theirs = run.provenance.data.get("records_content_hash")
     for role, count in said.sizes._asdict().items():
         if theirs is not None and getattr(said.hashes, role) == theirs:
-            places = np.array([risk.index for risk in result.records])
-            if places.max() < count:
-                found[start + places] = [risk.pdtp for risk in result.records]
+            indices = np.array([risk.index for risk in result.records])
+            if indices.max() < count:
+                found[start + indices] = [risk.pdtp for risk in result.records]
                 if start >= records:
                     raise InputError(
                         f"--pdtp {path}: measured the {role} set, which is not attacked here; measure the query set, "
@@ -186,18 +186,18 @@ def _rows(found: AttackAudit, bank: Bank) -> Iterator[list[Any]]:
     }
     deciding = found.scores[found.result.decided_by]
     scores = {
-        f"{kind}_{place}": values.tolist()
-        for place, (said, called) in enumerate(zip(deciding, known.called, strict=False))
+        f"{kind}_{index}": values.tolist()
+        for index, (said, called) in enumerate(zip(deciding, known.called, strict=False))
         for kind, values in (("score", said), ("called", _called(said, called)))
     }
     yield ["set", "place", "label", *numbers, "revealing_class", *scores]
     for at, column in enumerate(found.records.tolist()):
-        of, place = place_in_set(bank, column)
+        of, index = place_in_set(bank, column)
         revealing = "" if known.revealing is None or known.revealing[at] < 0 else known.revealing[at]
         values = (number[at].item() for number in numbers.values())
         shown = [_shown(value) for value in values]
         extra = [_shown(score[at]) for score in scores.values()]
-        yield [of, place, int(bank.labels[column]), *shown, revealing, *extra]
+        yield [of, index, int(bank.labels[column]), *shown, revealing, *extra]
 
 
 def _called(said: np.ndarray, called: np.ndarray) -> np.ndarray:

@@ -86,13 +86,13 @@ def prepare(options: AttackOptions) -> Job[AttackAudit]:
         return attack(models, attacks=attacks, level=asked.level)
 
     def outcome(found: AttackAudit, provenance: Provenance) -> Outcome:
-        places = whole.in_file(chosen[found.records])
+        indices = whole.in_file(chosen[found.records])
         splits = found.result.splits
         assert splits is not None
-        listed = zip(splits.records, places.tolist(), strict=True)
+        listed = zip(splits.records, indices.tolist(), strict=True)
         in_file = tuple(msgspec.structs.replace(record, index=place) for record, place in listed)
         result = msgspec.structs.replace(found.result, splits=msgspec.structs.replace(splits, records=in_file))
-        kept = {"records": places, "truth": found.truth, "pdtp": found.measurements, **found.scores}
+        kept = {"records": indices, "truth": found.truth, "pdtp": found.measurements, **found.scores}
         return Outcome(recorded("attack", result, found.sources, provenance), {}, {"scores.npz": arrays(kept)})
 
     return Job(

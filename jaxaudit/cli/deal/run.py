@@ -28,7 +28,7 @@ from jaxaudit.data.paths import open_data
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import deal, deal_members, joined
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import write_files
 from jaxaudit.version import __version__

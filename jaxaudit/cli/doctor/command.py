@@ -56,11 +56,11 @@ def doctor(
 
     `jaxaudit doctor --json`
     """
+    from jaxaudit.cli.doctor.folders import list_folders
     from jaxaudit.cli.doctor.installed import extras, packages
-    from jaxaudit.cli.doctor.places import places
     from jaxaudit.cli.show import show_text
 
-    needed, added, folders, devices, sets = packages(), extras(), places(), _devices(), _data_sets()
+    needed, added, folders, devices, sets = packages(), extras(), list_folders(), _devices(), _data_sets()
     problems = [*_problems(needed, folders, devices)]
     if as_json:
         found = {

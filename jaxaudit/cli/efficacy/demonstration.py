@@ -8,7 +8,7 @@ import numpy as np
 import optax
 
 from jaxaudit.audits.efficacy.audit import NamedWeights
-from jaxaudit.cli.efficacy.run import Given
+from jaxaudit.cli.efficacy.run import EfficacyInputs
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.data import load, prepare_images
 from jaxaudit.ensemble import Execution, fit_many
@@ -20,7 +20,7 @@ RECORDS, CLASS = 1000, 3
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
 
 
-def demonstration(key: Any) -> Given:
+def demonstration(key: Any) -> EfficacyInputs:
     """The first half of one class of the digits; the recipe is that of Becker & Liebig (2022) for MNIST."""
     digits = prepare_images(load("digits"), (8, 8)).take(slice(RECORDS), f"digits@train[:{RECORDS}]")
     of_class = np.flatnonzero(digits.labels == CLASS)
@@ -34,7 +34,7 @@ def demonstration(key: Any) -> Given:
         execution = Execution(models_per_batch=1, progress=progress)
         trained = fit_many(jnp.stack([key, key]), rows, digits.inputs, digits.labels, learner, execution=execution)
     original, retrained = (jax.tree.map(lambda leaf, m=m: jnp.asarray(leaf[m]), trained) for m in (0, 1))
-    return Given(
+    return EfficacyInputs(
         learner.net,
         NamedWeights("original", *original),
         (

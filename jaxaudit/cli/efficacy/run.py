@@ -30,7 +30,7 @@ from jaxaudit.models import RUN_ONCE, PureModule, pure_module
 from jaxaudit.models.keras_model import is_keras_file
 from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.models.transformers_classifier import TransformersClassifier
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.provenance import describe_examples, describe_records
@@ -39,7 +39,7 @@ from jaxaudit.runs.row_files import record_files
 NAMES_SHOWN = 10
 
 
-class Given(NamedTuple):
+class EfficacyInputs(NamedTuple):
     """What is measured.
 
     Attributes:
@@ -68,7 +68,7 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
         given = demonstration(jax.random.key(options.audit.seed))
         say(f"evaluating three models on {given.examples.name}")
     else:
-        given = _given(options)
+        given = _inputs(options)
     examples, how = given.examples, options.audit
 
     def audit(execution: Execution) -> EfficacyAudit:
@@ -98,7 +98,7 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     )
 
 
-def _given(options: EfficacyOptions) -> Given:
+def _inputs(options: EfficacyOptions) -> EfficacyInputs:
     model, data, seed = options.model, options.data, options.audit.seed
     config = pretrained_config(model.model)
     params = model.params or (config if config and config.is_dir() else None)
@@ -146,7 +146,7 @@ def _given(options: EfficacyOptions) -> Given:
             if net.seeded
             else "untrained: the initial weights that the network is built with, whatever the seed."
         )
-    return Given(net, judged, references, examples, tuple(notes), pretrained and pretrained.content_hash)
+    return EfficacyInputs(net, judged, references, examples, tuple(notes), pretrained and pretrained.content_hash)
 
 
 def _likelihood(options: EfficacyOptions) -> Likelihood:

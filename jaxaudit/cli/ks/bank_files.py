@@ -35,10 +35,10 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
         audit: what trained the models.
     """
     found = audit.shadows
-    places = [] if found is None else [place for place, kind in enumerate(found.kinds) if kind in OF_BANK]
-    if found is None or not places or not 2 <= len(sets.query.class_names) <= MOST_CLASSES:
+    indices = [] if found is None else [index for index, kind in enumerate(found.kinds) if kind in OF_BANK]
+    if found is None or not indices or not 2 <= len(sets.query.class_names) <= MOST_CLASSES:
         return {}
-    shadows = found.take(np.array(places))
+    shadows = found.take(np.array(indices))
     parts = (sets.query, sets.holdout, sets.calibration)
     counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
     starts = np.cumsum([0, *counts])

@@ -29,7 +29,7 @@ from jaxaudit.data.overlap import (
     without_copies,
 )
 from jaxaudit.errors import InputError
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 
 
 def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:

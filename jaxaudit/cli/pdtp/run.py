@@ -40,7 +40,7 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     count = len(table) if records is None else len(records)
     closed_form = isinstance(learner, LeavesOneOut)
     # Records are known by their place in what the person gave.
-    places = whole.in_file(np.arange(len(whole)) if chosen is None else chosen)
+    indices = whole.in_file(np.arange(len(whole)) if chosen is None else chosen)
 
     def models(models_per_batch: int) -> int:
         counts = [count] * (1 if closed_form else asked.measurements)
@@ -64,9 +64,9 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         reduction = None
         if asked.reduce:
             reduction = reduce_pdtp(key, examples, learner, asked.reduce, bins=asked.bins, execution=reducing)
-            removed = tuple(int(places[each]) for each in reduction.removed)
+            removed = tuple(int(indices[each]) for each in reduction.removed)
             reduction = msgspec.structs.replace(reduction, removed=removed)
-        return replace(found, records=places[found.records], reduction=reduction)
+        return replace(found, records=indices[found.records], reduction=reduction)
 
     def outcome(found: PDTPAudit, provenance: Provenance) -> Outcome:
         record = recorded("pdtp", found.result, [SOURCE], provenance)

@@ -32,7 +32,7 @@ from jaxaudit.report.record import Provenance
 from jaxaudit.runs.provenance import describe_bank, describe_examples
 
 
-class Given(NamedTuple):
+class PowerInputs(NamedTuple):
     """Query and calibration set, and the group of each query record, if groups are dealt whole."""
 
     query: Examples
@@ -133,7 +133,7 @@ def _outcome(found: PowerAudit, provenance: Provenance) -> Outcome:
     return Outcome(recorded("power", found.result, SOURCES, provenance), {}, {})
 
 
-def take_records(sets: Given, records: int | None, key: Key[Array, ""]) -> Given:
+def take_records(sets: PowerInputs, records: int | None, key: Key[Array, ""]) -> PowerInputs:
     """At most so many records of each set, drawn at random; with groups, whole groups of about as many.
 
     A larger sample contains a smaller one.
@@ -144,20 +144,20 @@ def take_records(sets: Given, records: int | None, key: Key[Array, ""]) -> Given
     def drawn(examples: Examples, role: str) -> np.ndarray:
         return np.sort(generator_of(stream(key, "records", role)).permutation(len(examples))[:records])
 
-    places = drawn(sets.query, "query")
+    indices = drawn(sets.query, "query")
     if sets.groups is not None and records < len(sets.query):
         # The first of each group in the order of the file: no order of the groups' values.
         groups = as_groups(sets.groups, sets.groups[:0]).query
         order = generator_of(stream(key, "records", "query")).permutation(int(groups.max()) + 1)
-        places = np.flatnonzero(np.isin(groups, order[: groups_in_sample(records, groups)]))
-    return Given(
-        sets.query.take(places),
+        indices = np.flatnonzero(np.isin(groups, order[: groups_in_sample(records, groups)]))
+    return PowerInputs(
+        sets.query.take(indices),
         sets.calibration.take(drawn(sets.calibration, "calibration")),
-        None if sets.groups is None else sets.groups[places],
+        None if sets.groups is None else sets.groups[indices],
     )
 
 
-def _read(options: PowerOptions) -> tuple[PowerOptions, Given]:
+def _read(options: PowerOptions) -> tuple[PowerOptions, PowerInputs]:
     """The options with defaults, and the whole sets that they name."""
     data, model, recipe = with_defaults(options.data, options.model, options.recipe)
     # A column with groups is no input.
@@ -170,14 +170,14 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, Given]:
     if data.groups is not None:
         groups = load_groups(data.groups, data.query or "", len(query), "query set", data.data_dir)
     options = replace(options, data=data, model=model, recipe=recipe, audit=audit)
-    return options, Given(query, calibration, groups)
+    return options, PowerInputs(query, calibration, groups)
 
 
-def _learner(options: PowerOptions, sets: Given) -> SteppedLearner:
+def _learner(options: PowerOptions, sets: PowerInputs) -> SteppedLearner:
     """Of the guessed design."""
     return make_shadow_learner(options.model, options.recipe, sets.query, sets.records)
 
 
-def _designs(options: PowerOptions, sets: Given) -> tuple[Design, ...]:
+def _designs(options: PowerOptions, sets: PowerInputs) -> tuple[Design, ...]:
     """The designs beside the guess."""
     return make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxaudit.audits.bank_odds import said
-from jaxaudit.audits.ks.bank.row_check import COMPARED, Whose, first_models, whose
+from jaxaudit.audits.ks.bank.row_check import COMPARED, RowMatch, first_models, match_row
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.progress import say
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -74,7 +74,7 @@ def _placed(bank: Bank, files: Sequence[Path], model: int | None) -> tuple[list[
     missing, known = bank.missing().tolist(), first_models(bank)
     # The first few are held against the rows when there are others to compare them with, and again with the next ones.
     early = {number: outputs_path(bank.directory, number) for number in known} if len(known) < COMPARED else {}
-    placed, fits = list[Placed](), dict[int, Whose | None]()
+    placed, fits = list[Placed](), dict[int, RowMatch | None]()
     for file in files:
         values = load_into(file, bank.description)
         digest = _digest(values)
@@ -174,13 +174,13 @@ def _equal(path: Path, values: np.ndarray) -> bool:
         )
 
 
-def _checked(bank: Bank, file: Path, model: int, log_odds: np.ndarray, known: dict[int, np.ndarray]) -> Whose | None:
+def _checked(bank: Bank, file: Path, model: int, log_odds: np.ndarray, known: dict[int, np.ndarray]) -> RowMatch | None:
     """Which training set outputs fit; where it is another model's, files that are in the bank are named on stderr.
 
     Raises:
         InputError: that of another model, and the file is not in the bank yet.
     """
-    found = whose(bank, model, log_odds, known)
+    found = match_row(bank, model, log_odds, known)
     if found is None or found.other is None:
         return found
     own = outputs_path(bank.directory, model)

@@ -157,11 +157,11 @@ def _copies(
             find_overlap(query, other.take(slice(1)))
     asked = _hashes(query, holdout)
     units = np.arange(len(asked)) if groups is None else groups.dealt
-    _, place = np.unique(asked, return_inverse=True)
-    first, last = np.full(place.max() + 1, len(units)), np.full(place.max() + 1, -1)
-    np.minimum.at(first, place, units)
-    np.maximum.at(last, place, units)
-    apart = first[place] != last[place]
+    _, index = np.unique(asked, return_inverse=True)
+    first, last = np.full(index.max() + 1, len(units)), np.full(index.max() + 1, -1)
+    np.minimum.at(first, index, units)
+    np.maximum.at(last, index, units)
+    apart = first[index] != last[index]
     if calibration is None:
         return apart
     theirs = _hashes(calibration, None)

@@ -16,7 +16,7 @@ from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION
 from jaxaudit.data.bank.outputs import outputs_path
 from jaxaudit.errors import visible
-from jaxaudit.places import without_folders
+from jaxaudit.paths import without_folders
 
 SCHEMA = "jaxaudit.shadows/1"
 LISTED = 5

@@ -5,12 +5,13 @@ labels.npy          int [n]: the class of each record; columns are the query set
 membership.npy      bool [models, n]: which records each model is trained on
 seeds.npy           uint32 [models]: a seed for the training of each model; may be missing
 groups.npy          int [query and holdout]: the group of each record, where groups were dealt; else missing
-designs.npy         int [models]: the place of each model's design among their names in bank.json; else missing
-dropped.npy         bool [n]: records that no model is trained on and no test uses, because of copies; else missing
-correct.npy         bool [models, n]: of log-odds, whether the record's own class has the largest output; else missing
+designs.npy         int [models]: the index of each model's design among the names in bank.json; missing for one design
+dropped.npy         bool [n]: records that no model is trained on and no test uses, because of copies; may be missing
+correct.npy         bool [models, n]: for log-odds, whether the record's own class has the largest output; may be
+missing
 outputs.npy         the outputs of all models in one file, with a leading axis of models; else a folder:
 outputs/00000.npy   float16/32/64 [n, classes] of model 0; [n, views, classes] where a record has several views; for
                     `log_odds` the same without classes
 
-A missing file of outputs is a model that is not trained yet. Names are fixed, so none leads anywhere else.
+A missing file of outputs means a model that is not trained yet. File names are fixed, so none can lead elsewhere.
 """

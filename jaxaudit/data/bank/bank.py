@@ -1,4 +1,4 @@
-"""`Bank`: shadow models that anybody trained, read from a directory and checked against itself."""
+"""`Bank`: shadow models trained by anyone, read from a directory whose files are checked against one another."""
 
 import os
 import re
@@ -23,31 +23,31 @@ from jaxaudit.errors import InputError
 LABELS, MEMBERSHIP, SEEDS = "labels.npy", "membership.npy", "seeds.npy"
 GROUPS, DESIGNS, DROPPED, CORRECT = "groups.npy", "designs.npy", "dropped.npy", "correct.npy"
 ARRAYS = (LABELS, SEEDS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP, CORRECT, WHOLE)
-"""In the order in which they are written; `bank.json` is last, so a directory without it is no bank."""
+"""Files in the order in which they are written; `bank.json` is last, so a directory without it is not a bank."""
 BYTES_A_RECORD = 64
-"""Of labels, groups and the outputs of one model on a record, while they are read."""
+"""Bytes for the labels, groups and one model's outputs of a record, while they are read."""
 BLOCK = 1 << 20
-"""Values of a membership matrix that are looked at together."""
+"""Values of a membership matrix that are checked at a time."""
 _NAME = re.compile(r"[0-9]{5,7}\.npy")
 
 
 @dataclass(frozen=True, eq=False)
 class Bank:
-    """Shadow models: which records each was trained on, and, as far as it is trained, its outputs on all of them.
+    """Shadow models: the membership mask of each and, if it is trained, its outputs on all records.
 
-    Columns are the query set, then the holdout, then the calibration set. Arrays are read-only and in memory; outputs
-    are not among them: those of a model are read when they are asked for.
+    Columns are the query set, then the holdout, then the calibration set. Arrays are read-only and in memory, except
+    outputs, which are read from disk one model at a time.
 
     Attributes:
-        directory: where it is.
-        description: what `bank.json` says.
+        directory: its directory.
+        description: the content of `bank.json`.
         labels: class of each record, from 0.
         membership: which records each model is trained on.
-        seeds: for the training of each model; None if there are none.
-        groups: of query and holdout records, if groups were dealt whole.
-        designs: the place of each model's design among `description.designs`; all 0 if there is one design.
-        dropped: records that no model is trained on and no test uses, because of copies; their labels mean nothing.
-        correct: whether the models of a bank of `log_odds` give each record its class; None if the bank does not say.
+        seeds: of the training of each model; None if there are none.
+        groups: of query and holdout records, if groups are kept whole.
+        designs: the index of each model's design in `description.designs`; all 0 if there is one design.
+        dropped: records that no model is trained on and no test uses, because of copies; their labels are meaningless.
+        correct: in a bank of `log_odds`, whether each model classifies each record correctly; None if unknown.
     """
 
     directory: Path
@@ -83,7 +83,7 @@ class Bank:
         return slice(self.description.sizes.asked, self.description.records)
 
     def finished(self) -> Int[np.ndarray, " finished"]:
-        """The numbers of the models that have outputs now, ascending: those that are trained.
+        """The numbers of the trained models: those with outputs on disk, in ascending order.
 
         Raises:
             InputError: a file of outputs is a link, a pipe or a folder, or the folder of outputs is a link.
@@ -91,26 +91,26 @@ class Bank:
         return finished_in(self.directory, len(self))
 
     def missing(self) -> Int[np.ndarray, " missing"]:
-        """The numbers of the other models, ascending; raises as `finished`."""
+        """The numbers of the models without outputs, in ascending order; raises as `finished`."""
         return np.setdiff1d(np.arange(len(self)), self.finished(), assume_unique=True)
 
     def outputs(self, model: int) -> Float[np.ndarray, "n views values"]:
-        """The outputs of a model on every record, as its file has them: `log_odds` have one value, others all classes.
+        """The outputs of a model on every record, as stored: one value for `log_odds`, else one for each class.
 
         Raises:
-            InputError: there is no such file, it is a link, damaged or cut short; or its numbers are of another shape,
-                NaN, or not of the kind that `bank.json` says.
+            InputError: there is no such file; it is a link, damaged or cut short; or its numbers have another shape,
+                are NaN, or are not of the kind that `bank.json` declares.
         """
         return outputs_of(self.directory, model, self.description)
 
 
 def load_bank(path: str | Path) -> Bank:
-    """The bank in a directory, checked against itself; outputs are checked when they are read.
+    """The bank in a directory, with its files checked against one another; outputs are checked when they are read.
 
     Raises:
         InputError: a file is missing, a link, damaged, or does not agree with `bank.json`; labels are out of range;
-            every model was trained on all records, or every model on none; its files have holes in place of numbers
-            (`refuse_holes`); or there are more records than memory for one model's outputs.
+            every model was trained on all records, or every model on none; files are far larger than their space on
+            disk (`refuse_holes`); or there are more records than memory for one model's outputs.
     """
     directory = expanded(path)
     description = read_description(directory)
@@ -169,7 +169,7 @@ def load_bank(path: str | Path) -> Bank:
 
 
 def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:
-    """The numbers below `models` of the files of outputs in a bank; raises as `Bank.finished`."""
+    """The numbers below `models` of the models with outputs in a bank; raises as `Bank.finished`."""
     folder, found = directory / FOLDER, []
     if _there(directory, WHOLE):
         if _there(directory, FOLDER):
@@ -192,7 +192,7 @@ def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:
 
 
 def _check_rows(membership: np.ndarray, dropped: np.ndarray, path: Path) -> None:
-    """Refuses rows that are no booleans or have dropped records, and a matrix that is all or none."""
+    """Rejects masks that are not boolean or include dropped records, and a matrix that is all true or all false."""
     without, kept = np.flatnonzero(dropped), np.count_nonzero(~dropped)
     some = others = False
     for part in row_blocks(membership):
@@ -209,14 +209,14 @@ def _check_rows(membership: np.ndarray, dropped: np.ndarray, path: Path) -> None
 
 
 def row_blocks(membership: Bool[np.ndarray, "models n"]) -> Iterator[slice]:
-    """The models in their order, some at a time: what is made of their rows stays small, and few calls are made."""
+    """The models in order, in blocks, so that results computed from their masks stay small and few calls are made."""
     models, n = membership.shape
     size = max(1, BLOCK // max(1, n))
     return (slice(start, start + size) for start in range(0, models, size))
 
 
 def _booleans(array: np.ndarray, name: str) -> np.ndarray:
-    """The array, if its bytes are 0 and 1: NumPy reads others, and counts them in its own ways."""
+    """The array, if its bytes are 0 and 1: NumPy also accepts other bytes, and counts them inconsistently."""
     if array.view(np.uint8).max(initial=0) > 1:
         raise InputError(f"{name}: has values that are neither true nor false.")
     return array

@@ -12,10 +12,10 @@ from jaxaudit.errors import InputError, visible
 
 DESCRIPTION = "bank.json"
 LARGEST = 16 << 20
-"""Bytes of a description: the names of some 100,000 classes."""
+"""The most bytes of a description: enough for the names of some 100,000 classes."""
 MOST_RECORDS, MOST_CLASSES, MOST_MODELS, MOST_VIEWS = 10**9, 10**6, 10**6, 10**4
 MOST_ROWS = 1 << 34
-"""Models times records: what a membership matrix may have, however little room it takes on a disk."""
+"""The most entries (models times records) of a membership matrix, however little space it takes on disk."""
 
 PValue = Annotated[float, Meta(ge=0, le=1)]
 Kind = Literal["logits", "probabilities", "log_odds"]
@@ -32,12 +32,12 @@ class Sizes(NamedTuple):
 
     @property
     def asked(self) -> int:
-        """Query and holdout records."""
+        """The number of query and holdout records together."""
         return self.query + self.holdout
 
 
 class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Records of each set."""
+    """The number of records of each set."""
 
     query: Size
     holdout: Size = 0
@@ -45,7 +45,7 @@ class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Hashes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`Examples.content_hash` of each set as it was read; None where there is none."""
+    """`Examples.content_hash` of each set as it was read; None for a set that is absent."""
 
     query: Hash = None
     holdout: Hash = None
@@ -53,7 +53,7 @@ class Hashes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class SampledAlike(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """p-values of "query set and holdout were sampled alike" from their records, as `metrics.exchangeability.Alike`."""
+    """p-values of tests whether query set and holdout are exchangeable, see `metrics.exchangeability.Alike`."""
 
     labels: PValue
     inputs: PValue
@@ -66,25 +66,26 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """What a bank contains.
 
     Attributes:
-        format: of this description: 1.
+        format: version of this description: 1.
         outputs: what the files of outputs contain: `logits` or `probabilities` of all classes, or the `log_odds`
             (nats) of each record's own class.
-        classes: their number; `class_names` in label order, or none.
-        queries: views of each record, such as augmentations, whose outputs are averaged.
-        records, models: their numbers; files of outputs may be missing, rows of membership may not.
-        counts: records of each set; if missing, all are of the query set.
-        hashes: of the sets as they were read; `image_size` and `gray` say how images were.
-        sampled_alike: whether query set and holdout were sampled alike, measured on their records when the bank was
-            planned; None where nobody did.
-        seed: of the deal; None if the rows were not dealt by `jaxaudit shadows plan`.
+        classes: number of classes. `class_names`: in label order, or empty.
+        queries: number of views (augmented queries) of each record, whose outputs are averaged.
+        records, models: numbers of records and models; files of outputs may be missing, rows of `membership` may not.
+        counts: number of records of each set; if missing, all are of the query set.
+        hashes: of the sets as they were read; `image_size` and `gray` describe how images were read.
+        sampled_alike: whether query set and holdout are exchangeable, tested on their records when the bank was
+            planned; None if it was not tested.
+        seed: of the random masks; None if they were not drawn by `jaxaudit shadows plan`.
         recipe: how the models are trained, in free text.
-        groups: whether groups were dealt whole, see `groups.npy`.
-        group_columns: columns of the sets that are groups and no inputs.
+        groups: whether groups are kept whole, see `groups.npy`.
+        group_columns: columns of the sets that hold groups and are not inputs.
         designs: names of the designs of `designs.npy`.
-        models_per_batch: of models trained here, since a batch of another size rounds otherwise; else None.
-        device: on which they are trained; empty where somebody else trains them.
-        versions: of jaxaudit and NumPy that made the deal; of JAX and others where models are trained here.
-        command: the command that repeats it.
+        models_per_batch: of models trained by this package, since another batch size would round differently; else
+            None.
+        device: on which they are trained; empty if another program trains them.
+        versions: of jaxaudit and NumPy that drew the masks; of JAX and others if this package trains the models.
+        command: the command that repeats the plan.
     """
 
     format: Literal[1]
@@ -121,7 +122,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return (self.records, *views, *(() if self.outputs == "log_odds" else (self.classes,)))
 
     def __post_init__(self) -> None:
-        # Decoding turns a ValueError into one that names the place.
+        # Decoding turns a ValueError into one that names the field.
         if sum(self.sizes) != self.records:
             raise ValueError(f"counts are of {sum(self.sizes)} records, but there are {self.records}")
         if not self.sizes.query:
@@ -138,7 +139,7 @@ def read_description(directory: Path) -> Description:
     """The description of the bank in `directory`.
 
     Raises:
-        InputError: there is none, it is a link or no regular file, too large, or not as `Description` says.
+        InputError: there is none; it is a link or not a regular file, too large, or does not fit `Description`.
     """
     path = directory / DESCRIPTION
     if not os.path.lexists(path):

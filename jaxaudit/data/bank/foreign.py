@@ -1,4 +1,4 @@
-"""`Foreign`: the shadow models that another tool left, as far as a bank wants them; and how its files are opened."""
+"""`Foreign`: shadow models in the files of another tool, in the form that a bank needs."""
 
 import os
 import stat
@@ -18,23 +18,23 @@ from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 
 SPARE = 1 << 16
-"""Bytes that a file of labels or rows may have beside its numbers."""
+"""Bytes that a file of labels or masks may have beside its numbers."""
 
 
 class Foreign(NamedTuple):
     """Shadow models that another tool trained on one pool of records.
 
     Attributes:
-        tool: its name.
-        outputs: what its files contain, as in `Description`.
-        classes: their number.
-        views: of each record.
+        tool: name of the tool.
+        outputs: kind of outputs, as in `Description`.
+        classes: number of classes.
+        views: number of views of each record.
         labels: class of each record.
         membership: which records each model was trained on.
-        read: for each model what reads its outputs `[n, views, values]`, not checked yet (without the last
-            axis for log-odds); None of a model that is not trained yet.
-        designs: the name of each model's design; empty if it is one.
-        recipe: how they were trained, as the tool's files say it.
+        read: for each model a function that reads its outputs `[n, views, values]`, unchecked (without the last
+            axis for log-odds); None for a model that is not trained yet.
+        designs: the name of each model's design; empty for a single design.
+        recipe: how they were trained, from the tool's files.
     """
 
     tool: str
@@ -52,7 +52,7 @@ def is_folder(path: Path) -> bool:
     """Whether there is a folder of this name.
 
     Raises:
-        InputError: it is a link, which could lead anywhere.
+        InputError: it is a link, which could lead elsewhere.
     """
     try:
         mode = path.lstat().st_mode
@@ -64,7 +64,7 @@ def is_folder(path: Path) -> bool:
 
 
 def there(folder: Path, stem: str) -> bool:
-    """Whether a folder has `stem`.npy.
+    """Whether a folder has the file `stem`.npy.
 
     Raises:
         InputError: it has a pickle of this name instead.
@@ -78,10 +78,10 @@ def there(folder: Path, stem: str) -> bool:
 
 
 def refuse_large(models: int, records: int, of: Path) -> None:
-    """Refuses more models and records than a bank has, or than this machine has memory for.
+    """Rejects more models and records than a bank may have, or than this machine has memory for.
 
     Raises:
-        InputError: there are.
+        InputError: there are too many.
     """
     if records > MOST_RECORDS or records * BYTES_A_RECORD > MAX_BYTES or models * records > min(MOST_ROWS, MAX_BYTES):
         raise InputError(
@@ -91,7 +91,7 @@ def refuse_large(models: int, records: int, of: Path) -> None:
 
 
 def rows_of(array: np.ndarray, of: Path) -> Bool[np.ndarray, "..."]:
-    """The array, if it says of each record whether a model was trained on it.
+    """The array, if it is a boolean membership mask.
 
     Raises:
         InputError: it has other values than true and false.
@@ -121,7 +121,7 @@ def read_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.n
 
 
 def chosen_rows(path: Path, records: int, option: str) -> Int[np.ndarray, " chosen"]:
-    """The records that a .npy file names: their numbers in its order, or a boolean for each record of the pool.
+    """The records that a .npy file selects: by their numbers, in order, or by a boolean for each record of the pool.
 
     Raises:
         InputError: it is a pickle or damaged, names no record, one twice, or one that the pool does not have.

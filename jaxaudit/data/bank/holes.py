@@ -1,4 +1,4 @@
-"""Banks whose files claim numbers that are not there: what is read of a bank is bounded by what the disk holds."""
+"""Detects banks whose files claim far more numbers than the disk holds, so that reading them stays bounded."""
 
 import os
 from pathlib import Path
@@ -7,19 +7,19 @@ from jaxaudit.data.bank.outputs import FOLDER
 from jaxaudit.errors import InputError
 
 SMALL, SHRUNK = 1 << 28, 100
-"""Bytes that are read in any case, and how many times as many as there are on the disk."""
+"""Bytes that are always accepted, and the largest ratio of claimed to stored bytes."""
 BLOCK = 512
-"""Bytes of what a file system counts, whatever the size of its own blocks."""
+"""Bytes of the unit in which a file system counts blocks, whatever its own block size."""
 
 
 def refuse_holes(directory: Path) -> None:
     """Refuses a bank whose files claim far more than the disk holds of them.
 
-    A file system that compresses holds no bank in so little: training sets are random. One that does not tell what it
-    holds, as some that are mounted from elsewhere, is believed.
+    Even a compressing file system needs more space for a bank, since membership masks are random. A file system that
+    does not report allocated space, as some network file systems do not, is trusted.
 
     Raises:
-        InputError: they have holes in place of numbers.
+        InputError: the files are far larger than their space on disk.
     """
     try:
         folders = [each for each in (directory, directory / FOLDER) if each.is_dir()]

@@ -6,7 +6,7 @@ experiment-*/hparams.json                how it was trained, by train.py
 experiment-*/logits/0000000100.npy       float [n, 1, views, classes] after epoch 100, by inference.py
 experiment-*/scores/0000000100.npy       float [n, views]: log-odds of each record's own class, by score.py
 
-Of several epochs the last is read. An experiment without outputs is a model that is not trained yet. Names are those
+If there are several epochs the last is read. An experiment without outputs is a model that is not trained yet. Names
 that `train.py` gives (experiment-3_16, experiment-12345) or its README shows (experiment_3_of_16).
 """
 
@@ -28,15 +28,15 @@ TOOL = "tensorflow/privacy mi_lira_2021"
 LONGEST_HPARAMS = 1 << 16
 LONGEST_RECIPE = 2_000
 OWN = {"seed", "expid", "tunename"}
-"""What `hparams.json` has that is no part of a recipe."""
+"""Entries of `hparams.json` that are not part of the recipe."""
 _EPOCH = re.compile(r"[0-9]{1,18}\.npy")
 
 
 def recognised(directory: Path) -> bool:
-    """Whether a directory has an experiment with the records that it was trained on.
+    """Whether a directory has an experiment with a file of its training records.
 
     Raises:
-        InputError: an experiment is a link, or these records are a pickle.
+        InputError: an experiment is a link, or that file is a pickle.
     """
     return bool(_experiments(directory))
 
@@ -46,7 +46,7 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
 
     Args:
         directory: the `--logdir` of `train.py`.
-        labels: a file of labels, where it is not `y_train.npy` there.
+        labels: a file of labels, if not `y_train.npy` in that directory.
 
     Raises:
         InputError: a file is missing, a link, damaged, a pickle, too large, or does not agree with the others.
@@ -55,11 +55,11 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
     records = len(_row(experiments[0]))
     refuse_large(len(experiments), records, directory)
     membership = np.empty((len(experiments), records), bool)
-    for place, experiment in enumerate(experiments):
+    for index, experiment in enumerate(experiments):
         row = _row(experiment)
         if len(row) != records:
             raise InputError(f"{experiment / 'keep.npy'}: is of {len(row)} records, the first of {records}.")
-        membership[place] = rows_of(row[:], experiment / "keep.npy")
+        membership[index] = rows_of(row[:], experiment / "keep.npy")
     logits, scores = ([_last(experiment / name) for experiment in experiments] for name in ("logits", "scores"))
     kind: Kind = "logits" if _count(logits) >= _count(scores) else "log_odds"
     files = logits if kind == "logits" else scores
@@ -87,7 +87,7 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
 
 
 def _experiments(directory: Path) -> list[Path]:
-    """The folders of experiments that have begun, in the order of their numbers."""
+    """The folders of started experiments, in the order of their numbers."""
     found = [
         path
         for path in entries(directory)
@@ -124,7 +124,7 @@ def _reader(file: Path, kind: Kind) -> Callable[[], np.ndarray]:
 
 
 def _shape(shape: tuple[int, ...], kind: Kind, file: Path) -> tuple[int, ...]:
-    """`n, views, classes`, or `n, views` of log-odds, of an array of this shape."""
+    """`n, views, classes`, or `n, views` for log-odds, of an array of this shape."""
     axes = 3 if kind == "logits" else 2
     if len(shape) == axes + 1 and shape[1] == 1:
         return shape[0], *shape[2:]
@@ -137,7 +137,7 @@ def _shape(shape: tuple[int, ...], kind: Kind, file: Path) -> tuple[int, ...]:
 
 
 def _hparams(experiment: Path) -> dict[str, Any]:
-    """What `hparams.json` says; nothing if there is none."""
+    """The content of `hparams.json`; empty if there is none."""
     path = experiment / "hparams.json"
     if not path.exists() and not path.is_symlink():
         return {}
@@ -152,7 +152,7 @@ def _hparams(experiment: Path) -> dict[str, Any]:
 
 
 def _recipe(said: list[dict[str, Any]], epochs: list[int]) -> str:
-    """What all experiments have in common."""
+    """The settings that all experiments share, as text."""
     common = [name for name in said[0] if name not in OWN and all(each.get(name) == said[0][name] for each in said)]
     values = [f"{name}={said[0][name]}" for name in sorted(common) if said[0][name] is not None]
     until = (

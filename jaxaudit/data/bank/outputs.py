@@ -24,7 +24,7 @@ SPARE = 1 << 16
 
 
 def outputs_path(directory: Path, model: int) -> Path:
-    """Where the outputs of a model are."""
+    """The path of a model's outputs."""
     return directory / FOLDER / f"{model:05}.npy"
 
 
@@ -39,11 +39,11 @@ def outputs_of(directory: Path, model: int, description: Description) -> np.ndar
 
 
 def open_outputs(directory: Path, model: int, description: Description) -> Callable[[], np.ndarray]:
-    """What reads the outputs of a model as `outputs_of` does; before, only the header of their file is read.
+    """A function that reads the outputs of a model as `outputs_of` does; only the header of the file is read before.
 
     Raises:
         InputError: the file is a link, damaged or cut short, or its numbers are of another shape or type, or more than
-            there is memory for. The rest is found when it is called.
+            there is memory for. Other errors are found when the function is called.
     """
     path, whole = outputs_path(directory, model), os.path.lexists(directory / WHOLE)
     stored = StoredArray(directory / WHOLE if whole else path)
@@ -66,16 +66,16 @@ def open_outputs(directory: Path, model: int, description: Description) -> Calla
 
 
 def load_into(path: Path, description: Description) -> np.ndarray:
-    """`float32[n, views, values]`: the numbers of anybody's file of outputs, checked for a bank.
+    """`float32[n, views, values]`: the numbers of a file of outputs, checked for a bank.
 
-    Read as `load_outputs` does; several views of a record, and log-odds, from a .npy file only.
+    Read as by `load_outputs`; several views of a record, and log-odds, only from a .npy file.
 
     Raises:
         InputError: as `load_outputs` and `outputs_of`.
     """
     if description.queries == 1 and description.outputs != "log_odds":
         names = description.class_names or description.classes
-        # What it contains is checked below: here nobody can say so by an option.
+        # The kind of outputs is checked below, since no option can declare it here.
         values = load_outputs(path, names, description.records, "logits", of="bank").values
         values = values if values.shape[1] > 1 else _both_classes(values, description, path.name)
     else:
@@ -89,7 +89,7 @@ def load_into(path: Path, description: Description) -> np.ndarray:
 
 
 def _both_classes(values: np.ndarray, description: Description, source: str) -> np.ndarray:
-    """A column for each of two classes, from that of the second."""
+    """A column for each of two classes, computed from the column of the second class."""
     if description.outputs == "probabilities":
         return np.concatenate([1 - values, values], axis=1)
     if inside(span_of(values, source)):
@@ -116,7 +116,7 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
 
 
 def _refuse_form(dtype: np.dtype, shape: tuple[int, ...], description: Description, source: str) -> None:
-    """Refuses numbers of another type or shape than the bank has."""
+    """Rejects numbers of another type or shape than the bank has."""
     if dtype.kind != "f" or dtype.itemsize > 8:
         raise InputError(f"{source}: has values of type {dtype}; outputs are float16, float32 or float64.")
     if shape != description.shape:
@@ -127,7 +127,7 @@ def _refuse_form(dtype: np.dtype, shape: tuple[int, ...], description: Descripti
 
 
 def _check(values: np.ndarray, description: Description, source: str) -> None:
-    """Refuses numbers that are not of the kind that the bank has."""
+    """Rejects numbers that are not of the bank's kind of outputs."""
     span = span_of(values, source)
     refuse_hard_labels(values, source)
     found = inside(span) and _sum_to_one(values, span)
@@ -148,11 +148,11 @@ def _other_kind(description: Description, source: str) -> InputError:
 
 
 def _sum_to_one(values: np.ndarray, span: tuple[float, float]) -> bool:
-    """Whether all rows are probabilities, as precisely as they are stored or were rounded."""
+    """Whether all rows are probabilities, up to the precision with which they are stored or were rounded."""
     classes, dtype = values.shape[1], values.dtype.name
     if are_probabilities(values, span, rounding_of_sums(classes, None, None, dtype)):
         return True
-    # Few files were rounded, and to find out how takes far longer.
+    # Few files were rounded, and finding the rounding takes far longer.
     dtype = coarsest_dtype(values, dtype)
     decimals, significant = decimals_of(values, dtype), significant_of(values, dtype)
     return are_probabilities(values, span, rounding_of_sums(classes, decimals, significant, dtype))

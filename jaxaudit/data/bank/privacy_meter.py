@@ -4,7 +4,7 @@ models/memberships.npy      bool [models, n]: the records that each model was tr
 signals/rmia_signals.npy    float [n, models]: the probability of each record's own class, by get_signals.py; its name
                             begins with the algorithm of the configuration
 
-With the algorithm LOSS its version of 2024 writes losses, which are refused. Labels are in a pickle of the data set
+With the algorithm LOSS, its version of 2024 writes losses, which are rejected. Labels are stored only in a pickle of
 alone, so they must be given. Signals of other records (`*_pop.npy`, `*_ramia_signals.npy`) are not read.
 """
 
@@ -37,9 +37,9 @@ def recognised(directory: Path) -> bool:
 
 
 def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
-    """The models of an audit by Privacy Meter; log-odds log(p / (1 - p)) of the probabilities that its signals are.
+    """The models of an audit by Privacy Meter, with log-odds log(p / (1 - p)) computed from its probabilities.
 
-    A float32 probability resolves log-odds to about 16 nats; of one that was rounded to 1 they are infinite.
+    A float32 probability resolves log-odds up to about 16 nats; a probability rounded to 1 gives infinite log-odds.
 
     Args:
         directory: its `log_dir`.
@@ -73,7 +73,7 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
 
 
 def _signals(directory: Path) -> Path:
-    """The one file of signals of the data set itself."""
+    """The file of signals of the data set itself."""
     folder = directory / "signals"
     found = entries(folder) if is_folder(folder) else []
     found = [each for each in found if _SIGNALS.fullmatch(each.stem) and not each.stem.endswith("_ramia_signals")]

@@ -1,4 +1,4 @@
-"""Reads the outputs of many models of a bank, each file once, and names the bank by what was read."""
+"""Reads the outputs of many models of a bank, each file once, and hashes what was read."""
 
 import hashlib
 import math
@@ -18,61 +18,61 @@ from jaxaudit.errors import InputError
 
 Found = TypeVar("Found")
 READERS = 4
-"""Files whose numbers are read at the same time; fewer where so many take too much memory."""
+"""Number of files read at the same time; fewer if they would take too much memory."""
 BLOCK = 1 << 19
-"""Numbers that are hashed at a time."""
+"""Number of values that are hashed at a time."""
 
 
 def read_models(
     bank: Bank, models: Sequence[int], use: Callable[[int, Float[np.ndarray, "n views values"]], Found]
 ) -> tuple[list[Found], str]:
-    """What is found in the outputs of these models of a bank, and the hash of the bank.
+    """Applies a function to the outputs of these models of a bank, and computes the hash of the bank.
 
-    The hash is of the labels of all records, and of the numbers, training sets and outputs of these models: whoever
-    reads the same models has the same one.
+    The hash covers the labels of all records, and the numbers, masks and outputs of these models, so reading the same
+    models always gives the same hash.
 
-    Files are opened by the calling thread alone, because threads that parse headers at the same time fail at times
-    (CPython 3.11), and only a few of them are open at once. Their numbers are read by several threads.
+    Files are opened only by the calling thread, because threads that parse headers at the same time sometimes fail
+    (CPython 3.11), and only a few are open at once. Several threads read their numbers.
 
     Args:
         bank: the bank.
         models: their numbers, each once.
-        use: given the place of a model among these and its outputs, as `Bank.outputs` has them; called by threads.
+        use: function of the index of a model in `models` and its outputs, as from `Bank.outputs`; called by threads.
 
     Returns:
-        What `use` returned, in the order of the models, and `blake2b:...`.
+        The results of `use`, in the order of the models, and the hash `blake2b:...`.
 
     Raises:
         InputError: as `Bank.outputs`, with the model's number.
     """
     digests = [b""] * len(models)
 
-    def read(place: int, outputs: Callable[[], np.ndarray]) -> Found:
-        with _naming(bank, models[place]):
+    def read(index: int, outputs: Callable[[], np.ndarray]) -> Found:
+        with _naming(bank, models[index]):
             values = outputs()
-            digests[place] = _digest(models[place], bank.membership[models[place]], values)
-            return use(place, values)
+            digests[index] = _digest(models[index], bank.membership[models[index]], values)
+            return use(index, values)
 
     found: list[Found] = []
     together = max(1, min(READERS, MAX_BYTES // (8 * math.prod(bank.description.shape))))
     with ThreadPoolExecutor(together) as threads:
         waiting: deque[Future[Found]] = deque()
-        for place, model in enumerate(models):
+        for index, model in enumerate(models):
             with _naming(bank, model):
                 opened = open_outputs(bank.directory, model, bank.description)
-            waiting.append(threads.submit(read, place, opened))
+            waiting.append(threads.submit(read, index, opened))
             if len(waiting) > together:
                 found.append(waiting.popleft().result())
         found.extend(each.result() for each in waiting)
     whole = hashlib.blake2b(np.where(bank.dropped, -1, bank.labels).astype("<i4").tobytes(), digest_size=16)
-    for place in np.argsort(np.asarray(models, int)):
-        whole.update(digests[place])
+    for index in np.argsort(np.asarray(models, int)):
+        whole.update(digests[index])
     return found, f"blake2b:{whole.hexdigest()}"
 
 
 @contextmanager
 def _naming(bank: Bank, model: int) -> Iterator[None]:
-    """Within this context an `InputError` also says which model of the bank it is about."""
+    """Within this context an `InputError` also names the model of the bank that it concerns."""
     try:
         yield
     except InputError as error:
@@ -83,7 +83,7 @@ def _naming(bank: Bank, model: int) -> Iterator[None]:
 
 
 def _digest(model: int, row: Bool[np.ndarray, " n"], values: Float[np.ndarray, "n views values"]) -> bytes:
-    """Of a model's number, training set and outputs, as its file has them."""
+    """The digest of a model's number, membership mask and outputs as stored."""
     stored = values.dtype.newbyteorder("<")
     digest = hashlib.blake2b(f"{model} {stored.name} {values.shape}".encode(), digest_size=16)
     digest.update(np.packbits(row).tobytes())

@@ -1,4 +1,4 @@
-"""Writes a bank: its files by name, and the outputs of a model."""
+"""Writes a bank: its files, and the outputs of a model."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from jaxaudit.data.bank.outputs import FOLDER, outputs_path
 from jaxaudit.data.regular_files import whole_file
 
 Writer = Callable[[IO[bytes]], None]
-"""Writes the content of a file into it, open."""
+"""Writes the content of a file into an open file."""
 
 
 def bank_files(
@@ -21,12 +21,12 @@ def bank_files(
     arrays: Mapping[str, np.ndarray],
     outputs: Mapping[int, Callable[[], np.ndarray]] | None = None,
 ) -> dict[str, Writer]:
-    """What writes each file of a bank, `bank.json` last.
+    """A writer for each file of a bank, `bank.json` last.
 
     Args:
         description: of the bank.
         arrays: by the names of their files.
-        outputs: what makes the outputs of each model that has some, when its file is written.
+        outputs: a function for each model with outputs, which returns them when the file is written.
     """
     writers = {name: _array(lambda name=name: arrays[name]) for name in ARRAYS if name in arrays}
     made = {outputs_path(Path(), model).as_posix(): _array(make) for model, make in (outputs or {}).items()}
@@ -34,7 +34,7 @@ def bank_files(
 
 
 def grow(directory: Path, description: Description, arrays: Mapping[str, np.ndarray]) -> None:
-    """Replaces what depends on the number of models, `bank.json` last; a stop between leaves what `load_bank` refuses.
+    """Replaces the files that depend on the number of models, `bank.json` last; `load_bank` rejects a partial update.
 
     Raises:
         OSError: a file cannot be written.
@@ -57,7 +57,7 @@ def make_folder(directory: Path) -> None:
 def write_outputs(
     directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], description: Description
 ) -> Path:
-    """Writes the outputs of a model where its bank reads them: the whole file or none. Returns its path.
+    """Writes the outputs of a model into its bank, the whole file or none; returns its path.
 
     Raises:
         OSError: it cannot be written.

@@ -17,33 +17,33 @@ from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
 LONGEST_HEADER = 10_000
-"""NumPy's own bound."""
+"""NumPy's own limit."""
 MOST_DEFLATED = 1032
 """The largest compression ratio of deflate."""
 MOST_AXES = 32
 NEAR = 1 << 20
-"""Bytes of neighbouring columns that are read together."""
+"""Bytes of neighbouring columns that are read in one go."""
 BLOCK = 1 << 22
 """Bytes of a compressed array that are unpacked at a time."""
 _MEMBER = struct.Struct("<4s5H3L2H")
-"""The header of a member of an archive; its last two numbers say how long the name and the field after it are."""
+"""The header of a member of an archive; its last two numbers are the lengths of the name and of the field after it."""
 AGAIN = "repeat the command when whoever writes the file is done."
 
 
 class StoredArray:
-    """An array in a .npy file, of which rows are read when they are asked for, and nothing before.
+    """An array in a .npy file, whose rows are read from disk only on access.
 
-    It is read and not mapped: others may write the file meanwhile, and a mapped file that is cut short ends the process
-    with a signal. The file is open only while it is read: a folder may hold more arrays than a process may have open
-    files. Threads may read slices at the same time.
+    The file is read, not memory-mapped: if another process truncates a mapped file, a signal kills this process. It is
+    open only during a read, since a folder may hold more arrays than a process may have open files. Threads may read
+    slices at the same time.
 
     Attributes:
         path, shape, dtype: of the array.
 
     Args:
-        path: the file, or one that holds it as it is, such as a .npz.
-        start, length: where it begins there, and its bytes.
-        max_bytes: the most that the array may have; by default any number.
+        path: the file, or a file that contains it uncompressed, such as a .npz.
+        start, length: where it begins there, and its number of bytes.
+        max_bytes: the largest accepted size of the array; by default unlimited.
         links: whether `path` may be a link.
 
     Raises:
@@ -82,7 +82,7 @@ class StoredArray:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """These successive rows, an array of one's own.
+        """These successive rows, as a new array.
 
         Raises:
             InputError: the file was cut short, written or replaced since its header was read, or there is too little
@@ -110,7 +110,7 @@ class StoredArray:
         return found.reshape(self.shape[::-1]).T if self._by_column else found.reshape(self.shape)
 
     def _of_columns(self, file: BufferedReader, first: int, count: int, columns: int) -> np.ndarray:
-        """Rows of an array that is stored column by column: a piece of each, or of short ones many at a time."""
+        """Rows of an array stored column by column: a part of each column; short columns are read many at a time."""
         found, rows = np.empty((columns, count), self.dtype), len(self)
         together = NEAR // (rows * self.dtype.itemsize)
         for column in range(0, columns, max(1, together)):
@@ -123,14 +123,14 @@ class StoredArray:
         return found.reshape(*self.shape[:0:-1], count).T
 
     def _numbers(self, file: BufferedReader, first: int, count: int) -> np.ndarray:
-        """So many of its numbers as they are stored, from the `first` on."""
-        found, place = np.empty(count * self.dtype.itemsize, np.uint8), 0
+        """This many of its numbers as stored, starting at `first`."""
+        found, filled = np.empty(count * self.dtype.itemsize, np.uint8), 0
         file.seek(self._start + first * self.dtype.itemsize)
-        while place < len(found):
-            read = file.readinto(memoryview(found.data)[place:])
+        while filled < len(found):
+            read = file.readinto(memoryview(found.data)[filled:])
             if not read:
                 raise InputError(f"{self.path}: was cut short while it was read; {AGAIN}")
-            place += read
+            filled += read
         if _state_of(file) != self._state:
             raise InputError(f"{self.path}: was written while it was read; {AGAIN}")
         return found.view(self.dtype)
@@ -141,8 +141,8 @@ def read_npy(path: Path, max_bytes: int = MAX_BYTES, *, links: bool = True) -> n
 
     Args:
         path: the file.
-        max_bytes: the most that it may have.
-        links: whether it may be a link to one.
+        max_bytes: the largest accepted size.
+        links: whether the file may be a link.
 
     Raises:
         InputError: when it is not a .npy file, is cut short, holds pickled objects or more than `max_bytes`.
@@ -151,12 +151,12 @@ def read_npy(path: Path, max_bytes: int = MAX_BYTES, *, links: bool = True) -> n
 
 
 def npy_shape(path: Path) -> tuple[int, ...]:
-    """The shape of the array in a .npy file, of which no more is read; raises as `read_npy`."""
+    """The shape of the array in a .npy file, from its header; raises as `read_npy`."""
     return StoredArray(path, links=True).shape
 
 
 class NpzArrays:
-    """The arrays of a .npz file, read one at a time when asked for.
+    """The arrays of a .npz file, read one at a time on access.
 
     Attributes:
         sizes: the bytes of each array with its header, by name, in the file's order.
@@ -164,7 +164,7 @@ class NpzArrays:
     Args:
         path: the file.
         max_bytes: the most that all arrays may unpack to.
-        opened: whether they are opened and not read, so that only those that are compressed count.
+        opened: whether arrays are opened without being read, so that only compressed ones count.
 
     Raises:
         InputError: when it is not a .npz file, or its arrays would unpack to more than `max_bytes`, or to more than
@@ -217,7 +217,7 @@ class NpzArrays:
             return _read_array(stream, member.file_size, source, self.max_bytes)  # pyright: ignore[reportArgumentType]
 
     def open(self, name: str) -> "StoredArray | np.ndarray":
-        """The array called `name`, of which rows are read when they are asked for; all of it if it is compressed.
+        """The array called `name`, whose rows are read on access; if it is compressed, all of it.
 
         Raises:
             InputError: when it holds pickled objects or is damaged.
@@ -235,7 +235,7 @@ class NpzArrays:
 
 
 def _state_of(file: BufferedReader) -> tuple[int, ...]:
-    """What changes when a file is written, or another takes its place."""
+    """Values that change when a file is written or replaced."""
     found = os.fstat(file.fileno())
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -248,16 +248,16 @@ class _Header(NamedTuple):
 
 
 def _read_array(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int) -> np.ndarray:
-    """As NumPy reads it, but the header is checked against the file's length before anything is allocated."""
+    """As NumPy reads it, but the header is checked against the file's length before memory is allocated."""
     header = _checked_header(stream, length, source, max_bytes)
-    buffer, place = np.empty(math.prod(header.shape) * header.dtype.itemsize, np.uint8), 0
-    while place < len(buffer):
-        # In place, so that no second copy is made.
-        block = stream.read(min(BLOCK, len(buffer) - place))
+    buffer, filled = np.empty(math.prod(header.shape) * header.dtype.itemsize, np.uint8), 0
+    while filled < len(buffer):
+        # Filled in place, without a second copy.
+        block = stream.read(min(BLOCK, len(buffer) - filled))
         if not block:
-            raise EOFError(f"{place} bytes of {len(buffer)}")
-        buffer[place : place + len(block)] = np.frombuffer(block, np.uint8)
-        place += len(block)
+            raise EOFError(f"{filled} bytes of {len(buffer)}")
+        buffer[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
+        filled += len(block)
     array = buffer.view(header.dtype)
     return array.reshape(header.shape[::-1]).T if header.fortran_order else array.reshape(header.shape)
 
@@ -283,7 +283,7 @@ def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_byt
     whole = header.length + size
     if whole > length:
         raise InputError(f"{source}: is cut short ({length} bytes of {whole}); was the copy or download interrupted?")
-    # Where one axis is 0 the others take no bytes, and could still be walked along for ever.
+    # If one axis is 0 the other axes take no bytes, but could still be iterated over endlessly.
     if max(header.shape, default=0) > whole:
         raise InputError(f"{source}: is not a NumPy array file (shape {header.shape}); save it with np.save.")
     return header

@@ -1,4 +1,4 @@
-"""CSV files: how one is written (encoding, delimiter and decimal sign, given or detected), and its cells."""
+"""CSV files: detects their format (encoding, delimiter and decimal sign) unless it is given, and reads their cells."""
 
 import codecs
 import csv
@@ -27,8 +27,8 @@ _WITH_POINT, _WITH_COMMA = (re.compile(rf"\s*[+-]?\d*\{sign}\d+([eE][+-]?\d+)?\s
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
-class Asked(NamedTuple):
-    """The given format of a file; None is detected."""
+class CsvOptions(NamedTuple):
+    """The requested format of a file; None means detected."""
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -57,26 +57,26 @@ class CsvFormat(NamedTuple):
         return ", ".join(text for text, unusual in said.items() if unusual)
 
 
-ASKED_NOTHING = Asked()
+DETECTED = CsvOptions()
 
 
-def find_format(data: bytes, path: Path, asked: Asked) -> tuple[CsvFormat, int]:
+def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat, int]:
     """The format of a file that holds these bytes, and the number of cells of its first line.
 
     The encoding is that of the byte-order mark (UTF-8 or UTF-16), else UTF-8 if the whole file is valid, else
     Windows-1252, which contains all letters of Latin-1. The delimiter is the one of `DELIMITERS` that splits (nearly)
-    all lines into as many cells as the first, and most of them into numbers; commas if this is unclear. The decimal
+    all lines into as many cells as the first, and most cells into numbers; the comma if this is unclear. The decimal
     sign is a comma if cells are not separated by commas, some cell has one and none has a decimal point.
 
     Uses the first `2**18` characters. Nothing is allocated before the first line is known to be short enough.
 
     Raises:
-        InputError: when the file is empty, begins with a blank line or one that is too long, or what was asked for is
+        InputError: when the file is empty, begins with a blank line or one that is too long, or a given option is
             impossible.
         UnicodeError: when it is no text in that encoding.
     """
-    _check_asked(asked)
-    encoding = _encoding(data, path) if asked.encoding is None else asked.encoding
+    _check_options(options)
+    encoding = _encoding(data, path) if options.encoding is None else options.encoding
     marked = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
     text = io.TextIOWrapper(io.BytesIO(data), marked, newline="").read(FIRST_LINE + 1)
     first = text.partition("\n")[0].partition("\r")[0]
@@ -90,8 +90,8 @@ def find_format(data: bytes, path: Path, asked: Asked) -> tuple[CsvFormat, int]:
     if len(sample) < len(text) or len(text) > FIRST_LINE:
         sample = sample[: sample.rfind("\n") + 1] or first
     candidates = [each for each in DELIMITERS if each in first] or [","]
-    if asked.delimiter is not None:
-        candidates = [asked.delimiter]
+    if options.delimiter is not None:
+        candidates = [options.delimiter]
     for candidate in candidates:
         if first.count(candidate) >= MOST_COLUMNS:
             raise InputError(
@@ -100,18 +100,18 @@ def find_format(data: bytes, path: Path, asked: Asked) -> tuple[CsvFormat, int]:
             )
     lines = {candidate: _cells(sample, candidate) for candidate in candidates}
     delimiter = max(candidates, key=lambda candidate: _fit(lines[candidate]))
-    decimal = asked.decimal or ("," if delimiter != "," and _has_decimal_commas(lines[delimiter]) else ".")
+    decimal = options.decimal or ("," if delimiter != "," and _has_decimal_commas(lines[delimiter]) else ".")
     if not lines[delimiter]:
         raise InputError(f"{path}: its first line cannot be split into cells; is a quotation mark not closed?")
     return CsvFormat(encoding, delimiter, decimal), len(lines[delimiter][0])
 
 
-def read_csv(path: Path, header: bool = True, *, asked: Asked = ASKED_NOTHING) -> TextTable:
-    """The cells of a CSV file as text; how it is written is found where it is not `asked` for (`find_format`).
+def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED) -> TextTable:
+    """The cells of a CSV file as text; what `options` leaves open is detected (`find_format`).
 
     Args:
         header: False reads the first line as data too.
-        asked: how it is written, as far as that should not be detected.
+        options: the format, as far as it should not be detected.
 
     Raises:
         InputError: when the file is missing, no plain file, larger than `MAX_BYTES`, empty, packed, no text, has more
@@ -127,9 +127,9 @@ def read_csv(path: Path, header: bool = True, *, asked: Asked = ASKED_NOTHING) -
                 "keep fewer rows or columns."
             )
         data = stream.read()
-    # Every cell as text first: pyarrow would guess types from the first block and fail on a later one.
+    # First read every cell as text: pyarrow would guess types from the first block and fail on a later one.
     try:
-        written, width = find_format(data, path, asked)
+        written, width = find_format(data, path, options)
         titles = [str(column) for column in range(width)]
         table = arrow_csv.read_csv(
             pa.BufferReader(data),
@@ -140,7 +140,7 @@ def read_csv(path: Path, header: bool = True, *, asked: Asked = ASKED_NOTHING) -
             arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
         )
     except UnicodeError as error:
-        encoding = asked.encoding or "UTF-8, UTF-16 or Windows-1252"
+        encoding = options.encoding or "UTF-8, UTF-16 or Windows-1252"
         raise InputError(
             f"{path}: cannot be read as CSV: it is not text in {encoding}; give its --encoding, or save it as UTF-8."
         ) from error
@@ -163,11 +163,11 @@ def csv_batches(
     """These columns of a large CSV file with a header line, gzipped or not, some lines at a time.
 
     Args:
-        columns: their names and kinds.
+        columns: their names and types.
         what, advice: as for `parsing`.
-        max_bytes: refuse to unpack more; None is for any number.
-        null_values: what stands for a value that is not there; by default what Arrow takes for that.
-        block_bytes: how much is read at a time.
+        max_bytes: the most that the file may unpack to; None for no limit.
+        null_values: cells that mean a missing value; by default those that Arrow recognises.
+        block_bytes: bytes read at a time.
 
     Raises:
         InputError: the file cannot be read, has too many columns or not these, or unpacks to more than `max_bytes`.
@@ -194,8 +194,8 @@ def header_line(path: Path) -> bytes:
     return line
 
 
-def _check_asked(asked: Asked) -> None:
-    delimiter, encoding, decimal = asked
+def _check_options(options: CsvOptions) -> None:
+    delimiter, encoding, decimal = options
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'):
         raise InputError(f"the delimiter (--delimiter) must be one character, such as ';', not {delimiter!r}.")
     if decimal not in (None, ".", ","):
@@ -225,7 +225,7 @@ def _encoding(data: bytes, path: Path) -> str:
 
 
 def _cells(text: str, delimiter: str) -> list[list[str]]:
-    """The cells of the first lines that are not blank, as far as they can be cut."""
+    """The cells of the first non-blank lines, as far as they can be split."""
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     found: list[list[str]] = []
     with suppress(csv.Error):

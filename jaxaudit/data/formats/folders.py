@@ -18,7 +18,7 @@ from jaxaudit.errors import InputError
 if TYPE_CHECKING:
     from PIL import Image
 
-# Only what the suffixes promise: Pillow would otherwise start Ghostscript for an EPS file named a.png.
+# Only formats that the suffixes name: Pillow would otherwise start Ghostscript for an EPS file named a.png.
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 
@@ -26,14 +26,14 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", "
 def load_image_folders(root: Path, size: tuple[int, int] | None = None, gray: bool = True) -> Examples:
     """The images in `root/CLASS/*`, as `uint8[n, h, w]` if all are gray, else as `uint8[n, h, w, 3]`.
 
-    Classes are the folders in sorted order, and the images of a class the files in sorted order. Transparency
-    is ignored, 16-bit gray is brought to 8 bits, and of an animation the first frame is taken. Hidden files
-    and files that are no images (by suffix) are passed over.
+    Classes are the folders in sorted order, and the images of a class the files in sorted order. Transparency is
+    ignored, 16-bit gray is reduced to 8 bits, and of an animation the first frame is used. Hidden files and files
+    without an image suffix are skipped.
 
     Args:
-        size: (height, width) to bring images to that differ in size, as `prepare_images` does:
-            `float32[n, *size, channels]` in [0, 1]; None demands that all have one size.
-        gray: as for `prepare_images`, where sizes differ.
+        size: (height, width) to which images of different sizes are resized, as by `prepare_images`:
+            `float32[n, *size, channels]` in [0, 1]; None requires that all have one size.
+        gray: as for `prepare_images`, if sizes differ.
 
     Raises:
         InputError: when a class folder holds no images, an image cannot be read, is absurdly large or, without a
@@ -83,15 +83,15 @@ def _decode(path: Path) -> np.ndarray:
 
 @contextmanager
 def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], source: str) -> "Iterator[Image.Image]":
-    """An image to take pixels from, quietly, whatever its bytes are.
+    """Opens an image with warnings and output suppressed, for the caller to decode.
 
     Args:
-        formats: Pillow's names of those that may be tried: for some others it starts programs.
+        formats: names of the Pillow formats to try; for some others Pillow starts programs.
         source: what to call the image in messages.
 
     Raises:
-        InputError: when it is damaged, or claims more pixels than Pillow holds for safe; also for what the caller's
-            decoding runs into.
+        InputError: it is damaged, or has more pixels than Pillow considers safe; also for any error of the caller's
+            decoding.
     """
     # Imported here because most runs decode no image.
     from PIL import Image
@@ -106,9 +106,9 @@ def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], sourc
 
 
 def _quiet_tiff() -> None:
-    """Keeps libtiff, with which Pillow unpacks TIFF, from printing to stderr by itself what it finds."""
+    """Keeps libtiff, with which Pillow decodes TIFF, from printing its own messages to stderr."""
     from PIL import Image
 
-    # Where it is no library of its own there is nobody to ask.
+    # Without libtiff as a separate library there is no handler to set.
     with suppress(AttributeError, OSError):
         ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler(None)

@@ -35,14 +35,14 @@ def read_idx(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
         raise InputError(
             f"{path}: has {len(data)} bytes where its header states {stated}; was the download interrupted?"
         )
-    # Where one axis is 0 the others take no bytes, and could still be walked along for ever.
+    # If one axis is 0 the other axes take no bytes, but could still be iterated over endlessly.
     if max(shape) > len(data):
         raise InputError(f"{path}: is not an IDX file (shape {shape}).")
     return np.frombuffer(data, dtype, offset=begin).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
 def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], tuple[str, ...]]:
-    """split (train, or test, also called t10k) -> (image file, class indices); and the class names of all splits.
+    """A mapping from split (train, or test, also called t10k) to (image file, class indices); and all class names.
 
     Raises:
         InputError: when two files are of one split and kind, a file of images has no file of labels beside it, or
@@ -87,7 +87,7 @@ def load_mat(path: Path, max_bytes: int = MAX_BYTES) -> Examples:
 
     Args:
         path: the file.
-        max_bytes: refuse images that take more than an eighth of this.
+        max_bytes: reject images that take more than an eighth of this.
 
     Raises:
         InputError: when the file is damaged or of MATLAB's version 7.3, or X and y are not as above.
@@ -113,7 +113,7 @@ def load_mat(path: Path, max_bytes: int = MAX_BYTES) -> Examples:
 
 
 def _check_svhn(stated: dict[str, tuple[str, tuple[int, ...]]], path: Path, max_bytes: int) -> None:
-    """Refuses what is no such set before its numbers are read."""
+    """Rejects a file that is not such a set, before its numbers are read."""
     for name in ("X", "y"):
         if name not in stated:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Which arrays of a .npz file or of a folder of .npy files are the inputs and the labels, and of which split."""
+"""Finds the inputs and labels of each split among the arrays of a .npz file or of a folder of .npy files."""
 
 import re
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def role_of(name: str) -> tuple[str | None, str] | None:
 
 
 def named_in(names: Iterable[str], key: str, split: str | None) -> str | None:
-    """The array of `names` that is called `key` in this split, as inputs and labels are; None if there is none.
+    """The array in `names` called `key` in this split, matched as inputs and labels are; None if there is none.
 
     >>> named_in(["x_train", "patient_test", "train_patient"], "patient", "train")
     'train_patient'
@@ -51,23 +51,23 @@ def _words(name: str) -> tuple[list[str], list[str]]:
 
 
 def find_pairs(names: Iterable[str], source: str) -> dict[str | None, Pair]:
-    """split -> its pair of array names; split None for arrays whose names mention none.
+    """The pair of array names of each split; split None for arrays whose names mention no split.
 
     Raises:
         InputError: when there is no pair, half a pair, or two arrays for one role.
     """
     names = list(names)
-    places: dict[tuple[str | None, str], str] = {}
+    names_of: dict[tuple[str | None, str], str] = {}
     for name in names:
-        place = role_of(name)
-        if place is not None and places.setdefault(place, name) != name:
+        found = role_of(name)
+        if found is not None and names_of.setdefault(found, name) != name:
             raise InputError(
-                f"{source}: {places[place]!r} and {name!r} could both be the {place[1]}; keep one of them."
+                f"{source}: {names_of[found]!r} and {name!r} could both be the {found[1]}; keep one of them."
             )
     pairs: dict[str | None, Pair] = {}
-    for (split, role), name in places.items():
+    for (split, role), name in names_of.items():
         if role == "inputs":
-            labels = places.get((split, "labels"))
+            labels = names_of.get((split, "labels"))
             if labels is None:
                 raise InputError(
                     f"{source}: {name!r} has no labels beside it; add them under the matching name (y, "
@@ -84,13 +84,13 @@ def find_pairs(names: Iterable[str], source: str) -> dict[str | None, Pair]:
 
 
 def choose_splits(available: Iterable[str | None], split: str | None, source: str) -> list[str | None]:
-    """The splits to read: the wanted one; "all"; or, with None, the nameless one, else train, else the only one.
+    """The splits to read: the requested one; "all"; or, for None, the unnamed one, else train, else the only one.
 
-    Records without a split are the split train too.
+    Records without a split also count as the split train.
 
     Raises:
-        MissingSplit: when the wanted split is not there.
-        InputError: none is wanted, and the choice is unclear.
+        MissingSplit: the requested split does not exist.
+        InputError: none is requested, and the choice is unclear.
     """
     available = list(available)
     if split == "all":

@@ -16,11 +16,11 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _, _, _STRUCT =
 
 
 class Declared(NamedTuple):
-    """The footer's facts of one column, over all row groups.
+    """The footer's entries for one column, summed over all row groups.
 
     Attributes:
         values: the number of values, empty ones included; for lists, of all lists together.
-        unpacked_bytes: of its pages, encoded.
+        unpacked_bytes: size of its decompressed, still encoded pages.
     """
 
     values: int
@@ -57,7 +57,7 @@ def declared_columns(stream: BufferedIOBase) -> list[Declared]:
 
 
 class _Reader:
-    """Values of the compact protocol, one after another; an IndexError at the end of the bytes."""
+    """Reads values of the compact protocol one after another; raises IndexError at the end of the bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -81,7 +81,7 @@ class _Reader:
         return number >> 1 ^ -(number & 1)
 
     def within(self, size: int) -> int:
-        """So many bytes, or elements of a byte at least, if there are so many left."""
+        """A number of bytes, or of elements of at least a byte, if that many remain."""
         if size > len(self.data) - self.at:
             raise IndexError
         return size
@@ -110,7 +110,7 @@ class _Reader:
             return [self.value(head & 15, depth + 1) for _ in range(self.within(size))]
         if kind not in (_DOUBLE, _BINARY):  # Parquet has neither sets nor maps
             raise ValueError("its footer is invalid")
-        # Texts and fractions say nothing of sizes.
+        # Texts and fractions carry no information on sizes.
         size = 8 if kind == _DOUBLE else self.number()
         self.at += self.within(size)
         return None

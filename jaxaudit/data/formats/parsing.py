@@ -1,4 +1,4 @@
-"""Runs third-party parsers: quietly, on no more bytes than allowed; whatever they raise is an `InputError`."""
+"""Runs third-party parsers with output suppressed and input bounded; any exception becomes an `InputError`."""
 
 import io
 import logging
@@ -17,12 +17,12 @@ from jaxaudit.errors import InputError
 
 Item = TypeVar("Item")
 LONGEST_REASON = 160
-# What Arrow says of a table holds the row or the cell itself: of a CSV file only these parts are passed on,
+# Arrow's messages quote the row or the cell: for a CSV file only these parts are passed on,
 _OF_CSV = re.compile(
     r"In CSV column #\d+|Row #\d+|Expected \d+ columns, got \d+|CSV conversion error to \w+|Empty CSV file|"
     r"Column '\w+' in include_columns does not exist"
 )
-# and of a cast what stands before the cell.
+# and for a cast only what precedes the cell.
 _CELLS = re.compile(
     r"(invalid (?:value|literal)|Failed to parse string|Integer value|could not convert string)\b.*", re.DOTALL
 )
@@ -30,7 +30,7 @@ _CELLS = re.compile(
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Suppresses warnings and logging; for a loop of many `parsing`."""
+    """Suppresses warnings and logging; for a loop with many calls of `parsing`."""
     disabled = logging.root.manager.disable
     if disabled >= logging.CRITICAL:  # as it is within another: to change it is slow
         with warnings.catch_warnings():
@@ -49,15 +49,15 @@ def quietly() -> Iterator[None]:
 def parsing(what: str, advice: str) -> Iterator[None]:
     """The context in which a parser reads untrusted data; suppresses stderr, warnings and logging.
 
-    Damaged bytes can make parsers raise any exception. So only calls of parsers belong in this context, and none of
-    this package's own work.
+    Damaged bytes can make parsers raise any exception. So this context should contain only calls of parsers, and no
+    code of this package.
 
     Args:
         what: "PATH: is not a readable ... file".
-        advice: what to do, a sentence after the reason.
+        advice: what to do, as a sentence after the reason.
 
     Raises:
-        InputError: "WHAT (REASON); ADVICE" for any exception but an InputError, which is let through.
+        InputError: "WHAT (REASON); ADVICE" for any exception; an InputError is passed on unchanged.
     """
     try:
         with quietly():
@@ -71,7 +71,7 @@ def parsing(what: str, advice: str) -> Iterator[None]:
 
 
 def parsed(parse: Callable[[], Iterator[Item]], what: str, advice: str) -> Iterator[Item]:
-    """What a parser gives piece by piece, with only the parser's own work within `parsing`.
+    """The items that a parser yields, with only the parser's own code within `parsing`.
 
     Raises:
         InputError: as `parsing`.
@@ -86,7 +86,7 @@ def parsed(parse: Callable[[], Iterator[Item]], what: str, advice: str) -> Itera
 
 
 def reason_of(error: BaseException) -> str:
-    """An exception's first line, bounded, without the cells that parsers of tables quote; its type where it says none.
+    """An exception's first line, shortened, without cells that parsers of tables quote; its type if it has no message.
 
     >>> reason_of(ValueError("CSV parse error: Row #2: Expected 2 columns, got 3: Smith,1,HIV"))
     'Row #2: Expected 2 columns, got 3'
@@ -101,10 +101,10 @@ def reason_of(error: BaseException) -> str:
 
 @contextmanager
 def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.BufferedIOBase]:
-    """The bytes of a regular file, unpacked where its first two bytes say gzip, as a stream to read from.
+    """The bytes of a regular file as a stream, decompressed if its first two bytes are those of gzip.
 
-    Reading past `max_bytes` unpacked bytes raises, so a small file that unpacks to a huge one does no harm; None is
-    for a file that is read in pieces, however large.
+    Reading more than `max_bytes` decompressed bytes raises, so a small file that unpacks to a huge one does no harm.
+    None is for a file of any size that is read in pieces.
 
     Raises:
         InputError: when the file is missing, no regular file, cut short, damaged or holds more than `max_bytes`; also

@@ -1,4 +1,4 @@
-"""Pickles and PyTorch's files, which run code when they are read: refused, with the line that converts them."""
+"""Rejects pickles and PyTorch's files, which run code when they are read, with a line of code that converts them."""
 
 from pathlib import Path
 
@@ -8,17 +8,17 @@ _PICKLE = "pickle", "pickle.load(open('FILE', 'rb'))"
 _TORCH = "torch", "torch.load('FILE', map_location='cpu', weights_only=True).detach()"
 PICKLES = {".pkl": _PICKLE, ".pickle": _PICKLE, ".p": _PICKLE, ".joblib": ("joblib", "joblib.load('FILE')")}
 PICKLES |= dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), _TORCH)
-"""How the names of files end that are pickles, or mostly are, with the library and the call that read each.
+"""Suffixes of files that are pickles, or mostly are, with the library and the call that read each.
 
-Both are said in a message, and never run here.
+Both are shown in a message, and never run by this package.
 """
 
 
 def refuse_pickle(path: Path) -> None:
-    """Refuses a pickle, with the line that converts it.
+    """Rejects a pickle, with a line of code that converts it.
 
     Raises:
-        InputError: the file's name ends as those of pickles do.
+        InputError: the file has a suffix of pickles.
     """
     if path.suffix.lower() in PICKLES:
         library, call = PICKLES[path.suffix.lower()]

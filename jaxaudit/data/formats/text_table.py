@@ -1,4 +1,4 @@
-"""A table of text: what a CSV or a Parquet file of your own is read as, before its columns mean anything; and Parquet.
+"""A table of text: the cells of a CSV or Parquet file before columns are interpreted; and reading of Parquet files.
 
 No message contains the content of a cell.
 """
@@ -30,14 +30,14 @@ NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
 
 @dataclass(frozen=True, eq=False)
 class TextTable:
-    """A text table as it stands in the file.
+    """A table of text cells, as read from a file.
 
     Attributes:
-        header: the first line's cells when it was read as a header, else None.
-        columns: the others' cells, one array of text a column.
+        header: the cells of the first line if it was read as a header, else None.
+        columns: the other cells, one array of text for each column.
         source: the file's name, for messages.
         decimal: the decimal sign of its numbers.
-        note: how the file is written, where that is not the usual.
+        note: the format of the file, if unusual.
     """
 
     header: list[str] | None
@@ -52,7 +52,7 @@ class TextTable:
         return len(self.columns[0]) if self.columns else 0
 
     def title(self, column: int) -> str:
-        """What to call a column in a message."""
+        """The name of a column in a message."""
         return f"column {column + 1}" if self.header is None else f"column {self.header[column]!r}"
 
     def with_header(self) -> "TextTable":
@@ -62,15 +62,15 @@ class TextTable:
 
     def without(self, names: Sequence[str]) -> "TextTable":
         """The table without the columns of these names."""
-        kept = [place for place, name in enumerate(self.header or ()) if name not in names]
+        kept = [index for index, name in enumerate(self.header or ()) if name not in names]
         return replace(self, header=[(self.header or [])[i] for i in kept], columns=[self.columns[i] for i in kept])
 
     def numbers(self, column: int) -> np.ndarray:
         """`float64[rows]`: the cells of a column as numbers.
 
         Raises:
-            InputError: when a cell is empty or text, with its row (counted from 1 below the header) and
-                column, never what it holds.
+            InputError: a cell is empty or text; the message names its row (counted from 1 below the header) and column,
+                never its content.
         """
         found = float_cells(self.columns[column], self.decimal)
         if found is not None:
@@ -93,17 +93,17 @@ def trimmed(cells: Cells) -> Cells:
 
 
 def decimal_points(cells: Cells, decimal: str) -> Cells:
-    """The cells with a point for the decimal sign; where that is the comma, one with a point becomes no number."""
+    """The cells with a decimal point; if the decimal sign is a comma, a cell with a point is not a number."""
     if decimal == ".":
         return cells
-    # 1.234 is a thousand and some where people write decimal commas, or is it?
+    # With decimal commas, 1.234 may mean a thousand and some, so it is ambiguous.
     pointed = pc.call_function("match_substring", [cells], pc.MatchSubstringOptions("."))
     points = pc.call_function("replace_substring", [cells], pc.ReplaceSubstringOptions(",", "."))
     return pc.call_function("if_else", [pointed, pa.scalar("x"), points])
 
 
 def float_cells(cells: pa.ChunkedArray, decimal: str) -> np.ndarray | None:
-    """`float64[rows]`: the cells as numbers where pyarrow reads all of them so, else None."""
+    """`float64[rows]`: the cells as numbers if pyarrow reads all of them as numbers, else None."""
     # Trimming takes as long as reading, and few files need it.
     for prepare in (lambda: cells, lambda: trimmed(cells)):
         try:
@@ -114,32 +114,32 @@ def float_cells(cells: pa.ChunkedArray, decimal: str) -> np.ndarray | None:
 
 
 def looks_like_record(header: Sequence[str]) -> int | None:
-    """The first cell that is a number and so no column's name, if any; numbers that count up from 0 or 1 are names.
+    """The first cell that is a number and so not a column name, if any; numbers that count from 0 or 1 are names.
 
     >>> looks_like_record(["age", "39", "Rome"]), looks_like_record(["label", "0", "1", "2"])
     (1, None)
     """
-    places = [place for place, name in enumerate(header) if NUMBER.fullmatch(name.replace(",", "."))]
-    names = [header[place] for place in places]
-    counted = any(names == [str(start + place) for place in range(len(names))] for start in (0, 1))
-    return places[0] if places and not counted else None
+    indices = [index for index, name in enumerate(header) if NUMBER.fullmatch(name.replace(",", "."))]
+    names = [header[index] for index in indices]
+    counted = any(names == [str(start + index) for index in range(len(names))] for start in (0, 1))
+    return indices[0] if indices and not counted else None
 
 
 def check_header(table: TextTable, path: Path) -> None:
-    """Refuses a first line that looks like a record; its cells would be shown as names of columns.
+    """Rejects a first line that looks like a record, since its cells would be shown as names of columns.
 
     Raises:
         InputError: when a cell of it is a number (see `looks_like_record`), or half of them occur again below.
     """
     names = table.header or []
-    place = looks_like_record(names)
+    index = looks_like_record(names)
     again = sum(
         name != "" and bool(pc.call_function("any", [pc.call_function("equal", [cells[:_LOOKED_AT], name])]).as_py())
         for name, cells in list(zip(names, table.columns, strict=True))[:_LOOKED_AT_COLUMNS]
     )
-    if place is None and (again < 2 or 2 * again < min(len(names), _LOOKED_AT_COLUMNS)):
+    if index is None and (again < 2 or 2 * again < min(len(names), _LOOKED_AT_COLUMNS)):
         return
-    why = f"its cell {place + 1} is a number" if place is not None else "its cells occur again in the lines below"
+    why = f"its cell {index + 1} is a number" if index is not None else "its cells occur again in the lines below"
     raise InputError(
         f"{path}: the first line looks like a record, not like column names, because {why}; add a header line, with a "
         "name for every column."
@@ -147,14 +147,14 @@ def check_header(table: TextTable, path: Path) -> None:
 
 
 def label_place(names: Sequence[str], source: str) -> int | None:
-    """The column that is named as a label is, in any case; None if there is none.
+    """The index of the column named like a label, in any case; None if there is none.
 
     Raises:
         InputError: when there are several.
     """
-    found = [place for place, name in enumerate(names) if name.lower() in LABEL_NAMES]
+    found = [index for index, name in enumerate(names) if name.lower() in LABEL_NAMES]
     if len(found) > 1:
-        listed = ", ".join(repr(names[place]) for place in found)
+        listed = ", ".join(repr(names[index]) for index in found)
         raise InputError(
             f"{source}: columns {listed} could all be the label; name the label column (--label), or keep one of them."
         )
@@ -178,11 +178,11 @@ def counting(numbers: np.ndarray) -> bool:
 
 
 def read_parquet(path: Path, *, keep: Collection[str], drop: Collection[str]) -> tuple[TextTable, tuple[str, ...]]:
-    """The cells as text, empty where there is none, and what is to be said of the columns.
+    """The cells as text, empty where missing, and notes on the columns.
 
-    Numbers, truth values, dates, times and decimal numbers are written out; texts that are stored as a dictionary are
-    looked up. The columns that pandas kept its index in (its metadata say which) are left out unless they are in
-    `keep` or `drop`; of a column of another kind that is to be dropped, all cells are empty.
+    Numbers, booleans, dates, times and decimals are converted to text; dictionary-encoded text is decoded. The index
+    columns of pandas (named in its metadata) are left out unless they are in `keep` or `drop`. A column of an
+    unsupported type that is to be dropped gets empty cells.
 
     Raises:
         InputError: when the file is damaged, has more columns than `MOST_COLUMNS`, unpacks to more than `MAX_BYTES` or
@@ -230,7 +230,7 @@ def _index_columns(metadata: dict[bytes, bytes] | None) -> list[str]:
 
 
 def _flat(path: Path, field: pa.Field, drop: Collection[str]) -> bool:
-    """Whether a column holds one value a cell; one that does not must be left out."""
+    """Whether a column holds one value per cell; a column that does not must be dropped."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     written = text or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)

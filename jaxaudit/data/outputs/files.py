@@ -17,7 +17,7 @@ from jaxaudit.errors import InputError
 ARRAY_NAMES = ("probabilities", "probs", "logits", "outputs", "predictions", "y_pred", "arr_0")
 HARD_LABELS = "these are predicted labels, but confidences are needed; save the probabilities or logits of every class"
 SPARE = 1 << 26
-"""Bytes that any file may have, however few the records: a file of other records is then refused for what it is."""
+"""Bytes that any file may have, however few the records, so that a file of another set gets the right error."""
 
 
 class RawOutputs(NamedTuple):
@@ -33,7 +33,7 @@ class RawOutputs(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """The set that outputs must be of: so many records and classes, the classes' names, and its own in messages."""
+    """The set that outputs must fit: its numbers of records and classes, the class names, and its name in messages."""
 
     rows: int
     classes: int
@@ -41,7 +41,7 @@ class Expected(NamedTuple):
     of: str
 
     def check_rows(self, found: int, source: str) -> None:
-        """Refuses another number of rows than one per record, with both numbers."""
+        """Rejects a number of rows other than one per record; the message gives both numbers."""
         if found != self.rows:
             raise InputError(
                 f"{source}: has {found} rows but the {self.of} has {self.rows} records; give one row per record, in "
@@ -49,7 +49,7 @@ class Expected(NamedTuple):
             )
 
     def other_columns(self, found: int, source: str) -> InputError:
-        """The error where there is another number of columns."""
+        """The error for another number of columns."""
         return InputError(
             f"{source}: has {found} columns but the {self.of} has {self.classes} classes; give one column per class, "
             "in label order."
@@ -60,7 +60,7 @@ def read_outputs(path: Path, expected: Expected) -> RawOutputs:
     """The numbers in a .npz, .npy, .csv or .parquet file; in tables, the class columns in the order of the names.
 
     Raises:
-        InputError: when the file cannot be read, is not numbers, or a table has other rows or columns than asked for.
+        InputError: the file cannot be read, is not numbers, or a table has other rows or columns than expected.
     """
     if not (exists(path) and path.is_file()):
         raise InputError(f"{path}: there is no such file; is the path right?")

@@ -1,4 +1,4 @@
-"""Whether a file of a model's outputs contains probabilities or logits, or neither."""
+"""Detects whether a file of a model's outputs contains probabilities, logits, or neither."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -11,19 +11,19 @@ from jaxaudit.errors import InputError
 Found = Literal["probabilities", "logits"]
 Kind = Literal["auto", "probabilities", "logits"]
 Span = tuple[float, float]
-# Softmax in float32 leaves [0, 1] by about 1e-7.
+# A softmax in float32 can leave [0, 1] by about 1e-7.
 SLACK = 1e-6
 _BLOCK = 1 << 19
 
 
 def blocks(values: np.ndarray) -> Iterator[np.ndarray]:
-    """The rows in their order, some at a time, so that a copy in float64 stays small."""
+    """The rows in order, in blocks, so that a copy in float64 stays small."""
     rows = max(1, _BLOCK // values.shape[1])
     return (values[start : start + rows] for start in range(0, len(values), rows))
 
 
 def first(rows: np.ndarray) -> int:
-    """The first true row, counted from 1 as people count lines."""
+    """The number of the first true row, counted from 1 as lines are."""
     return int(np.flatnonzero(rows)[0]) + 1
 
 
@@ -31,9 +31,9 @@ def span_of(values: np.ndarray, source: str) -> Span:
     """The smallest and the largest number.
 
     Raises:
-        InputError: where one is not finite.
+        InputError: a number is not finite.
     """
-    # Both are NaN where any number is: no pass over a million rows is needed to know that all are finite.
+    # Both are NaN if any number is, so that no separate pass is needed to check that all are finite.
     with np.errstate(invalid="ignore"):
         low, high = float(values.min()), float(values.max())
     if not np.isfinite([low, high]).all():
@@ -46,7 +46,7 @@ def span_of(values: np.ndarray, source: str) -> Span:
 
 
 def inside(span: Span) -> bool:
-    """Whether all numbers lie in [0, 1], but for rounding."""
+    """Whether all numbers lie in [0, 1], up to rounding."""
     return span[0] >= -SLACK and span[1] <= 1 + SLACK
 
 
@@ -56,10 +56,10 @@ def are_probabilities(values: np.ndarray, span: Span, tolerance: float) -> bool:
 
 
 def refuse_hard_labels(values: np.ndarray, source: str) -> None:
-    """Nothing where some number is neither 0 nor 1, or a row has other than one 1.
+    """Rejects predicted labels: numbers that are all 0 or 1, with a single 1 in every row of several columns.
 
     Raises:
-        InputError: otherwise: these are predicted labels.
+        InputError: the numbers are predicted labels.
     """
     if not np.isin(values[:1], (0, 1)).all() or not ((values == 0) | (values == 1)).all():
         return
@@ -68,7 +68,7 @@ def refuse_hard_labels(values: np.ndarray, source: str) -> None:
 
 
 def rounding_of_sums(classes: int, decimals: int | None, significant: int | None, dtype: str) -> float:
-    """How far from 1 the rounding of its entries can bring the sum of a row of probabilities."""
+    """How far from 1 the rounding of its entries can move the sum of a row of probabilities."""
     if significant is not None:
         return max(1e-3, 0.5 * 10.0**-significant * min(classes, 10) + SLACK)
     if decimals is not None:
@@ -77,10 +77,10 @@ def rounding_of_sums(classes: int, decimals: int | None, significant: int | None
 
 
 def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source: str) -> Found:
-    """What `values` are, `span` the smallest and largest of them, where rows of probabilities sum to 1 so nearly.
+    """What `values` are, given their smallest and largest number (`span`) and the tolerance for sums of probabilities.
 
     Raises:
-        InputError: where they are neither, or not the `kind` they are said to be.
+        InputError: they are neither probabilities nor logits, or not of the given `kind`.
     """
     if kind == "logits":
         return kind
@@ -125,12 +125,12 @@ def _kind_of_one_column(values: np.ndarray, kind: Literal["auto", "probabilities
 
 
 def _outside(values: np.ndarray) -> np.ndarray:
-    """Which rows leave [0, 1]."""
+    """Which rows have a number outside [0, 1]."""
     return np.logical_not(((values >= -SLACK) & (values <= 1 + SLACK)).all(axis=1))
 
 
 def _sum_to_one(values: np.ndarray, tolerance: float) -> bool:
-    """Whether every row sums to 1 within `tolerance`: by a product, which is quick, unless that is too close to say."""
+    """Whether every row sums to 1 within `tolerance`: by a fast product, unless its result is too close to decide."""
     quick = values @ np.ones(values.shape[1], values.dtype)
     error = 2 * values.shape[1] * float(np.finfo(values.dtype).eps)
     if max(float(quick.max()) - 1, 1 - float(quick.min())) <= tolerance - error:

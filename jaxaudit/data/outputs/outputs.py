@@ -1,4 +1,4 @@
-"""The target model's outputs on the query set, from any framework."""
+"""A model's outputs on a data set, from any framework."""
 
 import hashlib
 from collections.abc import Sequence
@@ -28,17 +28,17 @@ class Outputs:
     """A model's outputs on a data set, one row per record.
 
     Attributes:
-        values: `float32` or `float64[n, classes]`, as the file holds them; for two classes there may be one column,
-            that of the second. Rows of probabilities sum to 1 as precisely as they were printed (they are not
-            renormalised: that would move them off the grid that `match_precision` needs).
-        kind: what they are.
-        decimals: how many decimals they were printed with, at most 6; None where they were not so rounded.
+        values: `float32` or `float64[n, classes]`, as stored in the file. For two classes there may be one column, that
+            of the second class. Rows of probabilities sum to 1 as precisely as they were printed: they are not
+            renormalised, which would move them off the grid that `match_precision` needs.
+        kind: probabilities or logits.
+        decimals: how many decimals they were printed with, at most 6; None if they were not rounded to decimals.
         dtype: the coarsest of bfloat16, float16 and the file's own type that holds its numbers; "text" for CSV.
         name: the file's name.
-        significant: how many significant digits they were printed with (`%.4g`, `%.3e`), 1 to 6; None where they were
-            not so rounded, or are probabilities and `decimals` are as coarse.
-        own_class: whether there are two columns whatever the classes: of all other classes together, and of the class
-            of the record.
+        significant: how many significant digits they were printed with (`%.4g`, `%.3e`), 1 to 6; None if they were not
+            so rounded, or are probabilities for which `decimals` are as coarse.
+        own_class: whether there are two columns for any number of classes: of all other classes together, and of the
+            record's own class.
     """
 
     values: np.ndarray
@@ -54,24 +54,24 @@ class Outputs:
 
     @cached_property
     def probabilities(self) -> np.ndarray:
-        """`float32[n, classes]`, read-only; of logits their softmax, by way of float64."""
+        """`float32[n, classes]`, read-only; for logits their softmax, computed in float64."""
         made = _probabilities(self.values) if self.kind == "probabilities" else _softmax(self.logits)
         made.flags.writeable = False
         return made
 
     @property
     def logits(self) -> np.ndarray:
-        """`[n, classes]`: what a softmax makes probabilities of; the file's own numbers where it holds logits.
+        """`[n, classes]`: the file's own numbers if it holds logits; a missing first column of two is 0.
 
         Raises:
-            ValueError: where it holds probabilities.
+            ValueError: the file holds probabilities.
         """
         if self.kind != "logits":
             raise ValueError("probabilities were rounded, so their logits are not known")
         return _pairs(np.zeros_like(self.values), self.values) if self.values.shape[1] == 1 else self.values
 
     def columns(self, labels: np.ndarray) -> np.ndarray:
-        """Where the output of each record's own class stands, given these classes."""
+        """The column of each record's own class, given these classes."""
         return np.ones_like(labels) if self.own_class else labels
 
     @cached_property
@@ -100,8 +100,9 @@ def load_outputs(
     | `.parquet` | one column per class, or one column of lists |
 
     In tables a first column that numbers the rows, or that is text, is left out, and columns named after the
-    classes are brought into class order. For two classes one column is enough: the probability (or the logit) of
-    class 1, as binary classifiers give it.
+    classes are sorted into class order. For two classes one column is enough: the probability (or the logit) of class
+        1,
+    as binary classifiers give it.
 
     With `kind="auto"` rows within [0, 1] that sum to 1, within printing precision, are probabilities; numbers
     outside [0, 1] are logits (log-probabilities are logits too) and go through a softmax in float64.
@@ -128,14 +129,14 @@ def load_outputs(
     refuse_hard_labels(values, path.name)
     dtype = coarsest_dtype(values, dtype)
     decimals = decimals_of(values, dtype, least=int(inside(span)))
-    # d decimals of a probability have at most d digits; where all have fewer, the decimals only reach down to the
-    # smallest of them.
+    # d decimals of a probability have at most d digits; if all have fewer, the decimals only reach down to the smallest
+    # of them.
     most = MOST_DECIMALS if decimals is None or not inside(span) else decimals - 1
     significant = significant_of(values, dtype, most)
     tolerance = rounding_of_sums(values.shape[1], decimals, significant, dtype)
     found = kind_of(values, kind, span, tolerance, path.name)
     if values.shape[1] == 1 and found == "probabilities" and significant is not None:
-        # The other class is known to as many decimals as numbers near 1 have digits.
+        # The other class has as many decimals as numbers near 1 have digits.
         decimals = significant
     return Outputs(values, found, decimals, dtype, path.name, significant)
 
@@ -164,7 +165,7 @@ def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:
     Apply it to every confidence that is compared, including those of `outputs`. Comparing rounded with unrounded
     confidences would inflate the KS distance: near 1, where most of them lie, rounding alone separates the samples.
     Even a full float32 softmax is rounded there, in another way by every framework; 6 decimals are common to all.
-    Nothing of this is needed where a file holds logits: compare log-odds, brought to one grid by `match_logits`.
+    This is not needed if a file holds logits: then compare log-odds, rounded to one grid by `match_logits`.
     """
     if outputs.kind == "logits":
         return round_like(confidences, None, None, "float32")
@@ -172,16 +173,16 @@ def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:
 
 
 def match_logits(log_odds: np.ndarray, *outputs: Outputs) -> np.ndarray:
-    """`float32`: log-odds (nats) on a grid as coarse as the logits in these files.
+    """`float32`: log-odds (nats) rounded to a grid as coarse as the logits in these files.
 
-    To be applied to all log-odds that are compared. The step is that between neighbouring numbers of a file where half
-    of its records have their largest logit: what is added to all logits of a record costs digits, too.
+    Apply it to all log-odds that are compared. The step is that between neighbouring numbers of a file at the median of
+    the records' largest logits, since a constant added to all logits of a record also costs digits.
     """
     return round_to(log_odds, max(logit_step(each) for each in outputs))
 
 
 def logit_step(outputs: Outputs) -> float:
-    """The step (nats) between neighbouring logits of a file where half of its records have their largest."""
+    """The step (nats) between neighbouring logits of a file at the median of the records' largest logits."""
     largest = [np.abs(block).max(axis=1) for block in blocks(outputs.logits)]
     size = float(np.median(np.concatenate(largest)))
     return step_near(size, outputs.decimals, outputs.significant, outputs.dtype)
@@ -202,7 +203,7 @@ def _check_shape(values: np.ndarray, expected: Expected, source: str) -> None:
 
 
 def _probabilities(values: np.ndarray) -> np.ndarray:
-    """`float32[n, classes]` within [0, 1]; the values themselves where they are so."""
+    """`float32[n, classes]` clipped to [0, 1]; the values themselves if they already are."""
     if values.shape[1] == 1:
         second = values.astype(np.float64)
         values = _pairs(1 - second, second)

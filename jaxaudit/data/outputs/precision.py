@@ -1,14 +1,14 @@
-"""How finely numbers were stored or printed, and how to make others as coarse."""
+"""Detects the precision with which numbers were stored or printed, and rounds other numbers to it."""
 
 import math
 from collections.abc import Callable
 
 import numpy as np
 
-# Of probabilities, however fine the file: frameworks round a float32 softmax near 1 each in their own way, by up to
-# 1.2e-7, and where many confidences lie there, that alone parts two equal samples.
+# Applied to probabilities from any file: frameworks round a float32 softmax near 1 differently, by up to 1.2e-7, and
+# where many confidences lie there, this alone separates two equal samples.
 MOST_DECIMALS = 6
-# Beyond these, a decimal grid is finer than the numbers of the type near 1, and every number would seem to lie on it.
+# With more decimals, the grid is finer than the type's numbers near 1, and every number would appear to lie on it.
 _DECIMALS_OF = {"float16": 3, "bfloat16": 2}
 _NOTHING = 1e-30  # numbers below it are 0 to any comparison, and their powers of ten overflow
 _BITS_OF = {"bfloat16": 8, "float16": 11, "float32": 24}
@@ -17,7 +17,7 @@ _BLOCK = 1 << 19
 
 
 def decimals_of(values: np.ndarray, dtype: str, least: int = 1) -> int | None:
-    """The fewest decimals, `least` to 6, that print every one of `values` exactly; None if none do.
+    """The fewest decimals, `least` to 6, that print all of `values` exactly; None if 6 are not enough.
 
     Exactly means: rounding to that many decimals and storing as `dtype` gives the same bits.
 
@@ -36,7 +36,7 @@ def decimals_of(values: np.ndarray, dtype: str, least: int = 1) -> int | None:
 
 
 def significant_of(values: np.ndarray, dtype: str, most: int = MOST_DECIMALS) -> int | None:
-    """The fewest significant digits, 1 to `most`, that print every one of `values` exactly; None if none do.
+    """The fewest significant digits, 1 to `most`, that print all of `values` exactly; None if `most` are not enough.
 
     Exactly means: within the last bits of `dtype`, a tolerance that no other grid of 6 digits or fewer reaches.
 
@@ -69,7 +69,7 @@ def coarsest_dtype(values: np.ndarray, dtype: str) -> str:
 
 
 def step_near(size: float, decimals: int | None, significant: int | None, dtype: str) -> float:
-    """Between two neighbouring numbers just below `size`, in a file of such numbers: its coarsest grid's.
+    """The step between two neighbouring numbers just below `size` in a file with this precision: of its coarsest grid.
 
     >>> step_near(1.0, 4, None, "float64"), step_near(1.0, None, None, "float16"), step_near(20.0, None, 3, "text")
     (0.0001, 0.00048828125, 0.1)
@@ -86,7 +86,7 @@ def step_near(size: float, decimals: int | None, significant: int | None, dtype:
 def round_like(values: np.ndarray, decimals: int | None, significant: int | None, dtype: str) -> np.ndarray:
     """`values` in [0, 1] as `float32`, rounded to significant digits, decimals and a half-precision `dtype`.
 
-    None, and any other type, round nothing; but no more than 6 decimals are ever kept.
+    None, and any other type, round nothing; but at most 6 decimals are kept.
     """
     values = values.astype(np.float64)
     if significant is not None:
@@ -99,15 +99,15 @@ def round_like(values: np.ndarray, decimals: int | None, significant: int | None
 
 
 def round_to(values: np.ndarray, step: float) -> np.ndarray:
-    """`float32`: the nearest multiples of `step`; infinite numbers become the largest there are."""
+    """`float32`: the nearest multiples of `step`; infinite numbers become the largest finite ones."""
     largest = np.finfo(np.float32).max
     return np.clip(np.rint(values.astype(np.float64) / step) * step, -largest, largest).astype(np.float32)
 
 
 def _everywhere(holds: Callable[[np.ndarray], bool], values: np.ndarray) -> bool:
-    """Whether something holds of all of `values`, asked of a few rows first: most of what is not so fails there.
+    """Whether a condition holds for all of `values`; a few rows are tested first, since most failures show there.
 
-    `holds` is given `float64`, in blocks: rows of very many classes take more memory than the file of them.
+    `holds` is called with blocks of `float64`: rows of very many classes take more memory than their file.
     """
     rows = max(1, _BLOCK // max(1, math.prod(values.shape[1:])))
     asked = min(_SAMPLE, rows)
@@ -129,7 +129,7 @@ def round_significant(values: np.ndarray, digits: int) -> np.ndarray:
 
 
 def as_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
-    """`float64`: `values` rounded to the nearest number of the type; any but bfloat16, float16, float32 rounds none."""
+    """`float64`: `values` rounded to bfloat16, float16 or float32; other types leave them unchanged."""
     with np.errstate(over="ignore"):
         if dtype == "bfloat16":
             # NumPy has no bfloat16: keep the upper half of a float32, rounding half to even.

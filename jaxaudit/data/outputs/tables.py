@@ -1,4 +1,4 @@
-"""Tables of a model's outputs: CSV and Parquet, of which some columns are the classes."""
+"""Reads tables of a model's outputs: CSV and Parquet files in which some columns are the classes."""
 
 import csv
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 LONGEST_LINE = 1 << 20
-"""Characters of a table's first line, names included."""
+"""The most characters of a table's first line, names included."""
 WIDEST_CELL = 64
 LONGEST_NAME = 4096
-"""Characters that a number, and what names a record, take in a table."""
+"""The most characters of a number, or of a record's name, in a table."""
 
 
 def read_csv_outputs(path: Path, expected: Expected) -> RawOutputs:
-    """The class columns of a CSV file, whose size and first line are looked at before anything is parsed."""
+    """The class columns of a CSV file; its size and first line are checked before it is parsed."""
     rows, classes = expected.rows, expected.classes
     if path.stat().st_size > (rows + 1) * ((classes + 1) * WIDEST_CELL + LONGEST_NAME) + SPARE:
         raise InputError(
@@ -41,7 +41,7 @@ def read_csv_outputs(path: Path, expected: Expected) -> RawOutputs:
 
 
 def _first_line(path: Path) -> list[str] | None:
-    """The cells of a first line of comma-separated UTF-8, trimmed; None where it is none."""
+    """The cells of a first line of comma-separated UTF-8, trimmed; None if it is not such a line."""
     try:
         with TextIOWrapper(open_data(path), encoding="utf-8-sig", newline="") as stream:
             line = stream.readline(LONGEST_LINE + 1)
@@ -54,7 +54,7 @@ def _first_line(path: Path) -> list[str] | None:
 
 
 def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> RawOutputs | None:
-    """A clean table's numbers, parsed as numbers; None where it is not so clean and its cells must be looked at."""
+    """The numbers of a clean table, parsed as numbers; None if cells must be checked one by one."""
     header = first if _is_header(first, False, expected) else None
     titles = [str(column) for column in range(len(first))]
     try:
@@ -76,7 +76,7 @@ def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> RawOut
 
 
 def _from_cells(path: Path, expected: Expected) -> RawOutputs:
-    """The same of any table, a cell at a time where need be, so that a message can name the row and the column."""
+    """The same numbers of any table, cell by cell if needed, so that a message can name the row and the column."""
     table = read_csv(path, header=False)
     first = [column[0].as_py().strip() for column in table.columns]
     if _is_header(first, table.rows == expected.rows + 1, expected):
@@ -90,14 +90,14 @@ def _from_cells(path: Path, expected: Expected) -> RawOutputs:
 
 
 def read_parquet_outputs(path: Path, expected: Expected) -> RawOutputs:
-    """The class columns, or the one column of lists, of a Parquet file whose footer is looked at first."""
+    """The class columns, or the one column of lists, of a Parquet file whose footer is checked first."""
     try:
-        # A stream, because pyarrow takes no path that is not UTF-8.
+        # A stream, because pyarrow does not accept a path that is not UTF-8.
         with open_data(path) as stream:
             declared = declared_columns(stream)
             with parquet.ParquetFile(stream, pre_buffer=True) as file:
                 names, types = file.schema_arrow.names, file.schema_arrow.types
-                # A first column of text names the records, and is not read.
+                # A first column of text is taken to name the records, and is not read.
                 skipped = int(len(names) > 1 and not _is_number(types[0]))
                 _check_before_reading(file.metadata.num_rows, declared, skipped, path.name, expected)
                 table = file.read(names[skipped:])
@@ -154,7 +154,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 def _from_lists(cells: pa.ChunkedArray, source: str) -> RawOutputs:
     kind = cells.type.value_type
-    # From the offsets alone: a few bytes of Parquet can hold millions of equal values.
+    # Only offsets are read: a few bytes of Parquet can hold millions of equal values.
     lengths = pc.call_function("unique", [pc.call_function("list_value_length", [cells])]).to_pylist()
     if not _is_number(kind) or len(lengths) != 1 or not lengths[0]:
         raise InputError(f"{source}: its lists differ in length or are not numbers; save one column per class.")
@@ -166,7 +166,7 @@ def _from_lists(cells: pa.ChunkedArray, source: str) -> RawOutputs:
 
 
 def _beside(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Columns side by side, each as it lies in memory."""
+    """Columns side by side, each contiguous in memory."""
     return np.stack(columns).T
 
 
@@ -184,7 +184,7 @@ def _is_header(first: list[str], one_line_too_many: bool, expected: Expected) ->
     if first[0] == "" or not _are_numbers(first[1:]) or (len(first) == 1 and not _are_numbers(first)):
         return True
     classes, class_names = expected.classes, expected.class_names
-    # A line of numbers names the columns only when it names the classes and the file is one line longer than the set.
+    # A line of numbers names the columns only if it names the classes and the file is one line longer than the set.
     names = first[1:] if len(first) == classes + 1 else first
     numbered = names == [str(k) for k in range(classes)]
     return one_line_too_many and (numbered or (class_names is not None and set(names) == set(class_names)))

@@ -15,7 +15,7 @@ from jaxaudit.errors import InputError
 
 SIZE = 256
 GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
-# A few very bright pixels (vessels, artefacts) would else press the heart into the darkest levels.
+# Without clipping, a few very bright pixels (vessels, artefacts) would leave the heart only the darkest levels.
 PERCENTILES = (1, 99)
 _WORKING_COPIES = 3  # of the pixels as float32
 
@@ -28,9 +28,9 @@ def load_acdc(root: str | Path, field_strength_table: str | Path, strength: floa
     Order: by patient, then frame, then slice.
 
     Each volume is clipped to its 1st and 99th percentile and scaled to 0..255 over all its frames (`prepare_images`
-    makes that [0, 1]); a constant volume becomes 0. Slices are cropped or padded with 0 around their centre, which
-    keeps the pixels' scale; rows are y and columns x. 256 holds all but the margins of ACDC's slices (154x224 to
-    428x512).
+    converts that to [0, 1]); a constant volume becomes 0. Slices are cropped or padded with 0 around their centre,
+    which keeps the scale of pixels; rows are y and columns x. 256 pixels cover all but the margins of ACDC's slices
+    (154x224 to 428x512).
 
     Args:
         field_strength_table: a CSV file with columns `patient` (patient001 or its number) and `field_strength`
@@ -133,7 +133,7 @@ def _read_volume(folder: Path) -> np.ndarray:
 
 
 def _centred(slices: np.ndarray, size: int) -> np.ndarray:
-    """`[n, size, size]`: the middle of each slice, on black where it is smaller; an odd margin favours the start."""
+    """`[n, size, size]`: the middle of each slice, padded with black; an odd margin goes to the start."""
     result = np.zeros((len(slices), size, size), slices.dtype)
     source, target = [], []
     for extent in slices.shape[1:]:

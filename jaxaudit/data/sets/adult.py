@@ -76,8 +76,8 @@ def adult(path: Path) -> Table:
 
 
 def _codes(cells: Sequence[str], known: Sequence[str], name: str, path: Path) -> np.ndarray:
-    places = {text: place for place, text in enumerate(known)}
-    codes = np.array([places.get(cell, -1) for cell in cells], np.int32)
+    indices = {text: index for index, text in enumerate(known)}
+    codes = np.array([indices.get(cell, -1) for cell in cells], np.int32)
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
         raise InputError(

@@ -54,7 +54,7 @@ def census(paths: Sequence[Path], name: str) -> Table:
     how many of the others are below 15. The paper speaks of "all 1.6 million records" of 2013 and not of whom that
     leaves out; all who have an income figure is this function's choice.
 
-    Files are read in pieces; a file of every column of the Bureau's will do, and only these are kept.
+    Files are read in pieces; a file with every column of the Bureau's is accepted, and only these columns are kept.
 
     Raises:
         InputError: when a file cannot be read, lacks a column, holds a code that is not in the dictionary, or the files
@@ -87,8 +87,8 @@ def census(paths: Sequence[Path], name: str) -> Table:
         old_enough = ~(cells[:, 0] < MINIMUM_AGE)
         young += int((has_income & ~old_enough).sum())
         kept = cells[has_income & old_enough]
-        for place, limit in enumerate(limits):
-            _check(kept[:, place], limit, wanted[place], path)
+        for index, limit in enumerate(limits):
+            _check(kept[:, index], limit, wanted[index], path)
         parts.append((kept[:, :4] - [0, 1, 1, 1]).astype(np.float32))
         labels.append((kept[:, 4] > 50_000).astype(np.int32))
     values = np.concatenate(parts)
@@ -118,7 +118,7 @@ def _header(path: Path) -> dict[str, str]:
 
 
 def _cells(path: Path, wanted: Sequence[str]) -> np.ndarray:
-    """`float64[n, wanted]`: these columns, NaN where there is nothing."""
+    """`float64[n, wanted]`: these columns, NaN for empty cells."""
     batches = csv_batches(
         path,
         dict.fromkeys(wanted, pa.float64()),

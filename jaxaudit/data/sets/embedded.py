@@ -9,8 +9,8 @@ from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
 
 SEED = 20201004
-# Those of matplotlib's fonts that have digits; the others show symbols, boxes or nothing in their place, and
-# the 1 of cmmi10 is a small capital I.
+# The fonts of matplotlib that have digits; the others show symbols, boxes or nothing, and the 1 of cmmi10 is a small
+# capital I.
 FONTS = (
     *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique"),
     *("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique"),
@@ -121,7 +121,7 @@ def _table(bunch: Any, name: str) -> Table:
 
 
 class _Jitter(NamedTuple):
-    """How each record is drawn; every field has one entry a record."""
+    """How each record is drawn; every field has one entry per record."""
 
     font: np.ndarray
     height: np.ndarray  # of a full-height digit, as a part of the image's
@@ -158,7 +158,7 @@ def _draw_shapes(labels: np.ndarray, jitter: _Jitter, size: int) -> np.ndarray:
     # Imported here: a run on the user's own arrays needs neither Pillow nor matplotlib.
     from PIL import Image
 
-    # Drawn at twice the size and halved: that smooths the edges.
+    # Drawn at twice the size and then halved, which smooths the edges.
     canvas = 2 * size
     glyph_height = round(1.15 * canvas)
     glyphs = _glyphs(glyph_height)
@@ -184,7 +184,7 @@ def _draw_shapes(labels: np.ndarray, jitter: _Jitter, size: int) -> np.ndarray:
 
 
 def _glyphs(height: int) -> list[list]:
-    """For every font its ten digits, centred on square images and so large that an 8 is `height` pixels high."""
+    """The ten digits of every font, centred on square images and scaled so that an 8 is `height` pixels high."""
     import matplotlib
     from PIL import Image, ImageDraw, ImageFont
 
@@ -199,8 +199,8 @@ def _glyphs(height: int) -> list[list]:
         for digit in "0123456789":
             left, top, right, bottom = font.getbbox(digit)
             image = Image.new("L", (side, side))
-            place = ((side - left - right) / 2, (side - top - bottom) / 2)
-            ImageDraw.Draw(image).text(place, digit, fill=255, font=font)
+            corner = ((side - left - right) / 2, (side - top - bottom) / 2)
+            ImageDraw.Draw(image).text(corner, digit, fill=255, font=font)
             row.append(image)
         glyphs.append(row)
     return glyphs

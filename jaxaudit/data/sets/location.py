@@ -38,24 +38,24 @@ def location(path: Path) -> Table:
         numbers = np.loadtxt(io.BytesIO(data), np.int32, delimiter=",", quotechar='"', ndmin=2, comments=None)
     bad = ~((numbers[:, 1:] == 0) | (numbers[:, 1:] == 1))
     if bad.any():
-        record, place = np.argwhere(bad)[0]
+        record, index = np.argwhere(bad)[0]
         raise InputError(
-            f"{path}: record {record + 1} is neither 0 nor 1 in column place {place + 1}; is it {ARCHIVE}?"
+            f"{path}: record {record + 1} is neither 0 nor 1 in column place {index + 1}; is it {ARCHIVE}?"
         )
     labels, class_names = encode_labels(numbers[:, 0], None, f"{path.name}, labels")
-    columns = tuple(Column(f"place {place}", _CATEGORIES) for place in range(1, numbers.shape[1]))
+    columns = tuple(Column(f"place {index}", _CATEGORIES) for index in range(1, numbers.shape[1]))
     return Table(numbers[:, 1:].astype(np.uint8), columns, labels, class_names, "location")
 
 
 def _first_file(path: Path) -> bytes:
-    # "r|" only ever reads on, so the stream's bound holds for whatever the archive says of its sizes.
+    # "r|" reads only forward, so the stream is bounded whatever sizes the archive declares.
     with (
         open_bounded(path, LARGEST_FILE) as stream,
         parsing(f"{path}: cannot be read as a tar archive", "was the download interrupted?"),
         tarfile.open(fileobj=stream, mode="r|") as archive,
     ):
         for member in archive:
-            # The holes of a sparse file count, though they are nowhere in the stream.
+            # The holes of a sparse file count, too, although they are not in the stream.
             if member.size > LARGEST_FILE:
                 raise InputError(f"{path}: claims more than {LARGEST_FILE >> 20} MiB; is it {ARCHIVE}?")
             opened = archive.extractfile(member) if member.isfile() else None

@@ -10,10 +10,10 @@ from jaxaudit.data.formats.csv_file import csv_batches
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
 
-# Part of what the set is: every run must find the same clusters.
+# Fixed, so that every run finds the same clusters.
 SEED, CLUSTERS, SAMPLE = 2017, 10, 20_000
 MOST_CUSTOMERS, MOST_CATEGORIES = 2_000_000, 1_024
-"""A file with more is not that of the challenge."""
+"""A file with more is not the file of the challenge."""
 _VERSION = 2
 _ROWS = 8192
 _BLOCK = 2**24
@@ -59,7 +59,7 @@ def purchase(path: Path) -> Table:
 
 
 def read_transactions(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Who bought of what: `uint8[customers, categories]` of 0 and 1, and the categories' numbers; see `purchase`."""
+    """Which customer bought which category: `uint8[customers, categories]` of 0 and 1, and the category numbers."""
     customers: dict[int, int] = {}
     categories: dict[int, int] = {}
     bought = np.zeros((1024, MOST_CATEGORIES), np.uint8)
@@ -90,7 +90,7 @@ def read_transactions(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _places(known: dict[int, int], values: np.ndarray, most: int, what: str) -> np.ndarray:
-    """The place of each value among those that came before; new ones are put behind them."""
+    """The index of each value in the order of first occurrence; new values are appended to `known`."""
     distinct, back = np.unique(values, return_inverse=True)
     found = np.array([known.setdefault(value, len(known)) for value in distinct.tolist()])
     if len(known) > most:

@@ -16,11 +16,11 @@ from jaxaudit.errors import InputError
 
 MISSING_TEXTS = ("", "?", "na", "n/a", "nan")
 MOST_CATEGORIES, MOST_CLASSES, MOST_NUMBERED = 10_000, 1_000, 50
-"""Of a column, of the labels, and of labels that are all numbers."""
+"""The most categories of a column, of labels, and of labels that are all numbers."""
 
 
 class Cells(NamedTuple):
-    """A column's cells, every different text once."""
+    """A column's cells, with every distinct text stored once."""
 
     codes: np.ndarray  # [n], places in the others
     texts: pa.StringArray
@@ -29,19 +29,19 @@ class Cells(NamedTuple):
     is_number: np.ndarray
 
     def row(self, chosen: np.ndarray) -> int:
-        """The first row, from 1, whose text is one of the chosen."""
+        """The first row, counted from 1, whose text is among the chosen ones."""
         return int(np.argmax(chosen[self.codes])) + 1
 
 
 def are_missing(cells: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """`bool[n]`: which cells say that there is no value."""
+    """`bool[n]`: which cells hold no value."""
     lower = pc.call_function("utf8_lower", [trimmed(cells)])
     found = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING_TEXTS)))
     return found.to_numpy() if isinstance(found, pa.ChunkedArray) else _array(found)
 
 
 def read_cells(column: pa.ChunkedArray, decimal: str) -> Cells:
-    """The cells of a column of text; blanks around a value do not count."""
+    """The cells of a column of text; blanks around a value are ignored."""
     encoded = trimmed(column).combine_chunks().dictionary_encode()
     texts = encoded.dictionary
     missing = are_missing(texts)
@@ -51,28 +51,28 @@ def read_cells(column: pa.ChunkedArray, decimal: str) -> Cells:
         numbers[~missing] = _array(pc.cast(there, pa.float64()))
         is_number[~missing] = True
     except pa.ArrowInvalid:
-        for place, text in zip(np.flatnonzero(~missing).tolist(), there.to_pylist(), strict=True):
+        for index, text in zip(np.flatnonzero(~missing).tolist(), there.to_pylist(), strict=True):
             if "_" not in text:
                 with suppress(ValueError):
-                    numbers[place], is_number[place] = float(text), True
+                    numbers[index], is_number[index] = float(text), True
     return Cells(_array(encoded.indices), texts, missing, numbers, is_number)
 
 
 def all_numbers(column: pa.ChunkedArray, decimal: str, more_than: int) -> np.ndarray | None:
-    """`float64[n]` where every cell is a finite number and more than so many differ, else None; None also where unsure.
+    """`float64[n]` if every cell is a finite number and more than `more_than` differ; None otherwise or if unsure.
 
-    What `read_cells` would find, without a look at every different text.
+    Gives the result of `read_cells` without inspecting every distinct text.
     """
     numbers = float_cells(column, decimal)
     if numbers is None or not np.isfinite(numbers).all():
         return None
-    # Mostly the first rows say enough, and to look at all takes longer than to read them.
+    # The first rows usually decide, and checking all takes longer than reading them.
     few = all(len(np.unique(part)) <= more_than for part in (numbers[:1000], numbers))
     return None if few else numbers
 
 
 def are_numeric(cells: Cells, few: int, name: str, source: str) -> bool:
-    """Whether a column holds numbers: all that are there are, and more than `few` differ.
+    """Whether a column holds numbers: all present values are numbers, and more than `few` are distinct.
 
     Raises:
         InputError: when all are numbers, but one of them is infinite.
@@ -88,7 +88,7 @@ def as_numbers(cells: Cells, name: str, source: str) -> np.ndarray:
     """`float64[n]`, NaN where a value is missing.
 
     Raises:
-        InputError: when one is text, or infinite.
+        InputError: a value is text, or infinite.
     """
     text = ~cells.missing & ~cells.is_number
     if text.any():
@@ -101,7 +101,7 @@ def as_numbers(cells: Cells, name: str, source: str) -> np.ndarray:
 
 
 def as_categories(cells: Cells, name: str, source: str) -> tuple[tuple[str, ...], np.ndarray]:
-    """The categories in ascending order (of numbers where all are numbers), and which of them each record has.
+    """The categories in ascending order (numerical if all are numbers), and the index of each record's category.
 
     Raises:
         InputError: when there are more than `MOST_CATEGORIES`.
@@ -120,7 +120,7 @@ def as_categories(cells: Cells, name: str, source: str) -> tuple[tuple[str, ...]
     order = _order(cells)
     rank = np.full(len(there), len(order))
     rank[order] = np.arange(len(order))
-    texts = [cells.texts[int(place)].as_py() for place in order]
+    texts = [cells.texts[int(index)].as_py() for index in order]
     if MISSING in texts:
         rank[cells.missing] = texts.index(MISSING)
     elif cells.missing.any():
@@ -129,10 +129,10 @@ def as_categories(cells: Cells, name: str, source: str) -> tuple[tuple[str, ...]
 
 
 def as_classes(cells: Cells, name: str, source: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """`int32[n]` and the classes: the different texts in sorted order, numbers as numbers.
+    """`int32[n]` and the classes: the distinct texts in sorted order, numbers in numerical order.
 
     Raises:
-        InputError: when one is missing, all are equal, or there are too many.
+        InputError: a label is missing, all are equal, or there are too many classes.
     """
     if cells.missing.any():
         count = int(cells.missing[cells.codes].sum())
@@ -159,16 +159,16 @@ def as_classes(cells: Cells, name: str, source: str) -> tuple[np.ndarray, tuple[
     order = _order(cells)
     rank = np.empty(classes, np.int32)
     rank[order] = np.arange(classes)
-    return rank[cells.codes], tuple(cells.texts[int(place)].as_py() for place in order)
+    return rank[cells.codes], tuple(cells.texts[int(index)].as_py() for index in order)
 
 
 def _order(cells: Cells) -> np.ndarray:
-    """The places of the texts that are there: in ascending order, of numbers where all are numbers."""
-    places = np.flatnonzero(~cells.missing)
-    texts = cells.texts.take(pa.array(places)).to_pylist()
-    if cells.is_number[places].all():
-        return places[np.array(sorted(range(len(places)), key=lambda i: (cells.numbers[places[i]], texts[i])), int)]
-    return places[np.array(sorted(range(len(places)), key=texts.__getitem__), int)]
+    """Indices of the non-missing texts in ascending order, numerical if all are numbers."""
+    indices = np.flatnonzero(~cells.missing)
+    texts = cells.texts.take(pa.array(indices)).to_pylist()
+    if cells.is_number[indices].all():
+        return indices[np.array(sorted(range(len(indices)), key=lambda i: (cells.numbers[indices[i]], texts[i])), int)]
+    return indices[np.array(sorted(range(len(indices)), key=texts.__getitem__), int)]
 
 
 def _refuse_infinite(cells: Cells, name: str, source: str) -> None:

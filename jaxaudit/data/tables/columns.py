@@ -1,4 +1,4 @@
-"""The columns of a table: chosen by name, of the other kind, or described."""
+"""Columns of a table: chosen by name, converted between numbers and categories, or described."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ def _listing(names: Sequence[str]) -> str:
 def recode(
     table: Table, *, categorical: Sequence[str] = (), numeric: Sequence[str] = (), drop: Sequence[str] = ()
 ) -> Table:
-    """The table with some columns left out or of the other kind.
+    """The table with some columns dropped or converted between numbers and categories.
 
     Args:
         categorical: columns whose distinct numbers become the categories, in ascending order.
@@ -53,26 +53,26 @@ def recode(
         drop: columns to leave out.
 
     Raises:
-        InputError: when a column is unknown, named twice, a category is no finite number, or no column is left.
+        InputError: a column is unknown or named twice, a category is not a finite number, or no column is left.
     """
     check_choice(
         [column.name for column in table.columns], table.name, categorical=categorical, numeric=numeric, drop=drop
     )
     if not (categorical or numeric or drop):
         return table
-    kept = [place for place, column in enumerate(table.columns) if column.name not in drop]
-    values, columns = table.values[:, kept], [table.columns[place] for place in kept]
-    for place, column in enumerate(columns):
+    kept = [index for index, column in enumerate(table.columns) if column.name not in drop]
+    values, columns = table.values[:, kept], [table.columns[index] for index in kept]
+    for index, column in enumerate(columns):
         if column.name in categorical and column.categories is None:
-            distinct, codes = np.unique(values[:, place], return_inverse=True)
-            values[:, place] = codes
-            columns[place] = Column(column.name, tuple(f"{number:.17g}" for number in distinct))
+            distinct, codes = np.unique(values[:, index], return_inverse=True)
+            values[:, index] = codes
+            columns[index] = Column(column.name, tuple(f"{number:.17g}" for number in distinct))
         elif column.name in numeric and column.categories is not None:
             numbers = _as_numbers(column, table.name)
-            codes = values[:, place].astype(np.intp)
+            codes = values[:, index].astype(np.intp)
             values = values.astype(np.float64)
-            values[:, place] = numbers[codes]
-            columns[place] = Column(column.name, None)
+            values[:, index] = numbers[codes]
+            columns[index] = Column(column.name, None)
     return replace(table, values=values, columns=tuple(columns))
 
 
@@ -135,11 +135,11 @@ def describe_table(table: Table) -> tuple[ColumnSummary, ...]:
     sex: 2 categories (M, F)
     age: numeric, 28.5 to 50
     """
-    return tuple(_summary(table, place) for place in range(len(table.columns)))
+    return tuple(_summary(table, index) for index in range(len(table.columns)))
 
 
-def _summary(table: Table, place: int) -> ColumnSummary:
-    column, values = table.columns[place], table.values[:, place]
+def _summary(table: Table, index: int) -> ColumnSummary:
+    column, values = table.columns[index], table.values[:, index]
     low, high = float(values.min()), float(values.max())
     if column.categories is None:
         return ColumnSummary(column.name, 0, low, high, (), 0, low == high)
@@ -151,7 +151,7 @@ def _summary(table: Table, place: int) -> ColumnSummary:
     return ColumnSummary(column.name, len(counts), np.nan, np.nan, tuple(common[:3]), missing, low == high)
 
 
-def describe_record(table: Table, place: int, most: int = 20) -> str:
+def describe_record(table: Table, index: int, most: int = 20) -> str:
     """The values of one record, up to `most` columns, and its label. As private as the record itself.
 
     >>> from jaxaudit.data.tables.table import Column
@@ -161,7 +161,7 @@ def describe_record(table: Table, place: int, most: int = 20) -> str:
     """
     shown = [
         f"{column.name} {f'{value:g}' if column.categories is None else column.categories[int(value)]}"
-        for column, value in zip(table.columns[:most], table.values[place].tolist(), strict=False)
+        for column, value in zip(table.columns[:most], table.values[index].tolist(), strict=False)
     ]
     rest = [f"{len(table.columns) - most} more columns"] if len(table.columns) > most else []
-    return ", ".join([*shown, *rest, f"labelled {table.class_names[table.labels[place]]}"])
+    return ", ".join([*shown, *rest, f"labelled {table.class_names[table.labels[index]]}"])

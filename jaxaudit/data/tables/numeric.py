@@ -1,4 +1,4 @@
-"""Your own CSV or Parquet file -> records of numbers, with one column of labels."""
+"""Reads your own CSV or Parquet file of numbers with one column of labels."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.csv_file import ASKED_NOTHING, Asked, read_csv
+from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions, read_csv
 from jaxaudit.data.formats.text_table import (
     LABEL_NAMES,
     MAGIC,
@@ -27,14 +27,14 @@ def read_text_table(
     *,
     keep: Collection[str] = (),
     drop: Collection[str] = (),
-    asked: Asked = ASKED_NOTHING,
+    options: CsvOptions = DETECTED,
 ) -> tuple[TextTable, tuple[str, ...]]:
-    """The cells of a CSV file with a header line, or of a Parquet file; and what is to be said of how it is written.
+    """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
 
     Args:
-        path: the file; its first bytes tell which it is.
+        path: the file; its first bytes show which format it has.
         keep, drop: as for `read_parquet`.
-        asked: the format of a CSV file, as far as it should not be detected.
+        options: the format of a CSV file, as far as it should not be detected.
 
     Raises:
         InputError: as `read_csv` and `read_parquet`; or a CSV file has no header line.
@@ -42,10 +42,10 @@ def read_text_table(
     with open_data(path) as stream:
         parquet = stream.read(len(MAGIC)) == MAGIC
     if parquet:
-        if asked != ASKED_NOTHING:
+        if options != DETECTED:
             raise InputError(f"{path}: is Parquet; --delimiter, --encoding and --decimal are for CSV.")
         return read_parquet(path, keep=keep, drop=drop)
-    table = read_csv(path, asked=asked)
+    table = read_csv(path, options=options)
     check_header(table, path)
     return table, (f"it is read as {table.note}",) if table.note else ()
 
@@ -58,7 +58,7 @@ def load_columns(path: Path, drop: Sequence[str] = ()) -> Examples:
     its index in.
 
     Args:
-        drop: columns that are read as if the file did not have them, unless they are named as a label is.
+        drop: columns that are ignored, unless their name is that of a label.
 
     Raises:
         InputError: when the file has no header line, no rows or no features, a cell is not a number, or the
@@ -73,7 +73,7 @@ def load_columns(path: Path, drop: Sequence[str] = ()) -> Examples:
     header = table.header or []
     found = label_place(header, table.source)
     label = len(header) - 1 if found is None else found
-    features = [place for place in range(len(header)) if place != label and not (place == 0 and counts_rows(table))]
+    features = [index for index in range(len(header)) if index != label and not (index == 0 and counts_rows(table))]
     cells = trimmed(table.columns[label]).to_numpy().astype(str)
     empty = np.flatnonzero(cells == "")
     if len(empty):
@@ -82,7 +82,7 @@ def load_columns(path: Path, drop: Sequence[str] = ()) -> Examples:
     if not features:
         raise InputError(f"{path}: there is no column other than the label; is it comma-separated?")
     inputs = np.empty((table.rows, len(features)), np.float32)
-    for place, feature in enumerate(features):
+    for index, feature in enumerate(features):
         with np.errstate(over="ignore"):
-            inputs[:, place] = table.numbers(feature)
+            inputs[:, index] = table.numbers(feature)
     return Examples(inputs, codes, class_names, path.name)

@@ -1,4 +1,4 @@
-"""Your own CSV or Parquet file -> `Table`; the kinds of columns are detected and reported."""
+"""Reads your own CSV or Parquet file as a `Table`; the kinds of columns are detected and reported."""
 
 import shlex
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from jaxaudit.data.formats.csv_file import ASKED_NOTHING, Asked
+from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions
 from jaxaudit.data.formats.text_table import TextTable, counts_rows, label_place
 from jaxaudit.data.tables.cells import (
     all_numbers,
@@ -28,9 +28,9 @@ from jaxaudit.errors import InputError
 
 Missing = Literal["error", "drop", "mean", "category"]
 FEW = 10
-"""A column with at most so many different numbers is categorical."""
+"""A column with at most this many distinct numbers is categorical."""
 _SUSPECT_ROWS = 20
-"""So few whole numbers may well all differ."""
+"""In a column of at most this many whole numbers, all may be distinct by chance."""
 
 
 def read_people(
@@ -41,21 +41,21 @@ def read_people(
     numeric: Sequence[str] = (),
     drop: Sequence[str] = (),
     missing: Missing = "error",
-    asked: Asked = ASKED_NOTHING,
+    options: CsvOptions = DETECTED,
 ) -> Table:
     """The records of a CSV file with a header line, or of a Parquet file, with numeric and categorical columns.
 
-    A column is numeric when every value that is there is a finite number and more than 10 different ones occur;
-    else it is categorical. Its categories are the different texts, in ascending order (of numbers where all are
-    numbers). A value is missing where it is empty, `?`, `NA`, `N/A` or `nan` in any case: in a categorical column
-    these are the last category, `MISSING`. Blanks around a value do not count.
+    A column is numeric if every present value is a finite number and more than 10 of them are distinct; else it is
+    categorical. Its categories are the distinct texts, in ascending order (numerical if all are numbers). A value is
+    missing if it is empty, `?`, `NA`, `N/A` or `nan` in any case; in a categorical column, missing values are the last
+    category, `MISSING`. Blanks around a value are ignored.
 
     A first column without a name or named index or id that counts the rows is left out, with a note, unless it is
     named here; so are the index columns that pandas wrote into a Parquet file. Columns without a name are called
     `column 3`. A constant column is kept (see `describe_table`). A note names columns that look like identifiers, and
-    says how the file is written where that is not the usual.
+    gives the format of the file if it is unusual.
 
-    Labels are text or numbers: the classes are their different texts, in sorted order, numbers as numbers.
+    Labels are text or numbers: the classes are the distinct texts, in sorted order, numbers in numerical order.
 
     | missing numbers | what happens |
     |---|---|
@@ -64,8 +64,8 @@ def read_people(
     | `mean` | the mean of the column's other values |
     | `category` | that mean, and a further column of two categories says where they were missing |
 
-    That mean is taken once over all records: no model that leaves a record out has another one, as none has another
-    scale. So an audit does not see what a record gives away through the mean alone.
+    That mean is taken once over all records and not changed for a model that leaves a record out, as the scale is not.
+    So an audit does not see what a record reveals through the mean alone.
 
     Args:
         label: the label column; None is the one named label, labels, class, target or y, in any case.
@@ -73,7 +73,7 @@ def read_people(
         numeric: columns that are numeric even if they hold few different numbers.
         drop: columns to leave out.
         missing: what happens to missing numbers.
-        asked: the format of a CSV file, as far as it should not be detected.
+        options: the format of a CSV file, as far as it should not be detected.
 
     Raises:
         InputError: when the file cannot be read, is ragged, without a header or without records; a column is unknown,
@@ -83,30 +83,30 @@ def read_people(
     if missing not in get_args(Missing):
         raise InputError(f"--missing must be one of {', '.join(get_args(Missing))}, not {missing!r}.")
     named = {name for name in (label, *categorical, *numeric) if name is not None}
-    text, notes = read_text_table(path, keep=named, drop=drop, asked=asked)
+    text, notes = read_text_table(path, keep=named, drop=drop, options=options)
     names, source = _names(text.header or [], path), path.name
     if text.rows == 0:
         raise InputError(f"{path}: there are no records below the header line. Is the file empty?")
     if label is None:
-        place = label_place(names, source)
-        if place is None:
+        index = label_place(names, source)
+        if index is None:
             raise InputError(f"{source}: no column is named the label; name the label column (--label).")
-        label = names[place]
+        label = names[index]
     check_choice(names, source, label=[label], categorical=categorical, numeric=numeric, drop=drop)
     left_out = set(drop)
     if names[0] not in {label, *named, *drop} and counts_rows(text):
         left_out.add(names[0])
         notes += (f"the first column, {names[0]!r}, is a row number and is left out",)
-    kept = [place for place, name in enumerate(names) if name not in left_out]
-    places = None
+    kept = [index for index, name in enumerate(names) if name not in left_out]
+    indices = None
     if missing == "drop":
-        text, places, lost = _complete(text, kept)
+        text, indices, lost = _complete(text, kept)
         notes += lost
     labels, class_names = as_classes(read_cells(text.columns[names.index(label)], text.decimal), label, source)
     columns: list[Column] = []
     arrays: list[np.ndarray] = []
     gaps: dict[str, int] = {}
-    for name, cells in ((names[place], text.columns[place]) for place in kept if names[place] != label):
+    for name, cells in ((names[index], text.columns[index]) for index in kept if names[index] != label):
         said = None if name not in {*categorical, *numeric} else name in numeric
         found = _categories_or_numbers(cells, name, text, said)
         if isinstance(found, np.ndarray) and np.isnan(found).any():
@@ -130,11 +130,11 @@ def read_people(
         )
     kind = np.float64 if any(column.categories is None for column in columns) else np.float32
     side_by_side = np.stack(arrays, axis=1, dtype=kind, casting="unsafe") if arrays else np.empty((len(labels), 0))
-    return Table(side_by_side, tuple(columns), labels, class_names, source, notes, places)
+    return Table(side_by_side, tuple(columns), labels, class_names, source, notes, indices)
 
 
 def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.ndarray | None, tuple[str, ...]]:
-    """The records with a value in all these columns, where they stand if any has none, and what is to be said."""
+    """The records with a value in all these columns, their indices if others were dropped, and notes."""
     gaps = np.zeros(text.rows, bool)
     for column in columns:
         gaps |= are_missing(text.columns[column])
@@ -153,7 +153,7 @@ def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.nd
 def _categories_or_numbers(
     cells: pa.ChunkedArray, name: str, text: TextTable, numeric: bool | None
 ) -> np.ndarray | tuple[tuple[str, ...], np.ndarray]:
-    """What a column holds: as it is said to be, or as it is found to be where `numeric` is None."""
+    """The content of a column: of the requested kind, or of the detected kind if `numeric` is None."""
     decimal, source = text.decimal, text.source
     plain = None if numeric is False else all_numbers(cells, decimal, 0 if numeric else FEW)
     if plain is not None:
@@ -167,11 +167,11 @@ def _categories_or_numbers(
 def _filled(
     name: str, numbers: np.ndarray, taken: Sequence[str], missing: Missing
 ) -> tuple[list[Column], list[np.ndarray], str]:
-    """A column of numbers without the gaps (NaN) it has, for `mean` and `category`, and what is to be said of it."""
+    """A column of numbers with its gaps (NaN) filled as for `mean` and `category`, and notes."""
     gaps = np.isnan(numbers)
     there = numbers[~gaps]
     largest = max(abs(there).max(initial=0.0), np.finfo(float).tiny)
-    # Divided first: the sum of the largest numbers there are is infinite.
+    # Divided first, since the sum of very large numbers could be infinite.
     values = np.where(gaps, (there / largest).mean() * largest if len(there) else 0.0, numbers)
     note = f"column {name!r}: {gaps.sum():,} of {len(gaps):,} values are missing and set to the mean of the others"
     if missing == "mean":
@@ -184,7 +184,7 @@ def _filled(
 
 
 def _suspicion(name: str, categories: tuple[str, ...] | None, values: np.ndarray) -> tuple[str, ...]:
-    """What to say of a column in which all records differ, or nearly all."""
+    """A note on a column in which all or nearly all records differ, so that it may identify them."""
     rows, drop = len(values), f"--drop {shlex.quote(name)}"
     if _all_different_whole(values) if categories is None else len(categories) == rows > FEW:
         return (f"column {name!r} has a different value in every record: is it an identifier? {drop} leaves it out",)
@@ -204,7 +204,7 @@ def _all_different_whole(numbers: np.ndarray) -> bool:
 
 
 def _names(header: list[str], path: Path) -> list[str]:
-    names = [name or f"column {place}" for place, name in enumerate(header, 1)]
+    names = [name or f"column {index}" for index, name in enumerate(header, 1)]
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise InputError(f"{path}: two columns are named {twice!r}; give each its own name in the header line.")

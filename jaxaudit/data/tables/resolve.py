@@ -30,7 +30,7 @@ def load_table(
     decimal: str | None = None,
     data_dir: Path | None = None,
 ) -> Table:
-    """The table that a name names: `NAME_OR_PATH[@SPLIT]`, SPLIT as in `load`.
+    """The table with a name: `NAME_OR_PATH[@SPLIT]`, with SPLIT as in `load`.
 
     | name | splits | where |
     |---|---|---|
@@ -41,8 +41,8 @@ def load_table(
     | `acs` | one per file, by its name; `all` (also without SPLIT) | DATA_DIRECTORY/acs/*.csv, or .csv.gz |
     | a CSV or Parquet file | `train` | here, else in the data directory; see `read_people` |
 
-    The data directory is `data_dir`, else `$JAXAUDIT_DATA`. The name of a set means the set; write `./adult` for
-    a file of that name.
+    The data directory is `data_dir`, else `$JAXAUDIT_DATA`. The name of a set takes precedence; write `./adult` for a
+    file of that name.
 
     Args:
         label: the label column of a file; the named sets have theirs.
@@ -65,13 +65,13 @@ def load_table(
     source, split = (name_or_path, None) if _is_path(name_or_path) else split_name(name_or_path)
     if source not in _NAMES:
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.formats.csv_file import Asked
+        from jaxaudit.data.formats.csv_file import CsvOptions
         from jaxaudit.data.tables.people import read_people
 
         path = _file(source, data_dir)
-        asked = Asked(delimiter, encoding, decimal)
+        options = CsvOptions(delimiter, encoding, decimal)
         how: dict[str, Any] = {"categorical": categorical, "numeric": numeric, "drop": drop}
-        read = partial(read_people, path, label=label, **how, missing=missing, asked=asked)
+        read = partial(read_people, path, label=label, **how, missing=missing, options=options)
         return _select({"train": read}, split, name_or_path)
     splits = {"train": _EMBEDDED[source]} if source in _EMBEDDED else _in_folder(source, data_dir)
     if label is not None:
@@ -83,12 +83,12 @@ def load_table(
 
 
 def table_names() -> tuple[str, ...]:
-    """The names that mean a table."""
+    """The names of the known tables."""
     return _NAMES
 
 
 def what_is_missing(name: str, data_dir: Path | None) -> str:
-    """What to put where for a table of this name; empty where it is there. Its files are looked for, not read."""
+    """Which files are missing for a table of this name, and where they belong; empty if none. Files are not read."""
     try:
         if name not in _EMBEDDED:
             _in_folder(name, data_dir)
@@ -98,7 +98,7 @@ def what_is_missing(name: str, data_dir: Path | None) -> str:
 
 
 def _is_path(text: str) -> bool:
-    """Whether all of it, an '@' included, is a path and no set's name."""
+    """Whether the whole text, including any '@', is a path and not the name of a set."""
     return text not in _NAMES and exists(Path(text))
 
 
@@ -122,7 +122,7 @@ def _in_folder(source: str, data_dir: Path | None) -> Splits:
 
 
 def _files(source: str, folder: Path) -> dict[str, Path]:
-    """The file of each split that is there; one that lies there gzipped, too, counts once."""
+    """The file of each split that exists; a split with a plain and a gzipped file counts once."""
     if source == "acs":
         paths = sorted([*folder.glob("*.csv.gz"), *folder.glob("*.csv")])
         return {path.name.removesuffix(".gz").removesuffix(".csv"): path for path in paths}

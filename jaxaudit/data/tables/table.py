@@ -1,4 +1,4 @@
-"""`Table`: labelled records with named columns of numbers or categories, and the two forms for learners."""
+"""`Table`: labelled records with named columns of numbers or categories, and its two encodings for learners."""
 
 import hashlib
 import json
@@ -23,11 +23,11 @@ class Column:
 
     Attributes:
         name: the column's name.
-        categories: the categories' names, in the order of their numbers; None for a column of numbers. The category
-            `MISSING` is that of missing values.
+        categories: names of the categories, in the order of their numbers; None for a column of numbers. The category
+            `MISSING` stands for missing values.
 
     Raises:
-        InputError: when there is no category, or one occurs twice.
+        InputError: there is no category, or one occurs twice.
     """
 
     name: str
@@ -50,10 +50,11 @@ class Table:
         class_names: one name per class, in label order.
         name: the name of this table.
         notes: remarks on how it was read, one sentence each.
-        places: the index of each record in its file, if others were left out; else None.
+        places: the index of each record in its file, if other records were dropped; else None.
 
-    Guarantees: those of `Examples`; every category index is one of its column's; there is at least one column and no
-    two have one name. The arrays are read-only.
+    Guarantees: those of `Examples`; every category index is valid for its column; there is at least one column, and
+        names
+    of columns are unique. The arrays are read-only.
 
     Raises:
         InputError: one of the guarantees would not hold.
@@ -108,7 +109,7 @@ class Table:
         )
 
     def in_file(self, records: Int[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
-        """Where these records stand in the file, counted from 0."""
+        """Indices of these records in the file, counted from 0."""
         return records if self.places is None else self.places[records]
 
     @cached_property
@@ -123,7 +124,7 @@ class Table:
         digest = hashlib.blake2b(json.dumps(head).encode() + b"\0", digest_size=16)
         for _, rows in _blocks(values):
             rows = np.ascontiguousarray(rows)
-            # -0.0 equals 0.0 but has other bytes.
+            # -0.0 equals 0.0 but has a different byte pattern.
             digest.update((rows + rows.dtype.type(0) if rows.dtype.kind == "f" else rows).data)
         digest.update(self.labels.astype("<i4").data)
         return f"blake2b:{digest.hexdigest()}"
@@ -144,12 +145,12 @@ def one_hot(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTE
     | 2 categories | one: the category's index, so that 836 yes/no attributes are 836 inputs (`pair_as_one`) |
     | 1 category | one, always 0 (`pair_as_one`) |
 
-    Columns keep their order. The scale is that of the table given, not of a training set drawn from it: leaving a
-    record out must change the model by the record alone. Categories that no record has keep their input.
+    Columns keep their order. The scale is that of the given table, not of a training set drawn from it, so that leaving
+    a record out changes the model only by the record. Categories that no record has keep their input.
 
     Args:
         pair_as_one: False gives one input per category in every column.
-        max_bytes: refuse to make more than this.
+        max_bytes: the largest accepted size.
 
     Raises:
         InputError: when the inputs would take more than `max_bytes`.
@@ -190,7 +191,7 @@ def ordinal(table: Table) -> Examples:
 
 
 def candidate_indices(generator: np.random.Generator, records: int, count: int = 2000) -> Int[np.ndarray, " count"]:
-    """The places of `count` different records, every subset equally likely, in ascending order.
+    """Indices of `count` different records, every subset equally likely, in ascending order.
 
     Raises:
         InputError: when there are fewer records than `count`, or `count` is below 1.
@@ -256,33 +257,33 @@ def duplicates(examples: Examples | Table) -> Int[np.ndarray, " records"]:
         examples = Examples(examples.values, examples.labels, examples.class_names, examples.name)
     inputs = np.unique(examples.record_hashes.view("S16"), return_inverse=True)[1]
     records = inputs * len(examples.class_names) + examples.labels
-    _, places, counts = np.unique(records, return_inverse=True, return_counts=True)
-    return counts[places].astype(np.int64)
+    _, indices, counts = np.unique(records, return_inverse=True, return_counts=True)
+    return counts[indices].astype(np.int64)
 
 
 def _check_categories(values: np.ndarray, columns: tuple[Column, ...], name: str) -> None:
-    places = np.array([i for i, column in enumerate(columns) if column.categories is not None], int)
-    sizes = np.array([len(columns[i].categories or ()) for i in places])
+    indices = np.array([i for i, column in enumerate(columns) if column.categories is not None], int)
+    sizes = np.array([len(columns[i].categories or ()) for i in indices])
     for start, rows in _blocks(values):
-        codes = rows[:, places]
+        codes = rows[:, indices]
         bad = ~((codes >= 0) & (codes < sizes))
         if codes.dtype.kind == "f":
             bad |= codes != np.rint(codes)
         if bad.any():
-            record, place = np.argwhere(bad)[0]
+            record, index = np.argwhere(bad)[0]
             raise InputError(
-                f"{name}: column {columns[places[place]].name!r} contains {codes[record, place]:g} at record "
-                f"{start + record}, but its {sizes[place]} categories are numbered from 0; is it numeric?"
+                f"{name}: column {columns[indices[index]].name!r} contains {codes[record, index]:g} at record "
+                f"{start + record}, but its {sizes[index]} categories are numbered from 0; is it numeric?"
             )
 
 
-def _scaled(table: Table, places: np.ndarray) -> np.ndarray:
-    """`float32[n, places]`: these columns, numbers brought to [0, 1] and category indices as they are."""
+def _scaled(table: Table, indices: np.ndarray) -> np.ndarray:
+    """`float32[n, columns]`: these columns, with numbers scaled to [0, 1] and category indices unchanged."""
     with np.errstate(over="ignore"):
-        out = table.values[:, places].astype(np.float32)
-    for target, place in enumerate(places):
-        if table.columns[place].categories is None:
-            out[:, target] = _unit_interval(table.values[:, place])
+        out = table.values[:, indices].astype(np.float32)
+    for target, index in enumerate(indices):
+        if table.columns[index].categories is None:
+            out[:, target] = _unit_interval(table.values[:, index])
     return out
 
 

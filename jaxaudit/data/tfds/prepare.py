@@ -1,4 +1,4 @@
-"""Preparing a TensorFlow Datasets set: the only place that uses the network, in a process of its own.
+"""Prepares a TensorFlow Datasets set in a separate process: the only place that uses the network.
 
 TFDS reads prepared sets without TensorFlow but prepares them only with it. TensorFlow therefore runs in a
 child process: it takes no memory of the accelerator, its output cannot reach stdout, and reading stays the
@@ -25,7 +25,7 @@ CONNECT_SECONDS = 5.0
 _MOST_HOSTS = 8
 _IDX = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz")
 _IDX_FILES = (*_IDX, "t10k-labels-idx1-ubyte.gz")
-# Originals that jaxaudit's own file loaders read, so that TensorFlow is not needed at all.
+# Sets whose original files jaxaudit reads by itself, so that TensorFlow is not needed.
 _READABLE_ORIGINALS = {
     "mnist": _IDX_FILES,
     "fashion_mnist": _IDX_FILES,
@@ -81,7 +81,7 @@ def prepare(name: str, base: str, folders: tuple[Path, ...], data_folder: Path |
         "TF_CPP_MIN_LOG_LEVEL": "3",
         **os.environ,
         "CUDA_VISIBLE_DEVICES": "-1",
-        # The same modules as here, whatever way this process found them.
+        # So that the child imports the same modules as this process.
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     child = subprocess.run(
@@ -101,12 +101,12 @@ def prepare(name: str, base: str, folders: tuple[Path, ...], data_folder: Path |
 
 def _writable(folder: Path) -> bool:
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    # The mode as well: a folder that is read-only on purpose stays so for root, who may write anywhere.
+    # The mode is checked, too: root may write anywhere, but a read-only folder should stay unchanged.
     return existing.is_dir() and bool(existing.stat().st_mode & 0o222) and os.access(existing, os.W_OK | os.X_OK)
 
 
 def _manual_folder(base: str, folders: tuple[Path, ...]) -> Path | None:
-    """The folder of original files that a person put there, if any."""
+    """The folder of original files that a user put there, if any."""
     for folder in folders:
         for manual in (folder / base, folder / "downloads" / "manual"):
             if manual.is_dir() and any(path.is_file() for path in manual.iterdir()):
@@ -137,8 +137,8 @@ def _or_put(files: Sequence[str], base: str, data_folder: Path | None) -> str:
 def unreachable_hosts(urls: Iterable[str], seconds: float = CONNECT_SECONDS) -> tuple[str, ...]:
     """The hosts of `urls`, if none of them answers within about `seconds`; else none.
 
-    Asks as TFDS will (requests, so proxies, NO_PROXY and certificates of the environment count), in one thread a host,
-    which is not waited for, because no timeout of Python's bounds the look-up of a name.
+    Connects as TFDS will (by requests, so proxies, NO_PROXY and certificates of the environment are used), in one
+    thread per host. The threads are not waited for, because Python cannot bound the time of a name look-up.
     """
     hosts = {urlsplit(url).netloc: url for url in urls if url.startswith("http")}
     asked = dict(list(hosts.items())[:_MOST_HOSTS])
@@ -160,12 +160,12 @@ def _answers(url: str, seconds: float) -> bool:
         status = requests.head(url, timeout=seconds).status_code
     except (requests.RequestException, OSError, ValueError):
         return False
-    # TFDS would retry these for minutes; 407 is a proxy that wants a password.
+    # TFDS would retry these for minutes; 407 is a proxy that asks for a password.
     return status not in (407, 500, 502, 503, 504)
 
 
 def _child() -> None:
-    """The child process: one JSON job in, one JSON answer out, everything that others print to stderr."""
+    """The child process: one JSON job in, one JSON answer out; other output goes to stderr."""
     job = json.loads(sys.argv[1])
     with os.fdopen(os.dup(1), "w") as answer:
         os.dup2(2, 1)
@@ -173,7 +173,7 @@ def _child() -> None:
 
 
 def _refusal(name: str, base: str, target: str, manual: str | None, data: str | None) -> str | None:
-    """Prepare the set; None when it is done, else the one line that says why not."""
+    """Prepares the set; returns None on success, else a one-line reason."""
     files = _original_files(base)
     missing = {url: file for url, file in files.items() if manual is None or not (Path(manual) / file).is_file()}
     if hosts := unreachable_hosts(missing):

@@ -1,7 +1,7 @@
-"""Sets that TensorFlow Datasets has prepared, read without TensorFlow.
+"""Reads sets that TensorFlow Datasets has prepared, without TensorFlow.
 
 TFDS itself imports the module of every class that `features.json` or `dataset_info.json` names. A data file must not
-choose which code runs: here names are compared, and TFDS is given features of our own in place of those on disk.
+choose which code runs: here names are only compared, and TFDS is given this package's features in place of those.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _LARGEST_INFO = 1 << 21
 """Of the description, whose parser takes a second for each MiB."""
 _DAMAGED = "if it is damaged, delete it and prepare it again."
 _OWN = "tensorflow_datasets.core.features."
-# The last key of each is of sets prepared before 2022.
+# The last key of each occurs in sets prepared before 2022.
 _CLASS_KEYS = ("pythonClassName", "python_class_name", "type")
 _CONTENT_KEYS = ("featuresDict", "features_dict", "image", "classLabel", "class_label", "content")
 
@@ -63,9 +63,9 @@ def read_prepared(
     Args:
         folder: one version of a set: its metadata and record files (array_record, parquet or tfrecord).
         split: what to read, in the syntax of `selection.parse_split`; None is the only split, else `train`.
-        name: what to call the result.
-        size: (height, width) to bring images to that differ in size, as `prepare_images` does; None refuses them.
-        gray: as for `prepare_images`, where sizes differ.
+        name: the name of the result.
+        size: (height, width) to which images of different sizes are resized, as by `prepare_images`; None rejects them.
+        gray: as for `prepare_images`, if sizes differ.
 
     Returns:
         images as stored, `uint8[n, height, width, channels]`, one-channel images as `[n, height, width]`, in
@@ -100,9 +100,9 @@ def read_prepared(
 
 
 def _open(folder: Path) -> Any:
-    """TFDS's builder of a prepared set, with features from here, because it would import those on disk.
+    """TFDS's builder of a prepared set, with features of this package, because it would import those named on disk.
 
-    What else names classes in its metadata, which are read once, is taken out.
+    All other names of classes are removed from its metadata, which are read only once.
     """
     import tensorflow_datasets as tfds
     from google.protobuf import json_format
@@ -120,7 +120,7 @@ def _fingerprint(folder: Path) -> str:
     """A digest that changes when a set is prepared again: of its metadata, and every file's size and time."""
     digest = hashlib.blake2b(digest_size=16)
     for path, status in sorted(regular_files(folder)):
-        # A name may be no text at all.
+        # A file name may not be valid text.
         digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode(errors="surrogatepass"))
     digest.update(read_small(folder / "dataset_info.json", _LARGEST_INFO))
     return digest.hexdigest()
@@ -130,7 +130,7 @@ def supervised(kinds: Mapping[str, str], supervised_keys: Any, name: str) -> Sup
     """Which features hold the image and the class: the supervised keys, else the only image and class.
 
     Args:
-        kinds: what the class of each feature is called.
+        kinds: the class name of each feature.
 
     Raises:
         InputError: the set is not one of image classification.
@@ -150,14 +150,14 @@ def supervised(kinds: Mapping[str, str], supervised_keys: Any, name: str) -> Sup
 
 
 def _read_features(folder: Path, supervised_keys: Any, name: str) -> Stored:
-    """What `features.json` says of the image and the class; raises anything where it is damaged."""
+    """The entries of `features.json` for the image and the class; a damaged file raises any exception."""
     content = _content(json.loads(read_small(folder / "features.json", _LARGEST_METADATA)))
     nodes = {str(key): node for key, node in content.get("features", content).items()}
     kinds = {key: _kind(node) for key, node in nodes.items()}
     keys = supervised(kinds, supervised_keys, name)
     image, label = _content(nodes[keys.image]), _content(nodes[keys.label])
     shape = image.get("shape", {})
-    # As a message of protobuf, whose numbers are texts, and as the list it was before.
+    # A protobuf message with numbers as text, or, in older sets, a list.
     dimensions = shape.get("dimensions", []) if isinstance(shape, dict) else shape
     if len(dimensions) != 3 or image["dtype"] not in _DTYPES:
         raise ValueError(f"images of {len(dimensions)} dimensions and type {str(image['dtype'])[:20]}")
@@ -171,7 +171,7 @@ def _read_features(folder: Path, supervised_keys: Any, name: str) -> Stored:
 
 
 def _kind(node: Any) -> str:
-    """What TFDS calls the class of a feature; that of another package has its whole name."""
+    """TFDS's name of the class of a feature; the full name for a class of another package."""
     named = str(next(node[key] for key in _CLASS_KEYS if key in node))
     return named.rpartition(".")[2] if named.startswith(_OWN) else named[:80]
 
@@ -191,7 +191,7 @@ def _decode(
     size: tuple[int, int] | None,
     gray: bool,
 ) -> dict[str, np.ndarray]:
-    # As long as the records that come, not as the metadata promise.
+    # As long as the records that are read, not as the metadata declare.
     labels: list[int] = []
 
     def called(row: int) -> str:
@@ -224,7 +224,7 @@ def _parsed_records(
     builder: Any, folder: Path, split: str, span: range, keys: Supervised
 ) -> Iterator[tuple[bytes, int]]:
     """The encoded image and the label of each record."""
-    # Six times faster on MNIST than asking TFDS for decoded examples; threads make it slower.
+    # Six times faster on MNIST than decoding by TFDS; threads make it slower.
     from tensorflow_datasets.proto import tf_example_pb2
 
     parse = tf_example_pb2.Example.FromString  # pyright: ignore[reportAttributeAccessIssue]
@@ -244,7 +244,7 @@ def _records(builder: Any, folder: Path, split: str, span: range) -> Iterator[by
     paths = [Path(instruction.filename) for instruction in instructions]
     if any(os.path.normpath(path.parent) != os.path.normpath(folder) for path in paths):
         raise ValueError("its records are in another folder")
-    # No record takes less than a byte, whatever the metadata promise.
+    # Every record takes at least a byte, whatever the metadata declare.
     if len(span) > sum(path.stat().st_size for path in paths):
         raise ValueError(f"its metadata state {len(span)} records, more than its files can contain")
     kind = builder.info.file_format.value

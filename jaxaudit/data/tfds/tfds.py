@@ -1,4 +1,4 @@
-"""The names of TensorFlow Datasets sets, and where prepared ones lie."""
+"""Parses names of TensorFlow Datasets sets, and finds prepared sets."""
 
 import json
 import os
@@ -46,31 +46,32 @@ def on_disk(source: str, data_dir: Path | None) -> Path | None:
 
 
 def file_and_split(name: str, data_dir: Path | None) -> tuple[Path | None, str | None]:
-    """Where the set `NAME[@SPLIT]` is, if it is a file or folder, and its split."""
-    # A path may itself have an '@'.
+    """The path of the set `NAME[@SPLIT]`, if it is a file or folder, and its split."""
+    # A path may itself contain an '@'.
     source, split = (name, None) if exists(expanded(name)) else split_name(name)
     return on_disk(source, data_dir), split
 
 
 def set_folders(data_dir: Path | None) -> tuple[Path, ...]:
-    """Where prepared sets are looked for, in this order.
+    """The folders in which prepared sets are searched, in this order.
 
     The data directory if there is one, `$TFDS_DATA_DIR`, `~/tensorflow_datasets`.
     """
     candidates = [data_folder(data_dir), os.environ.get("TFDS_DATA_DIR"), Path("~/tensorflow_datasets")]
     folders = (expanded(folder) for folder in candidates if folder)
-    # Where no home is known, its folder stays a name that begins so, and would be looked for here.
+    # If the home folder is unknown, the path still begins with `~`, and would be relative to the current folder.
     return tuple(dict.fromkeys(folder for folder in folders if folder.parts[:1] != ("~",)))
 
 
 def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
     """The folder of the prepared set, in the first of `folders` that has it.
 
-    The newest version unless one is named. Where no config is named: the default one that TFDS noted on disk,
-    or the only one.
+    The newest version unless one is named. If no config is named: the default config recorded by TFDS on disk, or the
+        only
+    one.
 
     Raises:
-        InputError: several configs are prepared and it is not known which is meant.
+        InputError: several configs are prepared, and none is the default.
     """
     for folder in folders:
         root = folder / name.base
@@ -96,7 +97,7 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
 
 
 def prepared_names(folder: Path) -> list[str]:
-    """The names of the sets that are prepared in a folder, those of a config with it; empty where there is none."""
+    """The names of the sets prepared in a folder, with their config if they have one; empty if there is no folder."""
     found = []
     for root in _subfolders(folder):
         if _versions(root):

@@ -1,4 +1,4 @@
-"""Trees of arrays as Flax serialises them with msgpack, read without Flax and within bounds."""
+"""Reads trees of arrays serialised by Flax with msgpack, without Flax and within bounds."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ import numpy as np
 from jaxaudit.data.formats.parsing import parsing
 
 MOST_VALUES = 1_000_000
-"""Keys and values outside arrays: a tree of weights has a few thousand."""
+"""The most keys and values outside arrays; a tree of weights has a few thousand."""
 LONGEST_NAME, MOST_NAMES = 1_000, 2**24
-"""Characters of a path, and of all of them."""
+"""The most characters of a path, and of all paths."""
 MOST_AXES = 64
 ARRAY, COMPLEX, SCALAR = 1, 2, 3
-"""Flax's codes for what msgpack has no type for."""
+"""Flax's codes for types that msgpack does not have."""
 CHUNKED = "__msgpack_chunked_array__"
 _DTYPES = {
     np.dtype(kind).name: np.dtype(kind)
@@ -31,7 +31,7 @@ def read_msgpack(data: bytes, source: str) -> dict[str, np.ndarray]:
     """The arrays of the tree by their paths, joined by `/`; single numbers as arrays without axes, None left out.
 
     Raises:
-        InputError: where the bytes are no such tree, or hold more values than a network's weights would.
+        InputError: the bytes are not such a tree, or hold more values than a network's weights would.
     """
     left = MOST_VALUES
 
@@ -66,7 +66,7 @@ def _flat(tree: Any) -> dict[str, np.ndarray]:
             node = _joined(node)
         if isinstance(node, dict | list):
             items = list(node.items() if isinstance(node, dict) else enumerate(node))
-            # Before they are made: each child's name repeats its parent's.
+            # Checked before paths are built, since each child's path repeats its parent's.
             lengths = [len(name) + 1 + len(str(key)) for key, _ in items]
             characters += sum(lengths)
             if max(lengths, default=0) > LONGEST_NAME or characters > MOST_NAMES:
@@ -93,7 +93,7 @@ def _extension(code: int, data: bytes) -> Any:
 
 
 def _joined(node: dict[Any, Any]) -> np.ndarray:
-    """An array too large for one msgpack value, of which Flax makes several."""
+    """An array that was too large for one msgpack value, which Flax splits into several."""
     shape, chunks = node.get("shape"), node.get("chunks")
     if not (isinstance(shape, dict) and isinstance(chunks, dict) and chunks):
         raise ValueError("an array in pieces without its shape")

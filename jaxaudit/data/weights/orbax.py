@@ -1,7 +1,7 @@
-"""Trees of arrays as Orbax saves them, read by TensorStore, in which it stores them: shapes first, then the numbers.
+"""Reads trees of arrays saved by Orbax, with TensorStore, Orbax's storage library: shapes first, then numbers.
 
-Orbax itself is not asked: it opens what it finds before anything can be measured, and of an array that is damaged it
-prints for as long as the others are still being read.
+Orbax itself is not used: it opens arrays before their size can be checked, and for a damaged array it prints messages
+as long as the other arrays are being read.
 """
 
 import json
@@ -30,18 +30,18 @@ _SEQUENCE = 1  # Orbax's code for a key that is a number
 def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
     """The arrays of an Orbax checkpoint by their paths, joined by `/`; text is left out.
 
-    `path` may be what a checkpointer saved, a step of a checkpoint manager, or the manager's own folder where it holds
-    one step.
+    `path` may be the folder that a checkpointer saved, a step of a checkpoint manager, or a manager's folder with one
+    step.
 
     Raises:
-        InputError: where it is no such folder, holds several steps or items, is damaged, or claims more than
+        InputError: it is not such a folder, holds several steps or items, is damaged, or declares more than
             `max_bytes`.
     """
     tree = _tree_folder(path)
     stored = sum(status.st_size for _, status in regular_files(tree))
     with parsing(f"{path}: is not a whole Orbax checkpoint", "was it written to its end?"):
-        places, driver = _described(tree)
-        arrays = {name: _opened(tree, place, driver) for name, place in places.items()}
+        paths, driver = _described(tree)
+        arrays = {name: _opened(tree, path, driver) for name, path in paths.items()}
         claimed = max(stored, sum(array.dtype.numpy_dtype.itemsize * array.size for array in arrays.values()))
         if claimed > max_bytes:
             raise InputError(
@@ -52,7 +52,7 @@ def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
 
 
 def _described(tree: Path) -> tuple[dict[str, str], str]:
-    """Where the array of each name is stored, in the tree's order, and the format of all."""
+    """The path of each array by its name, in the tree's order, and the storage format."""
     described = json.loads(read_small(tree / TREE, LARGEST_TREE))
     found: list[tuple[list[tuple[int, int, str]], str, str]] = []
     for leaf in described["tree_metadata"].values():
@@ -60,26 +60,26 @@ def _described(tree: Path) -> tuple[dict[str, str], str]:
         if value.get("skip_deserialize") or value["value_type"] in _NO_ARRAYS:
             continue
         keys = [(int(key["key_type"]), str(key["key"])) for key in leaf["key_metadata"]]
-        # As JAX orders a tree: keys by name, places in a sequence by number.
+        # In JAX's order of a tree: keys by name, positions in a sequence by number.
         order = [(kind, int(key) if kind == _SEQUENCE else 0, key) for kind, key in keys]
         found.append((order, "/".join(key for _, key in keys), ".".join(key for _, key in keys)))
-    names = {name: place for _, name, place in sorted(found)}
-    if len(set(names.values())) < len(found) or any(".." in Path(place).parts for place in names.values()):
+    names = {name: path for _, name, path in sorted(found)}
+    if len(set(names.values())) < len(found) or any(".." in Path(path).parts for path in names.values()):
         raise ValueError("names that occur twice, or point outside it")
     if any(len(name) > LONGEST_NAME for name in names):
         raise ValueError(f"names of more than {LONGEST_NAME} characters")
     return names, "zarr3" if described.get("use_zarr3") else "zarr"
 
 
-def _opened(tree: Path, place: str, driver: str) -> Any:
-    """An array that can be read: of how it is stored, nothing takes much more memory than it has itself."""
+def _opened(tree: Path, path: str, driver: str) -> Any:
+    """An opened array; its storage format is checked so that reading takes little more memory than the array."""
     import tensorstore
 
     base = f"{tree.resolve()}/"
     if (tree / "manifest.ocdbt").is_file():
-        store: dict[str, Any] = {"driver": "ocdbt", "base": f"file://{quote(base)}", "path": f"{place}/"}
+        store: dict[str, Any] = {"driver": "ocdbt", "base": f"file://{quote(base)}", "path": f"{path}/"}
     else:
-        store = {"driver": "file", "path": f"{base}{place}/"}
+        store = {"driver": "file", "path": f"{base}{path}/"}
     array: Any = tensorstore.open({"driver": driver, "kvstore": store}, read=True, open=True).result()
     itemsize = array.dtype.numpy_dtype.itemsize
     layout = array.chunk_layout
@@ -91,19 +91,19 @@ def _opened(tree: Path, place: str, driver: str) -> Any:
 
 
 def _tree_folder(path: Path) -> Path:
-    """The folder that holds the tree: this one, its only step's, or its only item's."""
-    place = path
-    while not (place / TREE).is_file():
-        inner = [child for child in entries(place) if child.is_dir() and _holds_tree(child)]
+    """The folder that holds the tree: this one, that of its only step, or of its only item."""
+    folder = path
+    while not (folder / TREE).is_file():
+        inner = [child for child in entries(folder) if child.is_dir() and _holds_tree(child)]
         if len(inner) > 1:
             shown = ", ".join(child.name[:40] for child in inner[:NAMES_SHOWN])
             more = ", ..." if len(inner) > NAMES_SHOWN else ""
             raise InputError(f"{path}: contains several Orbax checkpoints ({shown}{more}); name the folder of one.")
         if not inner:
             raise InputError(f"{path}: is a folder but no Orbax checkpoint; weights are also read from .safetensors.")
-        place = inner[0]
-    return place
+        folder = inner[0]
+    return folder
 
 
-def _holds_tree(place: Path) -> bool:
-    return (place / TREE).is_file() or any((child / TREE).is_file() for child in entries(place) if child.is_dir())
+def _holds_tree(folder: Path) -> bool:
+    return (folder / TREE).is_file() or any((child / TREE).is_file() for child in entries(folder) if child.is_dir())

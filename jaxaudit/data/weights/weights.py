@@ -1,6 +1,6 @@
-"""Weights of a network from a file or folder, and into one: names and arrays, before any module has seen them.
+"""Reads and writes the weights of a network as named arrays, independently of any module.
 
-Nothing pickled is ever loaded, and what a file holds is measured before anything is allocated for it.
+Pickles are never loaded, and sizes are checked before memory is allocated.
 """
 
 import json
@@ -23,14 +23,14 @@ Weights = dict[str, np.ndarray]
 """Arrays by name, the path of each in its tree joined by `/`."""
 
 METADATA = {"jaxaudit_weights": "1"}
-"""What stands in the header of a file written here: the version of its names. More entries would have no order."""
+"""The metadata of a file written here: the version of its names. The order of several entries would be undefined."""
 
 KINDS = (
     "a .safetensors file or a folder of save_pretrained, a Flax .msgpack file, an Orbax directory, or a .keras or "
     ".weights.h5 file of Keras"
 )
 PYTORCH = ("running_mean", "running_var", "num_batches_tracked")
-"""How names end that only PyTorch gives."""
+"""Suffixes of names that only PyTorch uses."""
 FROM_PYTORCH = (
     "Flax calls .weight .kernel (.scale in a normalisation, .embedding in an embedding), running_mean mean and "
     "running_var var, and has no num_batches_tracked; kernels of Linear are transposed there (in, out), those of "
@@ -45,7 +45,7 @@ TO_SAFETENSORS = (
 MSGPACK = {".msgpack", ".flax"}
 SAFETENSORS, WHOLE, INDEX = ".safetensors", "model.safetensors", ".safetensors.index.json"
 LONGEST_INDEX = 64 * 2**20
-"""Bytes of an index: a name and a file of each array."""
+"""The most bytes of an index, which maps each array to its file."""
 _DTYPES = {
     "F64": np.dtype(np.float64),
     "F32": np.dtype(np.float32),
@@ -90,19 +90,19 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
 
 
 def safetensors_bytes(weights: Mapping[str, np.ndarray]) -> bytes:
-    """Arrays as the bytes of a safetensors file, which `read_weights` reads back as they were.
+    """Arrays as the bytes of a safetensors file, which `read_weights` restores exactly.
 
     >>> safetensors_bytes({"layer/kernel": np.ones((2, 3), np.float32)})[8:47]
     b'{"__metadata__":{"jaxaudit_weights":"1"'
     """
     from safetensors.numpy import save
 
-    # Copied row by row, which the format wants; `ascontiguousarray` would give a single number an axis.
+    # Copied in row-major order, which the format requires; `ascontiguousarray` would give a single number an axis.
     return save({name: np.array(values, order="C") for name, values in weights.items()}, METADATA)
 
 
 def pytorch_names(names: Iterable[str]) -> list[str]:
-    """Those of the names that are as PyTorch gives them; none where any is as Flax does.
+    """The names that follow PyTorch's naming; empty if any name follows Flax's.
 
     >>> pytorch_names(["fc.weight", "fc.bias", "bn.num_batches_tracked"]), pytorch_names(["fc.kernel", "fc.bias"])
     (['fc.weight', 'bn.num_batches_tracked'], [])
@@ -114,7 +114,7 @@ def pytorch_names(names: Iterable[str]) -> list[str]:
 
 
 def _saved_weights(folder: Path) -> Path | None:
-    """The file of weights, or their index, in a folder that `save_pretrained` wrote; None if it is no such folder."""
+    """The file of weights, or their index, in a folder that `save_pretrained` wrote; None for any other folder."""
     whole, index = folder / WHOLE, folder / f"model{INDEX}"
     if exists(whole) or exists(index):
         return whole if exists(whole) else index
@@ -160,7 +160,7 @@ def _placed(index: Path) -> dict[str, str]:
     if not isinstance(placed, dict) or not placed or not all(isinstance(each, str) for each in placed.values()):
         raise InputError(f"{index}: has no weight_map from arrays to files; was it written by save_pretrained?")
     for name in placed.values():
-        # As a name in this very folder, on any system.
+        # A plain file name in the same folder, on any system.
         if Path(name).name != name or "\\" in name or not name.endswith(SAFETENSORS):
             raise InputError(f"{index}: names {name[:80]!r}, which is no .safetensors file beside it.")
     return placed
@@ -199,8 +199,8 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
 
 
 def _content(data: bytes) -> str | None:
-    """What the first bytes say a file is."""
-    # First of all, because the length of a header may have the first two bytes of a pickle, and is never read as one.
+    """The format of a file according to its first bytes."""
+    # Checked first, because the length of a header may equal the first two bytes of a pickle. Pickles are never loaded.
     if data[8:9] == b"{" and int.from_bytes(data[:8], "little") <= len(data) - 8:
         return "safetensors"
     if (data[0] == 0x80 and data[1:2] in (b"\2", b"\3", b"\4", b"\5")) or data[:2] == b"PK":

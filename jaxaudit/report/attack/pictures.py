@@ -20,7 +20,7 @@ from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.run import Run, named
 
 SHOWN = 6
-"""Curves in one chart: the deciding attack, then those with the largest areas."""
+"""The most curves in one chart: the deciding attack, then those with the largest areas."""
 SAMPLED = (0.0001, 0.001, 0.01, 0.1, 0.5)
 
 
@@ -38,7 +38,7 @@ def attack_pictures(run: Run[AttackResult]) -> tuple[Picture, ...]:
 
 
 def compared_picture(runs: Sequence[Run[AttackResult]]) -> Picture:
-    """The deciding attack of several runs."""
+    """The area of the deciding attack in several runs, in one chart."""
     rows = [_row(run.result.deciding, f"{named(run)}: {run.result.decided_by}") for run in runs]
     return _areas("compared-auc", "Area under the ROC curve of the deciding attack", rows, runs[0].result)
 
@@ -110,8 +110,8 @@ def _columns(roc: Curve) -> tuple[tuple[float, ...], ...]:
 
 
 def _at(roc: Curve, limit: float) -> str:
-    place = int(np.searchsorted(roc.fpr, limit, side="right")) - 1
-    return f"{roc.tpr[max(place, 0)]:.4f}"
+    index = int(np.searchsorted(roc.fpr, limit, side="right")) - 1
+    return f"{roc.tpr[max(index, 0)]:.4f}"
 
 
 def _against_pdtp(result: AttackResult, splits: Splits) -> Picture:

@@ -1,4 +1,4 @@
-"""Single records of an `attack` run, as tables: the riskiest, the attacked, and PDTP beside the attack."""
+"""Tables of single records of an `attack` run: the riskiest, the attacked, and PDTP compared with the attack."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ LISTED, CUT = 60, " (cut)"
 
 
 def beside_table(found: BesidePDTP, attack: str) -> Cells:
-    """Records by what they are at risk by."""
+    """Numbers of records at risk by both measures, by one, or by neither."""
     columns = ("", f"given away by {visible(attack)}", "not given away")
     rows = (
         ("PDTP above 1", f"{found.both:,}", f"{found.pdtp_alone:,}"),
@@ -23,7 +23,7 @@ def beside_table(found: BesidePDTP, attack: str) -> Cells:
 
 
 def beside_words(found: BesidePDTP) -> str:
-    """How the two agree, in a sentence."""
+    """A sentence on how the two measures agree."""
     if math.isnan(found.rank_correlation):
         return "PDTP and the attack have no rank correlation: one of them is the same for all records."
     both = f"{number(found.rank_correlation, 2)} (p = {found.p_value:.1g})"
@@ -35,7 +35,7 @@ def beside_words(found: BesidePDTP) -> str:
 
 
 def records_tables(result: AttackResult, top: int) -> tuple[Cells, ...]:
-    """Single records, as many as a terminal and a page list."""
+    """Tables of single records, with as many rows as a terminal or a page shows."""
     if result.splits is not None:
         ranked = sorted(result.splits.records, key=lambda record: -record.largest_accuracy)
         return _attacked(ranked[:top], "terminal"), _attacked(ranked[:LISTED], "page")

@@ -62,7 +62,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
 
 
 def _asked(result: AttackResult, learner: str) -> tuple[str, str]:
-    """The question, and how it was asked."""
+    """The question, and how it was answered."""
     if result.splits is not None:
         return (
             "Can an attacker tell which records were in the training set?",
@@ -79,7 +79,7 @@ def _asked(result: AttackResult, learner: str) -> tuple[str, str]:
 
 
 def _errors(result: AttackResult) -> tuple[str, ...]:
-    """What is known of the errors of the verdict, and what thresholds led to."""
+    """Known error rates of the verdict, and realised rates of the thresholds."""
     found = [f"Intervals are {percent(result.level)} intervals."]
     if result.splits is not None:
         found = [
@@ -154,7 +154,7 @@ def _of_target(target: AttackedTarget) -> Answer:
 
 
 def _metrics(result: AttackResult, on: Where) -> Cells:
-    """The answers of attacks on random halves: a row an attack on a terminal of 80 columns, a column each on a page."""
+    """Measures of attacks on random halves: one row per attack on a narrow terminal, one column each on a page."""
 
     def shown(estimate: Estimate) -> str:
         if on == "page":
@@ -188,7 +188,7 @@ def correlation_text(found: Correlation) -> str:
 
 
 def _grid(result: AttackResult, on: Where) -> Cells:
-    """A row an attack."""
+    """A table with one row per attack."""
     limits = [rate.fpr for rate in result.attacks[0].tpr_at_fpr if rate.resolvable]
     gap = "\n" if on == "terminal" else " "
     heads = tuple(f"TPR at\n{percent(limit)} FPR" for limit in limits)
@@ -214,7 +214,7 @@ def _rate(value: float, realised: float, gap: str) -> str:
 
 
 def _all_rates(result: AttackResult) -> tuple[Cells, ...]:
-    """The rates of the deciding attack, and of the first that was made on targets of known membership."""
+    """The rates of the deciding attack, and of the first attack on targets of known membership."""
     best = result.deciding
     told = [(each.name, each.of_targets) for each in result.attacks if each.of_targets is not None]
     return (
@@ -224,7 +224,7 @@ def _all_rates(result: AttackResult) -> tuple[Cells, ...]:
 
 
 def _rates_table(name: str, rates: AttackRates, on: Where) -> Cells:
-    """A column a stated false positive rate: paper and terminals are narrow."""
+    """A table with one column per stated false positive rate, since paper and terminals are narrow."""
     told = [(rate, real) for rate, real in rates.rates if rate.resolvable]
     columns = tuple(f"{percent(rate.fpr)} stated" for rate, _ in told)
     rows = {
@@ -245,7 +245,7 @@ def _rates_table(name: str, rates: AttackRates, on: Where) -> Cells:
 
 
 def _withheld(rates: AttackRates) -> bool:
-    """Whether some true positive rate is not given, because thresholds do not hold."""
+    """Whether some true positive rate is withheld because thresholds do not hold."""
     return any(rate.resolvable and not rate.holds for rate in rates.tpr_at_fpr)
 
 
@@ -288,7 +288,7 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
 
 
 def area_of(result: AttackResult) -> str:
-    """What an area under the ROC curve is of."""
+    """What an area under the ROC curve is computed over."""
     return "mean over models" if result.splits is None else "of all attacks together"
 
 

@@ -32,7 +32,7 @@ def compared_picture(runs: Sequence[Run[EfficacyResult]]) -> Picture:
 
 
 def _drawn(result: EfficacyResult) -> list[plot.Method]:
-    """The weights in question and their references."""
+    """The judged weights and their references, as the plots need them."""
     return [
         plot.Method(visible(model.name), np.array([model.efficacy]), np.array([model.bound]), None)
         for model in result.models
@@ -66,7 +66,7 @@ def _efficacies(name: str, title: str, drawn: Sequence[plot.Method]) -> Picture:
 
 
 def _layers(result: EfficacyResult) -> tuple[Picture, ...]:
-    """Where the information lies, layer by layer; none of a network of one layer."""
+    """A chart of the information of each layer; none for a network with one layer."""
     models, judged = result.models, result.models[0]
     if len(judged.layers) < 2:
         return ()

@@ -1,4 +1,4 @@
-"""The content of an `efficacy` run for the terminal and the page; a run directory holds its result alone."""
+"""The content of an `efficacy` run for the terminal and the page, from its result alone."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ TRUE_FISHER = (
 )
 FRAMEWORKS = {"torch": "PyTorch", "keras": "Keras"}
 ROOM, LEAST_ROOM = 58, 9
-"""Columns of a terminal that the names of weights may share, and how many each needs for its numbers."""
+"""Terminal columns that the names of weights share, and the least that each needs for its numbers."""
 
 
 def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
@@ -86,7 +86,7 @@ def _answer(result: EfficacyResult) -> Answer:
 
 
 def _more(judged: Weights) -> list[tuple[str, str]]:
-    """What else was measured of the judged weights."""
+    """Further measurements of the judged weights."""
     found = [("Accuracy on the records", _accuracy(judged))]
     if judged.mean_gradient_norm is not None:
         found.append(("Norm of the mean gradient", precise(judged.mean_gradient_norm)))
@@ -106,7 +106,7 @@ def _similarity(result: EfficacyResult) -> tuple[str, ...]:
 
 
 def _likelihood(result: EfficacyResult) -> tuple[str, ...]:
-    """What the outputs were taken for, and what the true Fisher information is beside the empirical one."""
+    """The assumed meaning of the outputs, and how the true Fisher information differs from the empirical one."""
     found = ()
     if result.likelihood != Categorical.name:
         found += (f"Log-likelihood of a label, {result.likelihood}: {result.log_likelihood}.",)
@@ -124,7 +124,7 @@ def _paths(result: EfficacyResult) -> str:
 
 
 def _converted(result: EfficacyResult) -> tuple[str, ...]:
-    """That the network was measured as a function of JAX, and how far that is from what it was."""
+    """A note that the network was converted to JAX, with the difference between its outputs and the original's."""
     if result.conversion_error is None:
         return ()
     return (
@@ -144,7 +144,7 @@ def _weights(result: EfficacyResult) -> Cells:
 
 
 def _true_information(result: EfficacyResult) -> tuple[str, ...]:
-    """The heading of a column, if it was measured."""
+    """The heading of a column, if the true Fisher information was measured."""
     return ("true information",) if result.models[0].true_information is not None else ()
 
 
@@ -227,7 +227,7 @@ def _ranked(result: EfficacyResult) -> list[Exposed]:
 
 
 def _columns(models: Sequence[Weights]) -> tuple[str, ...]:
-    """The names of weights, long ones broken into lines, so that a terminal has room for all."""
+    """The names of weights, long ones broken into lines, so that all fit on a terminal."""
     room = max(LEAST_ROOM, ROOM // len(models) - 2)
     return tuple("\n".join(chop_cells(visible(model.name), room)) for model in models)
 

@@ -17,7 +17,7 @@ from jaxaudit.report.run import Run
 from jaxaudit.version import __version__
 
 SHORT_TABLE, LONG_TABLE = 8, 30
-"""Rows up to which a folded table stays on one printed page, and beyond which it is not printed."""
+"""Rows up to which a folded table is kept on one printed page, and above which it is not printed."""
 
 
 def report_html(runs: Sequence[Run[Any]]) -> str:
@@ -52,19 +52,19 @@ def render(page: Page) -> str:
 
 
 def _named(page: Page, charts: Sequence[Sequence[Picture]]) -> Iterator[tuple[str, Picture]]:
-    """Every chart of the page, by a name of its own."""
+    """Every chart of the page, with a unique name."""
     for picture in page.pictures:
         yield picture.name, picture
-    for place, drawn in enumerate(charts, 1):
+    for index, drawn in enumerate(charts, 1):
         for picture in drawn:
-            yield (f"run{place}-{picture.name}" if len(charts) > 1 else picture.name), picture
+            yield (f"run{index}-{picture.name}" if len(charts) > 1 else picture.name), picture
 
 
 def write_pictures(runs: Sequence[Run[Any]], directory: Path, form: Literal["svg", "png"]) -> list[Path]:
-    """Every chart of the report as a file of its own, each whole or not there.
+    """Writes every chart of the report to its own file, each completely or not at all.
 
     Raises:
-        OSError: where they cannot be written.
+        OSError: the files cannot be written.
     """
     save = {"svg": as_svg, "png": as_png}[form]
     directory.mkdir(parents=True, exist_ok=True)
@@ -78,12 +78,12 @@ def write_pictures(runs: Sequence[Run[Any]], directory: Path, form: Literal["svg
 
 
 def _shown(value: object) -> object:
-    """What a template puts onto the page: text from data has no control character left."""
+    """A value for a template: text from data without control characters."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _length(table: Cells) -> str:
-    """How the style names its length."""
+    """The style class of a table of this length."""
     rows = len(table.rows)
     return "short" if rows <= SHORT_TABLE else "long" if rows > LONG_TABLE else "middle"
 

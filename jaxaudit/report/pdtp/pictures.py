@@ -52,9 +52,9 @@ def _distribution(result: PDTPResult) -> Picture:
 
 
 def compared_picture(runs: Sequence[Run[PDTPResult]]) -> Picture:
-    """Of several runs, the share of records with a PDTP above each value."""
+    """The share of records with a PDTP above each value, for several runs in one chart."""
     drawn = [(named(run), _values(run)) for run in runs]
-    places = [edge for edge in EDGES if 0 < edge < np.inf]
+    edges = [edge for edge in EDGES if 0 < edge < np.inf]
 
     def draw() -> Figure:
         figure, axes = canvas()
@@ -74,7 +74,7 @@ def compared_picture(runs: Sequence[Run[PDTPResult]]) -> Picture:
         Cells(
             "Share of records above",
             ("PDTP (nats)", *names),
-            tuple((f"{edge:g}", *(share(values, edge) for _, values in drawn)) for edge in places),
+            tuple((f"{edge:g}", *(share(values, edge) for _, values in drawn)) for edge in edges),
             ("PDTP (nats)", *names),
             folded=True,
         ),
@@ -82,7 +82,7 @@ def compared_picture(runs: Sequence[Run[PDTPResult]]) -> Picture:
 
 
 def _values(run: Run[PDTPResult]) -> np.ndarray:
-    """PDTP of every measured record; 0 where only the riskiest are known."""
+    """PDTP of every measured record; 0 for records that are not among the listed ones."""
     if "pdtp" in run.arrays:
         return run.arrays["pdtp"]
     listed = [record.pdtp for record in run.result.records]

@@ -1,4 +1,4 @@
-"""The content of a `pdtp` run for the terminal and the page, and what else is asked of such runs."""
+"""The content of a `pdtp` run for the terminal and the page."""
 
 import math
 from collections.abc import Sequence
@@ -176,7 +176,7 @@ def _records(result: PDTPResult) -> Cells:
 
 
 def _stored(result: PDTPResult) -> Stored | None:
-    """PDTP of every record, where the result lists the riskiest only."""
+    """The file with PDTP of every record, if the result lists only the riskiest."""
     if len(result.records) == result.records_measured:
         return None
     return Stored("records.parquet", ("pdtp",), result.records_measured)

@@ -1,4 +1,4 @@
-"""The content of a `power` run for the terminal and the page; a run directory holds its result alone."""
+"""The content of a `power` run for the terminal and the page, from its result alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ WITH: dict[By, str] = {
     "holdout": "holdout only",
 }
 MUCH = dict(zip(REMEMBERS, ("as much", "a half", "a quarter"), strict=True))
-"""Of what the shadow models remember."""
+"""Names of the multiples of what the shadow models memorise."""
 CANNOT = "cannot be"
 ABOUT = (
     "It also shows what could be concluded of a target that remembers as much of what it used as the shadow models do, "
@@ -54,7 +54,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
     """The content of a run of `power`, which lists no records: `top` has no effect."""
     result = run.result
     given = result.given
-    # Where they do not suffice, the finding says how many would, with those that the minimum detectable fraction takes.
+    # If the records do not suffice, the finding already gives the number that would.
     enough = result.finding.verdict == "sufficient"
     return Part(
         named(run),
@@ -102,7 +102,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
 
 
 def _picture(result: PowerResult) -> Picture:
-    """Detection probability by used fraction, a line for each size."""
+    """Detection probability by used fraction, one line for each size."""
     seen = (f"{percent(each.fraction)}: {100 * each.probability:.0f}%" for each in result.given.chances)
     return Picture(
         "detection",
@@ -168,7 +168,7 @@ def _needed(result: PowerResult) -> str:
 
 
 def _about(run: Run[PowerResult]) -> str:
-    """What was measured."""
+    """A sentence on what was measured."""
     count, data = run.result.separation.models, run.provenance.data
     detects = "of the query set the holdout test would detect, for a target of such a design"
     if "shadows" in data:
@@ -189,7 +189,7 @@ def _fraction(value: float | None) -> str:
 
 
 def _concluded(result: PowerResult, on: Where) -> Cells:
-    """Probabilities of each verdict by what is there and how much a target remembers, at the sizes given."""
+    """Probabilities of each verdict by available evidence and by how much a target memorises, at the given sizes."""
     columns = tuple(
         _laid(each, on)
         for each in (
@@ -212,7 +212,7 @@ def _concluded(result: PowerResult, on: Where) -> Cells:
 
 
 def _scaled(result: PowerResult, on: Where) -> Cells:
-    """The probability of `forgotten` by numbers of records, what is there, and how much a target remembers."""
+    """The probability of `forgotten` by numbers of records, evidence, and how much a target memorises."""
     kinds: tuple[By, ...] = ("members and shadow models", "members")
     columns = (
         *(f"{name}\nrecords" for name in ("query", "holdout", "member")),
@@ -235,7 +235,7 @@ def _scaled(result: PowerResult, on: Where) -> Cells:
 
 
 def _laid(text: str, on: Where) -> str:
-    """On a page, lines break as they need."""
+    """Text with line breaks on a terminal, and without them on a page."""
     return text if on == "terminal" else text.replace("\n", " ")
 
 

@@ -18,7 +18,7 @@ from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.run import Run, named
 
 MOST_METHODS = 7
-"""Marks a row that can be read in one chart."""
+"""The most marks in one row of a readable chart."""
 SHADED = " The shaded band is the range of retrained models, the reference: less or more is a difference from them."
 
 
@@ -87,7 +87,7 @@ def _efficacies(name: str, drawn: list[plot.Method], band: tuple[float, float] |
 
 
 def _layers(result: UnlearnResult) -> tuple[Picture, ...]:
-    """Where the information lies before and after, layer by layer; none of a network of one layer."""
+    """A chart of the information of each layer before and after; none for a network with one layer."""
     models = [method for method in result.methods if method.layers and method.name != UNTRAINED][:MOST_METHODS]
     if not models or len(models[0].layers) < 2 or any(each.layers.keys() != models[0].layers.keys() for each in models):
         return ()
@@ -123,7 +123,7 @@ def _attacks(drawn: list[plot.Method], baseline: float | None) -> Picture:
 
 
 def _told_apart(result: UnlearnResult) -> tuple[Picture, ...]:
-    """Forgetting quality and U-LiRA, the references among them; none where nothing was compared."""
+    """Charts of forgetting quality and U-LiRA, with the references; none if models were not compared."""
     compared = [(visible(method.name), method) for method in result.methods]
     quality = [(name, method.challenge.quality) for name, method in compared if method.challenge is not None]
     lira = [(name, method.u_lira) for name, method in compared if method.u_lira is not None]

@@ -1,4 +1,4 @@
-"""The content of an `unlearn` run for the terminal and the page; charts need its result alone."""
+"""The content of an `unlearn` run for the terminal and the page, from its result alone."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ COLUMNS = {
 """Of the terminal's table."""
 MARKS = {"above": "above", "below": "below", "not distinguishable": "~", "too few seeds": "?"}
 WIDEST_RANGE = 11
-"""Characters: wider ones are broken, so that six columns fit a terminal."""
+"""The most characters of a range: wider ones are broken, so that six columns fit a terminal."""
 
 
 def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
@@ -118,12 +118,12 @@ def _legend(result: UnlearnResult) -> tuple[str, ...]:
 
 
 def _compared(result: UnlearnResult) -> list[Method]:
-    """The methods whose models were told from retrained ones, the references first."""
+    """The methods whose models were compared with retrained ones, the references first."""
     return [method for method in result.methods if method.challenge is not None and method.u_lira is not None]
 
 
 def _against_retrained(result: UnlearnResult) -> tuple[Cells, ...]:
-    """One line a method on a page, two on a terminal; none where nothing was compared."""
+    """A table with one line per method on a page, two on a terminal; none if models were not compared."""
     numbers, values, ranges = ("quality F", "RA", "TA", "score", "U-LiRA"), [], []
     for method in _compared(result):
         challenge, lira = method.challenge, method.u_lira
@@ -148,7 +148,7 @@ def _against_retrained(result: UnlearnResult) -> tuple[Cells, ...]:
 
 
 def _grid(result: UnlearnResult) -> Cells:
-    """Three lines a method, narrow enough for 80 columns: medians, ranges, positions."""
+    """A table with three lines per method, narrow enough for 80 columns: medians, ranges, positions."""
     rows = []
     for method in result.methods:
         cells = [(visible(method.name), "", ""), *(_cell(method, name) for name in COLUMNS)]
@@ -168,7 +168,7 @@ def _cell(method: Method, name: str) -> tuple[str, str, str]:
 
 
 def _brief(value: float, name: str) -> str:
-    """Two digits, as short as can be: six columns of ranges are to fit 80 characters."""
+    """A number with two digits, as short as possible: six columns of ranges must fit 80 characters."""
     if math.isinf(value):
         return "inf"
     if name not in ("efficacy", "bound"):

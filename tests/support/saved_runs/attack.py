@@ -29,7 +29,7 @@ FACTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
+class FixedScores:
     """An attack that says what it was given."""
 
     name: str
@@ -69,7 +69,7 @@ def attack_audit(targets: int = TARGETS, measurements: np.ndarray | None = None,
     truth = np.stack([halves, ~halves], axis=1).reshape(8, targets)
     pdtp = rng.gamma(1, 0.3, (2, targets))
     attacks: list[Any] = [
-        Said(name, np.round(strength * np.where(truth, 1.0, -1.0) + rng.normal(size=truth.shape), 1))
+        FixedScores(name, np.round(strength * np.where(truth, 1.0, -1.0) + rng.normal(size=truth.shape), 1))
         for name, strength in (("distance", 1.5), ("frequency", 0.0))
     ]
     models = split_models(truth, pdtp if measurements is None else measurements, **known)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.unlearn.against_retrained import Told, compared, protocol_of
+from jaxaudit.audits.unlearn.against_retrained import Distinguishability, compared, protocol_of
 from jaxaudit.audits.unlearn.evaluate import spread
 from jaxaudit.audits.unlearn.finding import decided, over_sets
 from jaxaudit.audits.unlearn.result import RETRAINING, Models, Scores, UnlearnAudit, UnlearnResult
@@ -58,7 +58,7 @@ def unlearn_audit(
     }
     protocol = protocol_of(2, sets, 4, 3, 2 if attacked else 0, seeds, 0.95)
     layers = {layer: share * SPREAD[None, :seeds] for layer, share in SHARES.items()}
-    apart = {name: () if told is None or name == "untrained" else (Told(told, U_LIRA),) for name in made}
+    apart = {name: () if told is None or name == "untrained" else (Distinguishability(told, U_LIRA),) for name in made}
     found = compared(0, protocol, {name: [each] for name, each in made.items()}, dict.fromkeys(made, layers), apart)
     results = (decided(forgotten, protocol, found, notes),) * sets
     models = {name: Models(None, {}) for name in made}

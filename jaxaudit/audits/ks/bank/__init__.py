@@ -1,1 +1,1 @@
-"""Shadow models that anybody trained, as the tests of `ks` need them: how a bank is dealt, and what is in it."""
+"""Banks of shadow models for the tests of `ks`: their training sets, their training, and reading their outputs."""

@@ -1,4 +1,4 @@
-"""The models of a bank as shadow models, and a target's outputs in the form of a bank's."""
+"""Reads the models of a bank as shadow models, and a target's outputs in the format of a bank."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
-from jaxaudit.audits.bank_odds import as_logits, model_outputs, own_accuracy, own_logits, said_by
+from jaxaudit.audits.bank_odds import as_logits, decode_outputs, model_outputs, own_accuracy, own_logits
 from jaxaudit.audits.resolution import as_stored, distinct, grid_of
 from jaxaudit.data.bank.bank import Bank, load_bank, row_blocks
 from jaxaudit.data.bank.description import Sizes
@@ -35,25 +35,25 @@ def open_bank(
     member_groups: np.ndarray | None = None,
     sets: Mapping[str, Examples] = MappingProxyType({}),
 ) -> ShadowModels:
-    """What do shadow models say that were trained before, here or by anybody's script? Reads a bank, for `judge`.
+    """Reads a bank of shadow models, trained here or by any script, for `judge`.
 
-    Only models that a test of use can use are kept; a few files are read at a time. Log-odds of a record with several
-    views are those of their mean, see `said`. Confidences are those of the log-odds.
+    Only models that some test of use can use are kept. Files are read a few at a time. The log-odds of a record with
+    several views are the mean over views, see `said`; confidences are computed from the log-odds.
 
     Args:
         bank: the bank, or its directory.
-        models: their numbers; by default all that are finished.
-        members: records that the targets are known to have used, with the bank's classes; the bank has no outputs on
-            them.
-        member_groups: the group of each, where the bank dealt whole groups.
-        sets: the bank's own sets by role (`query`, `holdout`, `calibration`), as far as they are at hand: whether the
-            members are like query set and holdout is then measured on their inputs, too.
+        models: their numbers; by default all finished models.
+        members: known members: records that the targets are known to have used, with the bank's classes. The bank has
+            no outputs on them.
+        member_groups: the group of each known member, if the bank keeps groups whole.
+        sets: the bank's own sets by role (`query`, `holdout`, `calibration`), as far as available. With query set and
+            holdout, whether known members are exchangeable with these is tested on the inputs, too.
 
     Returns:
-        The same as `train_shadows` gives: what each model was trained on, and its log-odds (nats) of each record.
+        As `train_shadows`: the training set of each model, and its log-odds (nats) of each record.
 
     Raises:
-        InputError: as `load_bank` and `Bank.outputs`; or members are records of a set of the bank.
+        InputError: as `load_bank` and `Bank.outputs`; or a known member is a record of a set of the bank.
 
     >>> import json, tempfile
     >>> import jax
@@ -76,15 +76,15 @@ def open_bank(
     odds, correct = (np.empty((len(numbers), len(columns)), np.float32) for _ in range(2))
     own = np.empty(len(numbers))
 
-    def read(place: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
-        outputs = said_by(bank, numbers[place], values)
-        odds[place], correct[place] = outputs.log_odds[columns], outputs.correct[columns]
-        own[place] = own_accuracy(bank, numbers[place], outputs)
-        return as_stored(bank, values, f"model {numbers[place]}")
+    def read(index: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
+        outputs = decode_outputs(bank, numbers[index], values)
+        odds[index], correct[index] = outputs.log_odds[columns], outputs.correct[columns]
+        own[index] = own_accuracy(bank, numbers[index], outputs)
+        return as_stored(bank, values, f"model {numbers[index]}")
 
     grids, content_hash = read_models(bank, numbers, read)
     kinds = kinds_of(bank)
-    # The others are read for the hash alone.
+    # Models of other kinds are read only for the hash.
     used = np.flatnonzero([kinds[number] != Kind.OTHER for number in numbers])
     found = ShadowModels(
         pool=pool,
@@ -96,7 +96,7 @@ def open_bank(
         own_accuracy=own,
         designs=bank.designs[numbers],
         design_names=bank.description.designs,
-        resolutions=distinct(grids[place] for place in used),
+        resolutions=distinct(grids[index] for index in used),
         content_hash=content_hash,
     ).take(used)
     if members is None:
@@ -106,7 +106,7 @@ def open_bank(
 
 
 def _refuse_shared(bank: Bank, members: Examples, sets: Mapping[str, Examples]) -> None:
-    """Refuses members that are records of a set of the bank, as far as that can be told."""
+    """Rejects known members that are records of a set of the bank, as far as the given sets show it."""
     for role in Sizes._fields:
         if members.content_hash == getattr(bank.description.hashes, role):
             raise InputError(
@@ -120,7 +120,7 @@ def _refuse_shared(bank: Bank, members: Examples, sets: Mapping[str, Examples]) 
 def _with_members(
     models: ShadowModels, members: Examples, groups: np.ndarray | None, sets: Mapping[str, Examples]
 ) -> ShadowModels:
-    """The models with known members behind the bank's records; no model was trained on one."""
+    """The models with known members added behind the bank's records; no model was trained on a known member."""
     pool, names = models.pool, models.pool.examples.class_names
     known = replace(members, inputs=np.zeros((len(members), 0), np.float32), class_names=names)
     end, at_hand = len(pool.examples), None
@@ -130,7 +130,7 @@ def _with_members(
     wider = pool._replace(
         examples=concatenate([pool.examples, known], "records"),
         members=slice(end, end + len(members)),
-        # None of them has a record in another set.
+        # No group of known members has a record in another set.
         member_groups=None if groups is None or pool.groups is None else numbered(groups) + int(pool.groups.max()) + 1,
         at_hand=at_hand,
     )
@@ -165,10 +165,10 @@ def pool_of(bank: Bank) -> tuple[Pool, Int[np.ndarray, " kept"]]:
 
 
 def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:
-    """A target's outputs on a set of the bank, from a .npy file of the form of the models': several views, log-odds.
+    """A target's outputs on a set of the bank, from a .npy file in the format of the bank's models.
 
-    Log-odds of a record are those that `said` would find; logits stand for them, see `as_logits` and `own_logits`. How
-    finely they are known is what the file's own numbers say.
+    The file may have several views, or log-odds. Outputs are converted to logits with the log-odds that `said` finds
+    (see `as_logits` and `own_logits`); their resolution is found from the numbers of the file.
 
     Raises:
         InputError: as `load_into`.
@@ -185,8 +185,8 @@ class Usable(NamedTuple):
     """The models of a bank that have outputs.
 
     Attributes:
-        accuracy: on its own training records, of each model whose outputs can be used, by its number.
-        refused: why those of the others cannot.
+        accuracy: of each model with usable outputs, by its number: the accuracy on its own training records.
+        refused: of each other model, why its outputs cannot be used.
     """
 
     accuracy: dict[int, float]
@@ -209,11 +209,11 @@ def usable_models(bank: Bank) -> Usable:
 
 
 def kinds_of(bank: Bank) -> list[Kind]:
-    """What each model is good for, by the query and holdout records that it is trained on.
+    """The kind of each model, from the query and holdout records that it was trained on.
 
-    Of the holdout test are models trained on some of the query set, some of the holdout, and about as many records, or
-    whole groups, as the query set has (`dealt_alike`). One that has exactly one of the two sets was not dealt from
-    both.
+    A model is of the kind of the holdout test if it was trained on some query records, on some holdout records, and on
+    about as many records (or whole groups) as the query set has (`dealt_alike`). A model trained on exactly one of the
+    two sets is not.
     """
     kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     asked = kept < bank.query.stop

@@ -1,4 +1,4 @@
-"""Deals the training sets of a bank: the very rows that `ks` would draw with the same key, model by model."""
+"""Draws the training sets of a bank: the membership masks that `ks` draws with the same key."""
 
 from typing import NamedTuple
 
@@ -16,18 +16,18 @@ from jaxaudit.randomness import generator_of, stream
 from jaxaudit.shadow_models import OF_QUERY, Kind, Pool, pool_of_sets
 
 TURNS = (Kind.NEVER, Kind.FULLY, Kind.NEVER, Kind.HALF)
-"""Without a holdout, the kinds of successive models: in the proportion of `ShadowTest`, whatever their number."""
+"""Without a holdout, the kinds of successive models: in the proportions of `ShadowTest` for any number of models."""
 HOLDOUT_MODELS, SHADOW_MODELS = 40, 77
-"""The models of `HoldoutTest`, and those of `ShadowTest` together."""
+"""The default numbers of models of `HoldoutTest`, and of `ShadowTest` in all."""
 
 
 class BankPlan(NamedTuple):
     """The training sets of a bank.
 
     Attributes:
-        membership: which records each model is trained on; columns are the query set, the holdout, the calibration set.
-        seeds: for the training of each model.
-        places: the place of each model among those of its kind, from 0, in which designs take turns.
+        membership: membership masks of the models; columns are the query set, the holdout, the calibration set.
+        seeds: of the training of each model.
+        places: number of each model among those of its kind, from 0; it determines the model's design.
     """
 
     membership: Bool[np.ndarray, "models n"]
@@ -46,29 +46,30 @@ def plan_bank(
     dropped: Bool[np.ndarray, " n"] | None = None,
     coins: bool = False,
 ) -> BankPlan:
-    """Deals the training sets of shadow models that somebody else trains.
+    """Draws the training sets of a bank of shadow models.
 
     - With a holdout: each model is trained on as many records as the query set has, drawn from query set and holdout
       together; with groups, on as many whole groups.
-    - Without one: of four models, the first and the third are trained on none of the query set, the second on all of
-      it, the fourth on half.
+    - Without a holdout: of every four models, the first and the third are trained on none of the query set, the second
+      on all of it, the fourth on half of it.
     - Each model is also trained on a random two thirds of the calibration set, if there is one.
-    - With `coins`: each model is trained on each record of any set with probability one half, independently.
+    - With `coins`: each model is trained on each record of any set with probability 1/2, independently.
 
-    Guarantee: the row and the seed of a model depend on the key and its number alone, so more models begin with the
-    same ones. Without `coins`, rows are those of the models that `train_shadows` draws with this key and these sets.
+    Guarantee: the mask and the seed of a model depend only on the key and its number, so a larger plan begins with the
+    same models. Without `coins`, the masks are those that `train_shadows` draws with this key and these sets.
 
     Args:
         key: random key.
-        models: their number.
+        models: number of models.
         query, holdout, calibration: numbers of records.
-        groups: of query and holdout records, if groups were dealt whole.
-        dropped: which records no model is trained on.
-        coins: whether each record is dealt to each model by a fair coin, as a bound on epsilon needs it.
+        groups: of query and holdout records, if groups are kept whole.
+        dropped: records that no model is trained on.
+        coins: whether each record is included in each model independently with probability 1/2, as a bound on epsilon
+            requires.
 
     Raises:
-        InputError: there is neither a holdout nor a calibration set, nor coins; no record of a set is left; there are
-            groups without a holdout, or too few; or there are groups and coins.
+        InputError: without `coins`, there is neither a holdout nor a calibration set; no record of a set is left; there
+            are groups without a holdout, too few groups, or groups and `coins`.
 
     >>> plan = plan_bank(jax.random.key(7), 3, 4, holdout=4, calibration=6)
     >>> plan.membership[:, :8].sum(axis=1), plan.membership[:, 8:].sum(axis=1)
@@ -97,21 +98,21 @@ def plan_bank(
             raise InputError("groups are of query set and holdout, but there is no holdout (--holdout).")
         groups = groups.take(columns[0], columns[1] - query)
     sizes = [len(each) for each in columns]
-    # For rows the sizes of the sets are enough.
+    # Masks depend only on the sizes of the sets.
     records = Examples(np.zeros((sum(sizes), 0), np.float32), np.zeros(sum(sizes), int), ("",), "records")
     pool = pool_of_sets(records, sizes, groups=None if groups is None else groups.dealt)
     kinds = np.array([Kind.MIXED if holdout else TURNS[model % len(TURNS)] for model in range(models)])
     rows = _draw(stream(key, "draw"), kinds.tolist(), pool)
-    membership, places = np.zeros((models, len(left)), bool), np.zeros(models, int)
+    membership, indices = np.zeros((models, len(left)), bool), np.zeros(models, int)
     for kind in set(kinds.tolist()):
         own = np.flatnonzero(kinds == kind)
-        places[own] = np.arange(len(own))
+        indices[own] = np.arange(len(own))
         membership[np.ix_(own, np.flatnonzero(left))] = rows[kind]
-    return BankPlan(membership, _seeds(stream(key, "seeds"), models), places)
+    return BankPlan(membership, _seeds(stream(key, "seeds"), models), indices)
 
 
 def _by_coins(key: Key[Array, ""], models: int, left: Bool[np.ndarray, " n"]) -> BankPlan:
-    """A fair coin for each model and each record that is left."""
+    """Includes each record that is not dropped in each model independently with probability 1/2."""
     draw = stream(key, "draw", "coins")
     tossed = [generator_of(stream(draw, model)).random(len(left)) < 0.5 for model in range(models)]
     return BankPlan(np.stack(tossed) & left, _seeds(stream(key, "seeds"), models), np.arange(models))

@@ -1,4 +1,4 @@
-"""Whether outputs are those of the model that they are added to a bank for; see `jaxaudit.metrics.row_fit`."""
+"""Checks whether outputs belong to the model that they are added to a bank for; see `jaxaudit.metrics.row_fit`."""
 
 from contextlib import suppress
 from typing import NamedTuple
@@ -12,20 +12,21 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.row_fit import RATE, Dealt, dealt_records, limit, other_row, row_fits
 
 COMPARED = 8
-"""Models whose outputs tell how difficult a record is: more hardly help."""
+"""Number of models whose outputs show how difficult a record is; more hardly help."""
 LOOK = RATE / COMPARED
-"""How often, at most, a look at right outputs refuses them: those of the first few models are looked at again when the
-next ones are there to compare them with."""
+"""The largest probability that one check rejects right outputs. The outputs of the first models are checked again when
+there are further models to compare them with."""
 
 
-class Whose(NamedTuple):
-    """Which training set the outputs of a model fit.
+class RowMatch(NamedTuple):
+    """How well outputs fit membership masks of a bank.
 
     Attributes:
-        own: how well they fit that of their own model, in standard deviations.
-        fit: how well they fit the one that they fit best of all others.
-        other: its model, if they fit it overwhelmingly: they are that model's outputs.
-        shown: whether they show that they are their own model's; those of models that hardly remember do not.
+        own: fit to the mask of their own model, in standard deviations.
+        fit: the best fit to the mask of another model.
+        other: number of another model whose mask the outputs fit overwhelmingly, so that they must be its outputs; or
+            None.
+        shown: whether the outputs demonstrably belong to their own model; a model that hardly memorises cannot show it.
     """
 
     own: float
@@ -35,7 +36,7 @@ class Whose(NamedTuple):
 
 
 def first_models(bank: Bank) -> dict[int, Float[np.ndarray, " n"]]:
-    """Log-odds of the first few finished models of a bank whose outputs can be used."""
+    """Log-odds of the first finished models of a bank with usable outputs."""
     found = {}
     for model in bank.finished().tolist():
         if len(found) == COMPARED:
@@ -45,17 +46,17 @@ def first_models(bank: Bank) -> dict[int, Float[np.ndarray, " n"]]:
     return found
 
 
-def whose(
+def match_row(
     bank: Bank, model: int, log_odds: Float[np.ndarray, " n"], known: dict[int, Float[np.ndarray, " n"]]
-) -> Whose | None:
-    """Which training set of a bank these log-odds fit; None where nobody knows how training sets were dealt.
+) -> RowMatch | None:
+    """How well log-odds fit the membership masks of a bank; None if the masks were not drawn by this package.
 
-    Only rows that were dealt at random by `jaxaudit shadows plan` are judged. Then right outputs are taken for another
-    model's at most once in 100 times, all looks at them together.
+    Only masks drawn at random by `jaxaudit shadows plan` are judged. Over all checks together, right outputs are then
+    attributed to another model with a probability of at most 1%.
 
     Args:
         bank: the bank.
-        model: whose outputs they are said to be.
+        model: number of the model that the outputs are said to belong to.
         log_odds: of each record's own class.
         known: log-odds of other models by number, see `first_models`.
     """
@@ -66,11 +67,11 @@ def whose(
     fits = row_fits(log_odds, bank.membership, _dealt(bank), stacked, list(others))
     own, fit = float(fits[model]), float(np.delete(fits, model).max())
     shown = own > max(limit(len(fits), LOOK), fit)
-    return Whose(own, fit, other_row(fits, model, LOOK), shown)
+    return RowMatch(own, fit, other_row(fits, model, LOOK), shown)
 
 
 def _dealt(bank: Bank) -> list[Dealt]:
-    """Query set and holdout together, and the calibration set: each was dealt by itself."""
+    """The sets that were randomised separately: query set with holdout, and the calibration set."""
     asked = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     sets = [dealt_records(asked)]
     if bank.groups is not None:

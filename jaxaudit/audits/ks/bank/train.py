@@ -1,4 +1,4 @@
-"""Trains models of a bank here, many at once; each model's outputs are written when its batch is done."""
+"""Trains the models of a bank, many at once; the outputs of each batch of models are written when it is done."""
 
 import errno
 import shutil
@@ -27,10 +27,10 @@ NO_ROOM = {
     errno.EDQUOT: "your quota there is used up",
     errno.EFBIG: "its file is larger than this process or that file system allows (ulimit -f shows the former)",
 }
-"""Why outputs cannot be written, by the number of the system's error."""
+"""Why outputs cannot be written, by error number of the system."""
 LIMITS = {errno.EDQUOT, errno.EFBIG}
 MOST_BYTES = 1 << 28
-"""Of outputs on the host at a time, where a batch of models is larger than one."""
+"""The most bytes of outputs on the host at a time, unless those of one model need more."""
 
 
 def train_bank(
@@ -44,21 +44,21 @@ def train_bank(
 ) -> None:
     """Trains models of a bank and writes their outputs, as log-probabilities, into it.
 
-    Guarantee: a model's outputs depend on the key, its number, its row, its learner and `models_per_batch` alone (on a
-    CPU to the last bit), so a bank may be stopped, continued and grown. They are those of the models that
-    `train_shadows` trains with this key on these sets. Outputs that are there are not changed.
+    Guarantee: a model's outputs depend only on the key, its number, its membership mask, its learner and
+    `models_per_batch` (on a CPU to the last bit), so training may be stopped and resumed, and the bank enlarged. They
+    equal those of `train_shadows` with this key and these sets. Existing outputs are not changed.
 
     Args:
-        key: random key of the bank's deal.
-        bank: of `logits`, with one view of each record.
-        inputs: all records, in the order of the bank's columns; of dropped records, too.
-        learners: of each of the bank's designs.
-        models: the numbers of the models to train.
+        key: random key with which the bank was planned.
+        bank: a bank of `logits`, with one view of each record.
+        inputs: of all records, dropped ones included, in the order of the bank's columns.
+        learners: one for each of the bank's designs.
+        models: numbers of the models to train.
         execution: models per batch, progress, and where unfinished work is kept.
 
     Raises:
-        InputError: the bank is of other outputs, there are not as many records or learners as it says, or outputs
-            cannot be written, such as on a full disk.
+        InputError: the bank has other outputs, or another number of records or designs; or outputs cannot be written,
+            such as on a full disk.
     """
     said = bank.description
     if said.outputs != "logits" or said.queries != 1:
@@ -73,9 +73,9 @@ def train_bank(
     columns = columns[pool.training_order]
     keys = training_keys(key, bank)
     labels = np.asarray(bank.labels[columns])
-    rows_of = [chosen[bank.designs[chosen] == place] for place in range(len(learners))]
+    rows_of = [chosen[bank.designs[chosen] == index] for index in range(len(learners))]
 
-    # A worker may have another current folder.
+    # A worker may have another working directory.
     keep = partial(_keep, bank.directory.absolute(), said, inputs)
     parts = execution.split(*(len(own) for own in rows_of)) if len(chosen) else ()
     for learner, own, part in zip(learners, rows_of, parts, strict=False):
@@ -97,7 +97,7 @@ def _keep(
     params: Any,
     rows: Int[np.ndarray, " rows"],
 ) -> np.ndarray:
-    """Writes the outputs of a chunk's models that are missing; returns their rows."""
+    """Writes the missing outputs of a chunk's models; returns their rows."""
     for part, outputs in _outputs(learner, params, inputs, said.classes):
         for model, each in zip(own[rows][part], outputs, strict=True):
             if not outputs_path(directory, int(model)).exists():
@@ -109,14 +109,14 @@ def _write(directory: Path, model: int, outputs: Float32[np.ndarray, "n views va
     """Writes the outputs of a model.
 
     Raises:
-        InputError: they cannot be written: why, how much is missing, and what to do.
+        InputError: the outputs cannot be written; the message says why, how much space is missing, and what to do.
     """
     try:
         write_outputs(directory, model, outputs, said)
     except OSError as error:
         missing = said.models - len(finished_in(directory, said.models))
         why = NO_ROOM.get(error.errno or 0, f"it cannot be written ({error.strerror or error})")
-        # What the disk has free tells nothing where a limit is reached before.
+        # Under a quota or file size limit, the free space of the disk is irrelevant.
         free = f", and {_size(shutil.disk_usage(directory).free)} are free there" if error.errno not in LIMITS else ""
         raise InputError(
             f"{directory}, model {model} of {said.models}: {why}. The outputs of the {missing} models that are missing "
@@ -130,21 +130,21 @@ def _size(count: int) -> str:
 
 
 def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
-    """The key of each model's training: that of the model of its kind and place in an audit with this key.
+    """The random key of each model's training: that of the model with the same kind and number in `train_shadows`.
 
-    A training set that no test of `ks` uses, as coins deal one now and then, has a kind of its own.
+    A training set that no test of `ks` uses has a kind of its own; Bernoulli inclusion occasionally draws one.
     """
     kinds = kinds_of(bank)
     counts = Counter(kinds)
     training = stream(key, "train")
     by_kind = joined(several(stream(training, kind), count) for kind, count in counts.items())
-    places = {kind: place for place, kind in enumerate(counts)}
-    order = np.argsort([places[kind] for kind in kinds], kind="stable")
+    indices = {kind: index for index, kind in enumerate(counts)}
+    order = np.argsort([indices[kind] for kind in kinds], kind="stable")
     return keys_at(by_kind, np.argsort(order))
 
 
 def _outputs(learner: Learner, params: Any, inputs: np.ndarray, classes: int) -> Any:
-    """Places of models in a chunk with their log-probabilities, as many at a time as memory allows."""
+    """Slices of a chunk's models with their log-probabilities, as many models at a time as memory allows."""
     models = len(jax.tree.leaves(params)[0])
     size = models if 4 * models * len(inputs) * classes <= MOST_BYTES else 1
     for start in range(0, models, size):

@@ -22,7 +22,8 @@ NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS})
 class EMATest(WithoutModels):
     """Does every query record look like a training record of the target? (Huang, Li & Li 2021)
 
-    It never concludes `forgotten`: that would mean "not all of it", and the used fraction has no upper limit.
+    EMA never concludes `forgotten`: it can only show that not all records were used, and gives no upper limit of the
+        used fraction.
     """
 
     name: ClassVar[str] = "ema"
@@ -40,7 +41,7 @@ class EMATest(WithoutModels):
         return self.decide(_emas(said, evidence))
 
     def decide(self, emas: tuple[EMA, ...]) -> Judgement:
-        """What its numbers say, one answer a replicate."""
+        """The judgement that follows from EMA's numbers, one for each replicate."""
         p_value, share = medians(emas)
         words = f"{share:.1%} of the query records look like training records ({p_text(p_value)})"
         if ema_rule(p_value) == "not forgotten":
@@ -69,10 +70,10 @@ def medians(emas: tuple[EMA, ...]) -> tuple[float, float]:
 
 
 def refuse_without_records(rows: Membership, pool: Pool) -> None:
-    """Nothing where there are calibration models, and each leaves out records for EMA to learn from.
+    """Checks that there are calibration models, and that each leaves out records for EMA to learn from.
 
     Raises:
-        InputError: there are none, or one leaves out none.
+        InputError: there are none, or one leaves out no record.
     """
     if not len(rows):
         raise InputError("EMA learns from rho's calibration models, and there are none: add RhoTest() to the tests.")

@@ -46,7 +46,7 @@ EXACT = Confidence("strong", "The test is exact if the provider sampled query se
 
 @dataclass(frozen=True, kw_only=True)
 class HoldoutTest:
-    """Do the target's outputs differ between the query set and records of its provider that nobody trained on?
+    """Do the target's outputs differ between query set and holdout: records of its provider that nobody trained on?
 
     Attributes:
         mixed: number of shadow models, at least 19 for a p-value of 0.05. Each is trained on as many
@@ -135,21 +135,23 @@ class HoldoutTest:
         lacks: Sequence[Lack] = (),
         change: Change | None = None,
     ) -> Judgement:
-        """What its numbers say.
+        """The judgement that follows from the numbers of the test.
 
         Args:
+            usage: the numbers.
+            checks: the checks of this test.
             recipe: how to train better shadow models, if they fit badly.
-            groups: what was permuted, if it is not records.
-            advice: what to do.
+            groups: what was permuted, if not single records.
+            advice: what to do about an inconclusive verdict.
             trust: confidence in the fraction.
-            lacks: why there is none.
-            change: what changed since the outputs before a deletion; the verdict stays.
+            lacks: why there is no fraction.
+            change: the change since the outputs before a deletion; it does not affect the verdict.
         """
         more = f"Give more records: {advice.power} says how many."
         more = f"Improve the shadow models: {recipe}." if recipe else more
         more = helped(lacks, "") if lacks else more
         detected = usage.verdict == "not forgotten"
-        # Its p-value is exact whatever the models are.
+        # The p-value is exact whatever the shadow models are.
         finding = of_use(self, with_reasons(usage, lacks), more, EXACT if detected else trust)
         before = () if change is None or change.p_never_before <= ALPHA else (UNUSED_BEFORE,)
         finding = msgspec.structs.replace(
@@ -168,9 +170,9 @@ class HoldoutTest:
 
 
 def measured(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float, stated: float) -> Usage:
-    """The numbers of the holdout test beside the shadow models; made once a target.
+    """The numbers of the holdout test, computed once for each target.
 
-    The recipe's advice changes no number, and is left to who judges.
+    The advice on recipes changes no number and is left to the caller.
     """
 
     def made() -> tuple[TargetOutputs, Usage]:
@@ -191,7 +193,7 @@ def measured(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level
         )._replace(design=evidence.design)
         return said, usage
 
-    # Beside its numbers stands the target itself, so that no other can come to have its identity.
+    # The target is stored with its numbers, so that its `id` cannot be reused by another object.
     return evidence.once(f"holdout test {id(said)} {level} {stated}", made)[1]
 
 
@@ -199,22 +201,22 @@ def predictors_of(
     key: Key[Array, ""],
     said: TargetOutputs,
     evidence: Evidence,
-    places: slice | Int[np.ndarray, " some"],
+    indices: slice | Int[np.ndarray, " some"],
     groups: Int[np.ndarray, " some"] | None,
 ) -> Float[np.ndarray, "some kinds"]:
-    """How difficult the records at some places are: by class and neighbours, and by the models asked about them all."""
+    """Predictors of the difficulty of records: class, neighbours, and models with outputs on all of the records."""
     pool, examples = evidence.pool, evidence.pool.examples
-    records = pool.asked[places]
+    records = pool.asked[indices]
     shadows, rows = None, None
-    if _heard(evidence, places):
-        shadows = said.at_resolution(evidence.log_odds(Kind.MIXED)[:, places])
-        rows = evidence.members(Kind.MIXED)[:, places]
+    if _has_outputs(evidence, indices):
+        shadows = said.at_resolution(evidence.log_odds(Kind.MIXED)[:, indices])
+        rows = evidence.members(Kind.MIXED)[:, indices]
     inputs = examples.inputs[records] if examples.inputs.size else None
     return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
 
 
 def _change(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float) -> Change | None:
-    """The used fraction before a deletion minus that after, all outputs at the coarser resolution of the two."""
+    """The used fraction before a deletion minus the fraction after, all outputs at the coarser resolution."""
     before, dealt = said.before, evidence.dealt
     if before is None:
         return None
@@ -231,7 +233,7 @@ def _change(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level:
 
 
 def _groups_of(evidence: Evidence) -> str:
-    """What was permuted, in a sentence; empty without groups."""
+    """A sentence on the groups that were permuted; empty without groups."""
     groups, n = evidence.pool.groups, evidence.queries
     if groups is None:
         return ""
@@ -244,7 +246,7 @@ def _groups_of(evidence: Evidence) -> str:
 
 
 def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
-    """Whether there is evidence that query set and holdout were sampled differently, as far as it can be measured."""
+    """Whether there is evidence that query set and holdout are not exchangeable, as far as it can be measured."""
     pool, examples = evidence.pool, evidence.pool.examples
     both = np.r_[pool.query, pool.holdout]
 
@@ -264,16 +266,16 @@ def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
     return evidence.once("dealt", made)
 
 
-def unseen_odds(evidence: Evidence, places: slice | Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"] | None:
-    """Mean log-odds of records among models that were not trained on them; None where no model was asked about them."""
-    if not _heard(evidence, places):
+def unseen_odds(evidence: Evidence, indices: slice | Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"] | None:
+    """Mean log-odds of records over the models not trained on them; None if no model has outputs on them."""
+    if not _has_outputs(evidence, indices):
         return None
-    return profile(cut(evidence.log_odds(Kind.MIXED)[:, places]), evidence.members(Kind.MIXED)[:, places]).outside
+    return profile(cut(evidence.log_odds(Kind.MIXED)[:, indices]), evidence.members(Kind.MIXED)[:, indices]).outside
 
 
-def _heard(evidence: Evidence, places: slice | Int[np.ndarray, " some"]) -> bool:
-    """Whether there are models of the test, and they were asked about these records: a bank's not about members."""
-    return bool(evidence.count(Kind.MIXED)) and not np.isnan(evidence.log_odds(Kind.MIXED)[0, places]).any()
+def _has_outputs(evidence: Evidence, indices: slice | Int[np.ndarray, " some"]) -> bool:
+    """Whether the test has models, with outputs on these records; models of a bank have none on known members."""
+    return bool(evidence.count(Kind.MIXED)) and not np.isnan(evidence.log_odds(Kind.MIXED)[0, indices]).any()
 
 
 def _fit(evidence: Evidence) -> Check:

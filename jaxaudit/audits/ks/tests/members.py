@@ -51,15 +51,16 @@ STRANGE = {
 
 @dataclass(frozen=True, kw_only=True)
 class MembersTest(WithoutModels):
-    """How much of its memory of records that it is known to have used does the target have of the query set?
+    """How much of its memory of known members does the target have of the query set?
 
-    It needs the target's outputs on known members and on a holdout, and no shadow model. With shadow models of the
-    holdout test, its p-value is that test's, and what they say of each record's difficulty is taken off.
+    The test needs the target's outputs on known members and on a holdout, and no shadow models. With shadow models of
+    the holdout test, it uses the p-value of that test, and corrects for the difficulty of each record that they show.
 
     Attributes:
         stated: `forgotten` requires an upper limit of at most this.
-        question: `used`: how much of the query set was used, when the members were. `left`: how much the target still
-            remembers of it, where it was trained on after the use, to unlearn. The numbers are the same.
+        question: `used`: how much of the query set was used, at the time when the members were used. `left`: how much
+            the target still remembers of it, if it was trained further after the use, to unlearn. The numbers are the
+            same.
     """
 
     stated: float = STATED_FRACTION
@@ -107,7 +108,7 @@ class MembersTest(WithoutModels):
         return decide(answer.usage)._replace(again=decide)
 
     def decide(self, usage: Usage, checks: tuple[Check, ...], answer: MembersAnswer) -> Judgement:
-        """What its numbers say."""
+        """The judgement that follows from the numbers of the test."""
         remembers = answer.p_memory <= ALPHA
         trust = _measured_by(answer.memory) if remembers else FAINT
         more = (
@@ -127,16 +128,16 @@ class MembersTest(WithoutModels):
         )
 
     def _measured(self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float) -> MembersAnswer:
-        pool, places = evidence.pool, np.r_[evidence.dealt, evidence.known]
+        pool, indices = evidence.pool, np.r_[evidence.dealt, evidence.known]
         groups = None
         if pool.groups is not None and pool.member_groups is not None:
             groups = np.concatenate([pool.groups, pool.member_groups])
         p_never = measured(key, said, evidence, level, self.stated).p_never if evidence.count(Kind.MIXED) else None
         return members_test(
             stream(key, "members test"),
-            said.log_odds[places],
+            said.log_odds[indices],
             (evidence.queries, evidence.dealt.stop - evidence.queries, evidence.known.stop - evidence.known.start),
-            predictors_of(key, said, evidence, places, groups),
+            predictors_of(key, said, evidence, indices, groups),
             groups=groups,
             p_never=p_never,
             level=level,
@@ -155,10 +156,10 @@ def _measured_by(memory: float) -> Confidence:
 
 
 def _members_alike(key: Key[Array, ""], evidence: Evidence) -> Alike:
-    """Whether there is evidence that known members were sampled otherwise than query set and holdout."""
+    """Whether there is evidence that known members are not exchangeable with query set and holdout."""
     pool, examples = evidence.pool, evidence.pool.examples
     records = np.r_[pool.members, pool.query, pool.holdout]
-    places = np.r_[evidence.known, evidence.dealt]
+    indices = np.r_[evidence.known, evidence.dealt]
     at_hand = examples.take(records) if examples.inputs.size else pool.at_hand
     groups = None
     if pool.groups is not None and pool.member_groups is not None:
@@ -167,7 +168,7 @@ def _members_alike(key: Key[Array, ""], evidence: Evidence) -> Alike:
         stream(key, "members alike"),
         None if at_hand is None else at_hand.inputs,
         examples.labels[records],
-        unseen_odds(evidence, places),
+        unseen_odds(evidence, indices),
         None if at_hand is None else at_hand.record_hashes.view("S16"),
         pool.members.stop - pool.members.start,
         groups=groups,

@@ -1,8 +1,8 @@
-"""Is it known how much a target remembers? Without it, "not used" cannot be told from "used and not remembered".
+"""Is it known how much a target memorises? If not, "not used" cannot be told from "used and not memorised".
 
-Shadow models show how much *they* remember. That says something of a target if it was trained like them: by this audit,
-or by the same recipe as they, which is the user's word, and which its outputs on records that it did not use must bear
-out. Known members (`jaxaudit.audits.ks.tests.members`) need neither.
+Shadow models show how much *they* memorise. This holds for a target only if it was trained like them: by this audit, or
+by the same recipe, which the user states and the target's outputs on records that it did not use must not contradict.
+Known members (`jaxaudit.audits.ks.tests.members`) make such a statement unnecessary.
 """
 
 from collections.abc import Sequence
@@ -37,11 +37,11 @@ IN_FULL = (
 
 
 class Lack(NamedTuple):
-    """What keeps a verdict from being reached.
+    """What prevents a verdict.
 
     Attributes:
         helps: what to do about it, in sentences without the last full stop.
-        reason: of the verdict, in words; empty where the numbers say it themselves.
+        reason: the reason to give with the verdict; empty if the numbers already give it.
     """
 
     helps: str
@@ -49,12 +49,12 @@ class Lack(NamedTuple):
 
 
 class Limited(NamedTuple):
-    """What of a test's numbers is known.
+    """What is known of a test's numbers.
 
     Attributes:
-        usage: the numbers, without the fraction where nobody knows how much the target remembers.
+        usage: the numbers, without the fraction if it is unknown how much the target memorises.
         trust: confidence in the fraction.
-        lacks: why there is none.
+        lacks: why there is no fraction.
     """
 
     usage: Usage
@@ -63,9 +63,9 @@ class Limited(NamedTuple):
 
 
 def recipe_unknown(said: TargetOutputs, evidence: Evidence) -> tuple[str, Confidence]:
-    """Why nobody knows that the models have the target's recipe, empty where it is said; and confidence that they do.
+    """Why the models may not have the target's recipe, empty if it is stated that they do; and confidence in that.
 
-    The target's outputs may still contradict the word: `limited` asks them.
+    The target's outputs may still contradict the statement; `limited` checks them.
     """
     if said.trained_here:
         return "", TRUSTED
@@ -84,14 +84,14 @@ def limited(
     kinds: Sequence[str],
     unseen: Bool[np.ndarray, " asked"] | None,
 ) -> Limited:
-    """The numbers without the fraction, where nobody knows how much the target remembers.
+    """The numbers of a test, without the fraction if it is unknown how much the target memorises.
 
     Args:
-        usage: what the test measured beside shadow models.
+        usage: the numbers that the test computed with shadow models.
         said: the target's outputs.
-        evidence: what all models say.
-        kinds: of the shadow models.
-        unseen: which of the records the target did not use; None where none is known.
+        evidence: the outputs of all models.
+        kinds: kinds of the shadow models.
+        unseen: known non-members of the target among the compared records; None if there are none.
     """
     why, trust = recipe_unknown(said, evidence)
     lacks = () if said.trained_here else lacks_of(evidence)
@@ -101,7 +101,7 @@ def limited(
         return Limited(without_fraction(usage, (why,)), trust, lacks)
     if said.trained_here or unseen is None:
         return Limited(usage, trust)
-    # A bank has no outputs on known members, which are last.
+    # Models of a bank have no outputs on known members, which come last.
     there = slice(0, int((~np.isnan(evidence.log_odds(*kinds)[0])).sum()))
     others = said.at_resolution(evidence.log_odds(*kinds)[:, there])
     apart = behaves_like(said.log_odds, others, evidence.members(*kinds)[:, there], unseen)
@@ -112,19 +112,19 @@ def limited(
 
 
 def lacks_of(evidence: Evidence) -> tuple[Lack, ...]:
-    """What keeps shadow models from telling how much a target of a file remembers: their recipe is not its own."""
+    """Why shadow models do not show how much a target from a file memorises: they do not have its recipe."""
     if evidence.reduced:
         return (Lack(IN_FULL, reduced_words(evidence)),)
     return () if evidence.own_recipe else (Lack(WHAT_HELPS),)
 
 
 def reduced_words(evidence: Evidence) -> str:
-    """How a plan made the shadow models others than those that were asked for."""
+    """How the shadow models differ from those that were requested, to fit a time budget."""
     return f"the shadow models are not those that were asked for, to fit the time: {'; '.join(evidence.reduced)}"
 
 
 def with_reasons(usage: Usage, lacks: Sequence[Lack]) -> Usage:
-    """The numbers with what is lacking among the reasons of their verdict, for a finding; `forgotten` lacks nothing."""
+    """The numbers, with what is lacking among the reasons of their verdict; `forgotten` lacks nothing."""
     if usage.verdict == "forgotten":
         return usage
     more = (lack.reason for lack in lacks if lack.reason and lack.reason not in usage.reasons)
@@ -132,14 +132,15 @@ def with_reasons(usage: Usage, lacks: Sequence[Lack]) -> Usage:
 
 
 def helped(lacks: Sequence[Lack], more: str) -> str:
-    """What to do about what is lacking, before other advice."""
+    """What to do about what is lacking, followed by other advice."""
     return " ".join([*(f"{lack.helps}." for lack in lacks), *([more] if more else [])])
 
 
 def known_unused(said: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
-    """Which records the target did not use: those of the reference, else of the holdout; None without either.
+    """Known non-members of the target: the reference, or else the holdout; None without either.
 
-    Not both: shadow models know the calibration set and no holdout, and a mixture would be compared with another one.
+    Never both: the shadow models were trained on part of the calibration set and on no holdout record, so mixtures of
+        the two would differ.
     """
     if said.unseen is not None:
         return said.unseen
@@ -148,9 +149,9 @@ def known_unused(said: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " 
 
 
 def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
-    """Which of the records asked about are the holdout's: no target used one."""
-    places = np.arange(len(evidence.pool.asked))
-    return (places >= evidence.queries) & (places < evidence.dealt.stop)
+    """Which of the compared records are in the holdout, which no target used."""
+    indices = np.arange(len(evidence.pool.asked))
+    return (indices >= evidence.queries) & (indices < evidence.dealt.stop)
 
 
 def none_because(why: str) -> Confidence:

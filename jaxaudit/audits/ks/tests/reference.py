@@ -1,7 +1,7 @@
 """The reference test as a test of `ks`: see `jaxaudit.metrics.reference`.
 
-By default the reference is the calibration set, and the models are the shadow test's. With a reference of its own they
-are others, also trained on a share of it, so that the numbers of the shadow test stay as they were.
+By default the reference is the calibration set, and the models are those of the shadow test. With a separate reference
+they are other models, also trained on a share of it, so that the numbers of the shadow test do not change.
 """
 
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ from jaxaudit.metrics.usage import without_fraction
 from jaxaudit.shadow_models import OF_QUERY, Pool
 
 APART = ("reference_never", "reference_half", "reference_fully")
-"""Kinds of its models where the reference is a set of its own."""
+"""Kinds of its models with a separate reference."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceTest(ShadowTest):
-    """Do the target's outputs differ between the query set and the reference more than those of shadow models?
+    """Do the target's outputs differ between query set and reference more than those of shadow models?
 
-    It needs the target's outputs on the reference, of which the target is known to have used nothing: the calibration
-    set, or a set of its own. Each shadow model is then also trained on a random share of that one.
+    The test needs the target's outputs on the reference (known non-members): the calibration set, or a separate set.
+    Each shadow model is then also trained on a random share of that set.
     """
 
     name: ClassVar[str] = "reference"
@@ -61,13 +61,13 @@ class ReferenceTest(ShadowTest):
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         n, kinds, fit = evidence.queries, self.kinds(evidence.pool), self._fit(evidence)
-        places = [*range(n), *range(evidence.referred.start, evidence.referred.stop)]
+        indices = [*range(n), *range(evidence.referred.start, evidence.referred.stop)]
         answer = reference_test(
-            said.log_odds[places],
-            said.at_resolution(evidence.log_odds(*kinds))[:, places],
-            evidence.members(*kinds)[:, places],
+            said.log_odds[indices],
+            said.at_resolution(evidence.log_odds(*kinds))[:, indices],
+            evidence.members(*kinds)[:, indices],
             n,
-            unseen=None if said.unseen is None else said.unseen[places],
+            unseen=None if said.unseen is None else said.unseen[indices],
             level=level,
             stated=self.stated,
             recipe=better_recipe(fit, evidence.advice.recipe),
@@ -76,7 +76,7 @@ class ReferenceTest(ShadowTest):
         usage = answer.usage._replace(design=evidence.design)
         usage, trust, lacks = limited(usage, said, evidence, kinds, said.unseen)
         if usage.doubts:
-            # What is taken off for a reference that was used is missing from the fraction.
+            # The correction for a reference that was used is missing from the fraction.
             usage, trust = without_fraction(usage, ()), none_because("; ".join(usage.doubts))
         return self._decide_by(evidence, usage, checks, trust, lacks)
 

@@ -37,14 +37,14 @@ OWN = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class RhoTest:
-    """Is the target nearer to models trained on the query set than models that never saw it?
+    """Is the target nearer to models trained on the query set than models that were not trained on it?
 
     Attributes:
         replicates: pairs of a query and a calibration model, each with its own seed; at least 2 for an interval.
-        controls: models trained on both sets. Their verdict must be `not forgotten` before any target is called
-            `forgotten`; with 0 this check fails.
-        subsample: share of the calibration set that each replicate's calibration model is trained on, drawn again for
-            each, so that the interval includes the choice of records. The paper has 1.
+        controls: positive controls, trained on both sets. Their verdict must be `not forgotten` before any target is
+            called `forgotten`; with 0 controls this check fails.
+        subsample: share of the calibration set on which each replicate's calibration model is trained, drawn anew for
+            each replicate, so that the interval includes the choice of records. The paper uses 1.
     """
 
     replicates: int = 5
@@ -130,15 +130,15 @@ class RhoTest:
         lacks: Sequence[Lack] = (),
         targets: int = 1,
     ) -> Judgement:
-        """What its numbers say; it rests on its own checks and on all that tests share.
+        """The judgement that follows from rho; it depends on rho's own checks and on those that all tests share.
 
         Args:
             trust: confidence that the models of rho have the target's recipe.
-            lacks: why they do not have it: then it cannot be called `forgotten`.
-            targets: the number of targets that are judged.
+            lacks: why they may not have it; then no target is called `forgotten`.
+            targets: number of targets that are judged together.
         """
         rests_on = OWN | {check.name for check in common}
-        # A control that was missed takes `forgotten` away, and no other verdict.
+        # A failed positive control prevents `forgotten`, and no other verdict.
         missed = frozenset({preflight.POSITIVE_CONTROL} if verdict(ratio, targets) != "forgotten" else ())
         finding = self._find(ratio, targets)
         if finding.verdict == "forgotten" and lacks:
@@ -151,7 +151,7 @@ class RhoTest:
         )
 
     def _find(self, ratio: Rho, targets: int) -> Finding:
-        """The verdict of the deciding interval."""
+        """The finding that follows from the interval of rho."""
         found = verdict(ratio, targets)
         if math.isnan(ratio.low):
             reason = (

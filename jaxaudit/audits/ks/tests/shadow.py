@@ -44,7 +44,7 @@ class ShadowTest:
         half: number trained on a random half of it.
         fully: number trained on all of it; at least 19.
         stated: `forgotten` requires an upper limit of the used fraction of at most this.
-        targets: how many are judged by these models: a p-value that is adjusted for them needs more of them.
+        targets: number of targets judged with these models; adjusted p-values need more models.
     """
 
     never: int = 39
@@ -128,14 +128,14 @@ class ShadowTest:
         return self._decide_by(evidence, usage, (fit,), trust, lacks)
 
     def _fit(self, evidence: Evidence) -> Check:
-        """Whether its models fit their own training data."""
+        """Whether the models of this test fit their own training data."""
         own = evidence.own_accuracy(*self.kinds(evidence.pool))
         return models_of_test(self.of_models, own, evidence.min_accuracy, evidence.advice.recipe)
 
     def _decide_by(
         self, evidence: Evidence, usage: Usage, checks: tuple[Check, ...], trust: Confidence, lacks: tuple[Lack, ...]
     ) -> Judgement:
-        """What its numbers say among these models, and numbers that are adjusted for several targets."""
+        """The judgement that follows from these numbers, and from numbers adjusted for several targets."""
         few = few_models(evidence, self.kinds(evidence.pool))
         decide = partial(self.decide, checks=checks, advice=evidence.advice, trust=trust, lacks=(*few, *lacks))
         return decide(usage)._replace(again=decide)
@@ -148,7 +148,7 @@ class ShadowTest:
         trust: Confidence = TRUSTED,
         lacks: Sequence[Lack] = (),
     ) -> Judgement:
-        """What its numbers say. Its p-value is a rank among shadow models: that rests on their likeness, too."""
+        """The judgement that follows from the numbers; the p-value assumes a target like the shadow models, too."""
         recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == self.of_models), "")
         more = f"Improve the shadow models: {recipe}. {self._more(advice)}" if recipe else self._more(advice)
         ranked = RANKED if trust.word == "none" else trust
@@ -162,7 +162,7 @@ class ShadowTest:
         )
 
     def _more(self, advice: Advice) -> str:
-        """What would change an inconclusive verdict, beside what is lacking."""
+        """What would change an inconclusive verdict, apart from what is lacking."""
         return (
             f"Give the target's outputs on data that it did not use, too: {advice.unused}. Or {advice.holdout}: that "
             "test does not depend on how the target was trained."
@@ -170,7 +170,7 @@ class ShadowTest:
 
 
 def least_models(targets: int) -> int:
-    """The fewest models of no use whose rank can be a p-value of 0.05, adjusted for this many targets.
+    """The fewest models without the query set that allow a p-value of 0.05, adjusted for this many targets.
 
     >>> least_models(1), least_models(3)
     (19, 59)
@@ -179,7 +179,7 @@ def least_models(targets: int) -> int:
 
 
 def few_models(evidence: Evidence, kinds: Sequence[str]) -> tuple[Lack, ...]:
-    """What is lacking where no rank among these models of no use is a p-value of 0.05, adjusted for all targets."""
+    """What is lacking if no rank among these models gives a p-value of 0.05, adjusted for all targets."""
     models, least = evidence.count(kinds[0]), least_models(evidence.targets)
     if models >= least:
         return ()

@@ -1,7 +1,7 @@
-"""The interface of a test of `ks`: its shadow models, for `train_shadows`, and how it judges a target, for `judge`.
+"""The interface of a test of `ks`: its shadow models, for `train_shadows`, and its judgement, for `judge`.
 
-Every test is a file of this folder with the same parts in the same order: numbers of models, names and assumptions,
-refusals, training sets, judgement.
+Every file of this folder has one test, with the same parts in the same order: numbers of models, names and
+assumptions, checks of its input, training sets, judgement.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,20 +30,20 @@ class Judgement(NamedTuple):
     """The result of one test for one target.
 
     Attributes:
-        test: its name; `title`: in words.
+        test: name of the test. `title`: its name in words.
         finding: the verdict; the audit adds the checks.
         rests_on: names of the checks that this verdict depends on.
         weakened_by: those among them that only weaken it when they fail.
-        checks: those made by the test itself.
+        checks: the checks that the test itself made.
         usage: the numbers of a test of use.
-        source: the papers that it rests on, see `KSTest`.
-        p_confidence: how far to trust `p_never`; `fraction_confidence`: the fraction and its limits.
+        source: the papers that the test rests on, see `KSTest`.
+        p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
         p_rests_on: names of the checks that `p_never` depends on.
-        again: what the test says of other numbers of the same target, such as an adjusted p-value.
-        change: for the holdout test, the used fraction before a deletion minus that after, if that is known.
+        again: gives the judgement for other numbers of the same target, such as an adjusted p-value.
+        change: for the holdout test, the used fraction before a deletion minus the fraction after, if known.
         ema: for EMA, one result per replicate.
-        rho: for rho, the ratio; `controls`: that of models trained on both sets.
-        numbers: what else the test measured, by what it is called: shown and stored under these names.
+        rho: for rho, the ratio. `controls`: the ratio of each positive control.
+        numbers: further numbers of the test, shown and stored under these names.
     """
 
     test: str
@@ -70,13 +70,13 @@ class KSTest(Protocol):
     """A test of whether a target used the query set.
 
     Attributes:
-        name: letters and hyphens; names its random streams. No two tests of an audit have one name.
-        title: in words.
+        name: letters and hyphens, unique among the tests of an audit; it names the test's random streams.
+        title: the name in words.
         assumes: assumptions that no check can test, in a sentence.
-        references: the number of shadow models that its p-value is based on; 0 without a p-value.
+        references: number of shadow models on which the p-value is based; 0 without a p-value.
 
-    One that rests on papers names them in `source`, such as `Efron 1979; Holm 1979`. In `errors` it says how often its
-    verdicts are wrong, in a sentence.
+    A test may name the papers that it rests on in `source`, such as `Efron 1979; Holm 1979`, and say in `errors`, in a
+    sentence, how often its verdicts are wrong.
     """
 
     name: ClassVar[str]
@@ -91,7 +91,7 @@ class KSTest(Protocol):
 
         Args:
             query, calibration: records of each set.
-            reference: records of a reference that is a set of its own; 0 without one.
+            reference: records of a separate reference; 0 without one.
         """
         ...
 
@@ -99,46 +99,46 @@ class KSTest(Protocol):
         """Checks that the test can be made with these sets.
 
         Raises:
-            InputError: it cannot.
+            InputError: it cannot be made.
         """
         ...
 
     def kinds(self, pool: Pool) -> tuple[str, ...]:
-        """Of the models that it judges by, which have the designs in turn; none where it wants none, or those of rho.
+        """Kinds of the models that it uses; models of a kind take turns among the designs. May be empty.
 
-        A kind of one's own has a name that no other test uses.
+        A test of your own names kinds that no other test uses.
         """
         ...
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
-        """The training set of every model it wants, by kind; each drawn by its kind, its number and the key alone.
+        """The membership masks of its models, by kind; each mask depends only on the key, its kind and its number.
 
-        Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is among the tests, and need not be
-        drawn to be used.
+        Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is among the tests; other tests may
+        use them without drawing them.
         """
         ...
 
     def judge(
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        """What it says of one target: `forgotten`, `not forgotten` or `inconclusive`.
+        """The judgement on one target: `forgotten`, `not forgotten` or `inconclusive`.
 
         Args:
             key: random key of the audit; every test uses the stream of its name.
-            said: the target's outputs, and how to convert others to their resolution.
+            said: the target's outputs, and the function that rounds other outputs to their resolution.
             evidence: the outputs of the models.
             common: checks that all tests share.
             level: confidence level of intervals.
 
         Returns:
-            What its numbers alone say. The audit adds the checks to the finding, and takes a verdict away where a
-            decisive one that it rests on failed.
+            The judgement from the numbers alone. The audit adds the checks to the finding, and gives no verdict if a
+            decisive check that it depends on failed.
         """
         ...
 
 
 class WithoutModels:
-    """What a test has in common that wants no shadow models of its own."""
+    """The parts of a test that needs no shadow models of its own."""
 
     @property
     def references(self) -> int:
@@ -158,7 +158,7 @@ class WithoutModels:
 
 
 class Words(NamedTuple):
-    """How the finding of a test of use is said; `{p}`, `{share}`, `{most}` and `{level}` are filled in."""
+    """The sentences of a finding of a test of use; `{p}`, `{share}`, `{most}` and `{level}` are filled in."""
 
     detected: str = "Use of the query set was detected ({p})."
     share: str = "Estimated used fraction: {share}."
@@ -185,7 +185,7 @@ def of_use(test: KSTest, usage: Usage, more: str, trust: Confidence, words: Word
         usage: its numbers.
         more: what would change an inconclusive finding.
         trust: confidence in the number that the verdict rests on.
-        words: how it is said.
+        words: its sentences.
     """
     p_unused = p_of(usage)
     if usage.verdict == "not forgotten":
@@ -222,14 +222,14 @@ def _finding(
 
 
 def p_of(usage: Usage) -> str:
-    """The p-value that the verdict follows, as text."""
+    """The p-value that decides the verdict, as text."""
     if usage.p_never_adjusted is None:
         return p_text(usage.p_never)
     return f"{p_text(usage.p_never_adjusted)}, adjusted for all targets"
 
 
 def change_text(change: Change) -> str:
-    """What changed since the outputs before a deletion.
+    """The change since the outputs before a deletion, as text.
 
     >>> change_text(Change(0.934, 0.71, 1.0, 0.0001, 0.0005))
     'used fraction before minus after: 0.93 (0.71 to 1.00), p < 0.001'

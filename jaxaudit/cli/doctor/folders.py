@@ -12,7 +12,7 @@ MOST_FILES = 50_000
 """Counted of a folder; the size of a larger one is at least what is said."""
 
 
-class Place(NamedTuple):
+class Folder(NamedTuple):
     """A folder.
 
     Attributes:
@@ -36,16 +36,16 @@ class Place(NamedTuple):
     complete: bool
 
 
-def places() -> tuple[Place, ...]:
+def list_folders() -> tuple[Folder, ...]:
     """Every folder that is read or written without being named on a command line."""
     data, prepared, cache = data_folder(None), set_folders(None), cache_dir()
     compiled = os.environ.get("JAX_COMPILATION_CACHE_DIR")
     programs = Path(compiled) if compiled else cache / FOLDER
-    found = [_place("data", data, "JAXAUDIT_DATA" if data else "")]
+    found = [_folder("data", data, "JAXAUDIT_DATA" if data else "")]
     of_sets = "TFDS_DATA_DIR" if os.environ.get("TFDS_DATA_DIR") else ""
-    found += [_place("prepared sets", path, of_sets) for path in prepared if path != data]
-    found.append(_place("cache", cache, "JAXAUDIT_CACHE" if os.environ.get("JAXAUDIT_CACHE") else ""))
-    return (*found, _place("compiled programs", programs, "JAX_COMPILATION_CACHE_DIR" if compiled else ""))
+    found += [_folder("prepared sets", path, of_sets) for path in prepared if path != data]
+    found.append(_folder("cache", cache, "JAXAUDIT_CACHE" if os.environ.get("JAXAUDIT_CACHE") else ""))
+    return (*found, _folder("compiled programs", programs, "JAX_COMPILATION_CACHE_DIR" if compiled else ""))
 
 
 def measured(folder: Path, most: int = MOST_FILES) -> tuple[int, int, bool]:
@@ -67,10 +67,10 @@ def measured(folder: Path, most: int = MOST_FILES) -> tuple[int, int, bool]:
     return size, files, True
 
 
-def _place(name: str, path: Path | None, chosen_by: str) -> Place:
+def _folder(name: str, path: Path | None, chosen_by: str) -> Folder:
     if path is None:
-        return Place(name, None, chosen_by, False, False, 0, 0, True)
+        return Folder(name, None, chosen_by, False, False, 0, 0, True)
     there = path.is_dir()
     above = next((each for each in (path, *path.parents) if each.exists()), path)
     writable = path != NOWHERE and above.is_dir() and os.access(above, os.W_OK)
-    return Place(name, path, chosen_by, there, writable, *(measured(path) if there else (0, 0, True)))
+    return Folder(name, path, chosen_by, there, writable, *(measured(path) if there else (0, 0, True)))

@@ -50,7 +50,7 @@ def align_classes(query: Examples, other: Examples) -> Examples:
     if unshared:
         raise InputError(
             f"{other.name} has records of class {_some(unshared)}, but {query.name} has none; use "
-            "--drop-unshared to leave them out of the calibration set."
+            "`drop_unshared` to leave them out of the calibration set."
         )
     index = {name: k for k, name in enumerate(query.class_names)}
     # -1 stands only at names without a record.

@@ -16,6 +16,7 @@ from jaxaudit.cli.doctor.command import doctor
 from jaxaudit.cli.efficacy.command import EFFICACY
 from jaxaudit.cli.groups import DONE, JUDGED
 from jaxaudit.cli.ks.command import KS
+from jaxaudit.cli.messages import as_flags, flags_of
 from jaxaudit.cli.options import fields_of
 from jaxaudit.cli.pdtp.command import PDTP
 from jaxaudit.cli.power.command import POWER
@@ -84,7 +85,7 @@ def top(
 def main() -> None:
     """Runs the command; an `InputError` becomes one line and status 2, any other error one line and status 1.
 
-    `InputErrors` become one line each.
+    `InputErrors` become one line each. Arguments that a message names become flags of the command.
     """
     try:
         accept_any_text()
@@ -93,9 +94,9 @@ def main() -> None:
         # Help calls it so however it was started.
         _command()(sys.argv[1:], prog_name="jaxaudit")
     except InputErrors as errors:
-        _stop(2, *(f"Error: {problem}" for problem in errors.problems))
+        _refuse(*errors.problems)
     except InputError as error:
-        _stop(2, f"Error: {error}")
+        _refuse(str(error))
     except SystemExit as stop:
         # Typer turns Ctrl-C into this status without a word.
         if stop.code == INTERRUPTED and not isinstance(stop, Interrupted):
@@ -112,6 +113,11 @@ def main() -> None:
 def _command() -> Callable[..., Any]:
     """The command that Typer builds from all options. Building it takes a tenth of a second."""
     return typer.main.get_command(app)
+
+
+def _refuse(*problems: str) -> None:
+    flags = flags_of(_command(), sys.argv[1:])
+    _stop(2, *(f"Error: {as_flags(problem, flags)}" for problem in problems))
 
 
 def _stop(status: int, *messages: str) -> None:

@@ -51,7 +51,7 @@ def align_classes(query: Examples, other: Examples) -> Examples:
     if unshared:
         raise InputError(
             f"{other.name} has records of class {_some(unshared)}, but {query.name} has none; use "
-            "--drop-unshared to leave them out of the calibration set."
+            "`drop_unshared` to leave them out of the calibration set."
         )
     index = {name: k for k, name in enumerate(query.class_names)}
     # -1 occurs only for names without a record.

@@ -121,7 +121,7 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
         if part.inputs.shape[1:] != first.inputs.shape[1:]:
             raise InputError(
                 f"{part.name} has records of shape {part.inputs.shape[1:]} but {first.name} of shape "
-                f"{first.inputs.shape[1:]}; convert both to the same shape first (--image-size for images)."
+                f"{first.inputs.shape[1:]}; convert both to the same shape first (`image_size` for images)."
             )
         if part.inputs.dtype != first.inputs.dtype:
             raise InputError(

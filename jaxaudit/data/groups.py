@@ -94,7 +94,7 @@ def as_groups(
         if both:
             raise InputError(
                 f"{both} of {numbers.max() + 1} groups have records in the {first} and in the {second}: groups must be "
-                "dealt whole. Give all records of a group to one of them (jaxaudit deal --groups does), or leave "
+                "dealt whole. Give all records of a group to one of them (`deal` does, given `groups`), or leave "
                 "groups out if records were dealt one by one."
             )
     return found

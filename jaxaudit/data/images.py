@@ -166,7 +166,7 @@ def stack_images(
             if size is None or stack.dtype != np.uint8:
                 raise InputError(
                     f"{called(row)}: is {pixels.shape[0]}x{pixels.shape[1]} pixels but {called(0)} is "
-                    f"{stack.shape[1]}x{stack.shape[2]}; convert all images to one size (--image-size 28x28)."
+                    f"{stack.shape[1]}x{stack.shape[2]}; convert all images to one size (`image_size`, such as 28x28)."
                 )
             largest = stack[:row].max()
             before = scale_images(stack[:row], size, gray)

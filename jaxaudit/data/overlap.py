@@ -53,7 +53,7 @@ def find_overlap(query: Examples, calibration: Examples) -> Overlap:
         raise InputError(
             f"{query.name} has {mine.dtype} records of shape {mine.shape[1:]} but {calibration.name} has "
             f"{other.dtype} records of shape {other.shape[1:]}; convert both to the same shape and type "
-            "first (--image-size for images)."
+            "first (`image_size` for images)."
         )
     # As byte strings, not as void: NumPy compares byte strings with memcmp, and void values one by one in Python.
     wanted, found = query.record_hashes.view("S16"), calibration.record_hashes.view("S16")
@@ -74,7 +74,7 @@ def refuse_overlap(query: Examples, calibration: Examples) -> None:
     if overlap.count:
         raise InputError(
             f"{overlap.count} of the {len(calibration)} records of {calibration.name} also occur in {query.name} "
-            f"({_first_pairs(overlap, query, calibration)}); the sets must be disjoint: use --drop-overlap "
+            f"({_first_pairs(overlap, query, calibration)}); the sets must be disjoint: use `drop_overlap` "
             "to remove them from the calibration set."
         )
 
@@ -102,7 +102,7 @@ def drop_overlap(query: Examples, calibration: Examples, role: str = "calibratio
 
 
 def refuse_held(
-    other: Examples, held: Examples, role: str, advice: str = "use --drop-overlap to leave them out", of: str = HOLDOUT
+    other: Examples, held: Examples, role: str, advice: str = "use `drop_overlap` to leave them out", of: str = HOLDOUT
 ) -> None:
     """Checks that no record of the holdout, of the reference, or of the known members is in another set.
 
@@ -132,13 +132,13 @@ def refuse_in_reference(
     Raises:
         InputError: when records are shared.
     """
-    leave_out = "use --drop-overlap to leave them out"
+    leave_out = "use `drop_overlap` to leave them out"
     refuse_held(query, reference, "query set", leave_out, REFERENCE)
     refuse_held(
         calibration,
         reference,
         "calibration set",
-        f"{leave_out}, or give the target's outputs on the whole calibration set instead (--calibration-target)",
+        f"{leave_out}, or give the target's outputs on the whole calibration set instead (`on_reference`)",
         REFERENCE,
     )
     if holdout is not None:

@@ -175,10 +175,10 @@ def _unknown(source: str, data_dir: Path | None) -> str:
     """The message for an unknown name, with the most similar known names."""
     folder = data_folder(data_dir)
     names = [*_EMBEDDED, *known_names()]
-    for folder in set_folders(data_dir):
-        if exists(folder) and folder.is_dir():
-            names += [child.name for child in entries(folder) if not child.name.startswith(".")]
-    searched = str(folder) if folder else "a data directory (none is set: --data-dir or JAXAUDIT_DATA)"
+    for place in set_folders(data_dir):
+        if exists(place) and place.is_dir():
+            names += [child.name for child in entries(place) if not child.name.startswith(".")]
+    searched = str(folder) if folder else "a data directory (none is set: `data_dir` or JAXAUDIT_DATA)"
     return (
         f"{shown_name(source)} is not a file or folder here or in {searched}, not an embedded set "
         f"({', '.join(_EMBEDDED)}) and not a TensorFlow Datasets name. {nearest(source, names)}"

@@ -158,7 +158,7 @@ def _again(now: _Try, answer: Other | Failed | Exception, here: Machine, ended: 
     if isinstance(answer, Other):
         raise InputError(
             f"a worker would round differently ({unlike(answer.machine, here)}): use workers like this process, or "
-            "start it on a machine like theirs, or accept other numbers with mixed_devices (--mixed-devices)."
+            "start it on a machine like theirs, or accept other numbers with `mixed_devices`."
         )
     what = f"a worker ended with a chunk under way ({_first_line(answer)})"
     if now.attempt == ATTEMPTS:

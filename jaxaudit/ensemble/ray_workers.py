@@ -48,7 +48,7 @@ class RayWorkers(Pulling):
         there = int(ray.cluster_resources().get(kind, 0))
         if not (count or there):
             self._end(ray)
-            raise InputError(f"the Ray cluster has no {kind} now; add nodes, or say how many are to come by --workers.")
+            raise InputError(f"the Ray cluster has no {kind} now; add nodes, or say how many are to come (`count`).")
         self._ray, self._refs = ray, dict[str, Any]()
         resources = {"num_cpus": 1} if kind == "CPU" else {"num_gpus": 1}
         actor = ray.remote(_Actor).options(**resources, runtime_env={"env_vars": _environment(kind)})

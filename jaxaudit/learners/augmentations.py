@@ -83,7 +83,7 @@ def check_augmentations(augment: tuple[Augmentation, ...], input_shape: tuple[in
         if one in images and len(input_shape) != 3:
             raise InputError(
                 f"the augmentation {name} changes images, but the records are of shape {input_shape}, not height x "
-                "width x channels; leave --augment out, or name a function of your own."
+                "width x channels; leave `augment` out, or name a function of your own."
             )
         try:
             found = jax.eval_shape(one, key, batch)

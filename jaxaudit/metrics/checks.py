@@ -36,7 +36,7 @@ REFERENCE_MODELS = "reference test's models"
 SHADOW_MODELS = "shadow test's models"
 REFERENCE_LIKE_TARGET = "reference like target's data"
 MIN_REFERENCE_ACCURACY = 2 / 3
-RECIPE = "train longer (--epochs), change the learning rate (--learning-rate), or use another model (--model)"
+RECIPE = "train longer, change the learning rate, or use another model"
 
 ONE_CLASS = "all its records are of one class, so accuracy shows nothing:"
 
@@ -117,7 +117,7 @@ def calibration_reach(
         "classes and preprocessing agree"
     )
     if guess == 1:
-        advice = f"; {ONE_CLASS} a query set of several classes is needed, or the holdout test (--holdout)"
+        advice = f"; {ONE_CLASS} a query set of several classes is needed, or the holdout test"
     return Check(CALIBRATION_LIKE_QUERY, passed, reach, minimum, True, message + ("" if passed else advice))
 
 
@@ -140,7 +140,7 @@ def distances_apart(
             None,
             maximum,
             True,
-            "one replicate cannot measure the noise between seeds; use --replicates 5",
+            "one replicate cannot measure the noise between seeds; train 5 replicates",
         )
     least, noise = float(np.min(calibration_distances)), float(np.max(floor))
     share = noise / least if least > 0 else float("inf")
@@ -148,7 +148,7 @@ def distances_apart(
     message = f"distances: up to {noise:.3f} between query models, {least:.3f} or more from query to calibration models"
     advice = (
         "; the calibration set is too similar to the query set, or the noise between seeds is too large, to interpret "
-        "rho: train to convergence (--epochs) or use another calibration set"
+        "rho: train to convergence or use another calibration set"
     )
     return Check(DISTANCES_APART, passed, number(share), maximum, True, message + ("" if passed else advice))
 
@@ -183,7 +183,7 @@ def tied_confidences(
     passed = worst <= maximum
     message = f"largest share of query confidences of one model with the same value: {worst:.1%}"
     finer = "give logits or more decimals, or " if printed else ""
-    advice = f"; the distance depends only on the others: {finer}train for fewer epochs (--epochs)"
+    advice = f"; the distance depends only on the others: {finer}train for fewer epochs"
     return Check(TIED_CONFIDENCES, passed, worst, maximum, False, message + ("" if passed else advice))
 
 
@@ -243,10 +243,10 @@ def target_accuracy(
     message = f"accuracy of {name} on the {of}: {accuracy:.1%} (guessing: {guess:.1%})"
     advice = (
         f"; its rows may not be in the order of the {of}, or its columns not in the order of the classes. If the "
-        "target really cannot classify this set, pass --allow-unrelated-target"
+        "target really cannot classify this set, allow an unrelated target"
     )
     if guess == 1:
-        advice = f"; {ONE_CLASS} if you know that rows and columns are in order, pass --allow-unrelated-target"
+        advice = f"; {ONE_CLASS} if you know that rows and columns are in order, allow an unrelated target"
     return Check(check, passed, reach, minimum, True, message + ("" if passed else advice))
 
 

@@ -117,7 +117,7 @@ def ema_of_signals(
     if members.all() or not members.any():
         raise InputError(
             f"{int(members.sum())} of {len(members)} calibration records are members; EMA learns its thresholds from "
-            "members and non-members: train calibration models on only a part of the set (--subsample below 1)."
+            "members and non-members: train calibration models on only a part of the set (`subsample` below 1)."
         )
     thresholds = Thresholds(
         member_thresholds(calibration.confidence, calibration_labels, members, classes),

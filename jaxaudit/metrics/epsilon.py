@@ -119,7 +119,7 @@ def refuse_unless_coins(membership: Bool[np.ndarray, "models n"]) -> None:
     models, records = membership.shape
     if models < LEAST_MODELS:
         raise InputError(
-            f"--delta: the bank has {models} finished models, and half of them are references for the others; finish "
+            f"`delta`: the bank has {models} finished models, and half of them are references for the others; finish "
             f"at least {LEAST_MODELS}, preferably 32."
         )
     found, sizes = coins(membership), membership.sum(axis=1)
@@ -137,8 +137,8 @@ def refuse_unless_coins(membership: Bool[np.ndarray, "models n"]) -> None:
     else:
         return
     raise InputError(
-        f"--delta: a bound on epsilon needs a fair coin for each model and record, but {what}; independent fair coins "
-        f"would give {usual}. Make a bank with `jaxaudit shadows plan --coins` or `shadows train --coins`."
+        f"`delta`: a bound on epsilon needs a fair coin for each model and record, but {what}; independent fair coins "
+        f"would give {usual}. Deal a new bank with `coins`."
     )
 
 
@@ -212,4 +212,4 @@ def auditing() -> Any:
     try:
         return import_module("jax_privacy.auditing")
     except ImportError as error:
-        raise InputError(f"--delta: a bound on epsilon needs jax_privacy 2.0.0: {INSTALL}.") from error
+        raise InputError(f"`delta`: a bound on epsilon needs jax_privacy 2.0.0: {INSTALL}.") from error

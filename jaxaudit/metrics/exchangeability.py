@@ -258,7 +258,7 @@ def _sampled_alike(found: Alike, name: str, sets: str, level: float) -> Check:
         "inputs": "inputs differ in mean or spread",
         "difficulty": "one of them is easier for models that were not trained on it",
         "copies": "duplicate records have all their copies in one of them",
-        "clustered": "similar records are in the same one of them, as if groups were dealt whole (then give --groups)",
+        "clustered": "similar records are in the same one of them, as if groups were dealt whole (then name them)",
     }
     measured = {name: getattr(found, name) for name in said if not math.isnan(getattr(found, name))}
     smallest = min(1.0, len(measured) * min(measured.values()))
@@ -290,7 +290,7 @@ def holdout_apart(found: Alike, level: float = DEALT_LEVEL) -> Check:
         return Check(HOLDOUT_APART, False, None, level, False, message)
     passed = found.mixed > level
     message = f"near-copies of query records in the holdout: {'no more' if passed else 'more'} than by chance"
-    advice = "; use of the query set also shows on the holdout. Deal near-copies as one group (jaxaudit deal --groups)"
+    advice = "; use of the query set also shows on the holdout. Deal near-copies as one group"
     return Check(
         HOLDOUT_APART,
         passed,

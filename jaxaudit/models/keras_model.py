@@ -182,7 +182,7 @@ def _load(model: Any, path: Path) -> None:
         if theirs != _arrays(own, path):
             raise InputError(
                 f"{path}: does not fit the model: it has {len(theirs)} arrays, and not those that the model would "
-                "save. Is it of another network, or of another number of classes (--classes)?"
+                "save. Is it of another network, or of another number of classes (`classes`)?"
             )
         model.load_weights(weights)
 

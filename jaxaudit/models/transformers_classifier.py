@@ -38,7 +38,7 @@ REFUSED = {
     "auto_map": "names code of its own, which is never run here; delete the entry if transformers knows its model_type",
     "quantization_config": "is of quantised weights, which have no gradient; save the model in float32",
     "use_pretrained_backbone": "asks for weights of another network; save the whole model with backbone_config",
-    "use_timm_backbone": "asks for a network of another package; name a function that builds it (--model)",
+    "use_timm_backbone": "asks for a network of another package; name a function that builds it (`model`)",
     "backbone": "names another network; save the whole model with backbone_config",
 }
 """Entries that would run code, download, or change what weights are."""
@@ -199,7 +199,7 @@ def _classifier(library: Any, entries: Mapping[str, Any], file: Path) -> tuple[s
         shown = "has no model_type" if kind is None else f"has the model_type {str(kind)[:40]!r}"
         raise InputError(
             f"{file}: {shown}, which transformers {library.__version__} does not know; for a network of your own name "
-            "the function that builds it (--model package.module:factory)."
+            "the function that builds it (`model` package.module:factory)."
         )
     found: dict[str, str] = {}
     for maker, mapping in CLASSIFIERS.items():

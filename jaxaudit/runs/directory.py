@@ -57,7 +57,7 @@ def refuse_taken(directory: Path) -> None:
     try:
         _refuse_taken(directory)
     except OSError as error:
-        raise InputError(f"--out {directory} cannot be a directory: {error.strerror}; name another.") from error
+        raise InputError(f"`directory` {directory} cannot be a directory: {error.strerror}; name another.") from error
 
 
 def is_of_a_run(name: str) -> bool:
@@ -94,7 +94,7 @@ def write(
         _write(Path(os.path.realpath(directory)), saves)
     except OSError as error:
         raise InputError(
-            f"--out {directory} cannot be written ({error.strerror or error}); free space there and repeat the "
+            f"`directory` {directory} cannot be written ({error.strerror or error}); free space there and repeat the "
             "command, which continues from kept work."
         ) from error
 
@@ -115,7 +115,7 @@ def write_files(directory: Path, files: Mapping[str, Writer]) -> None:
         _write(Path(os.path.realpath(directory)), files)
     except OSError as error:
         raise InputError(
-            f"--out {directory} cannot be written ({error.strerror or error}); free space there, or name another "
+            f"`directory` {directory} cannot be written ({error.strerror or error}); free space there, or name another "
             "directory."
         ) from error
 
@@ -154,15 +154,19 @@ def arrays(named: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:
 def _refuse_taken(directory: Path) -> None:
     taken = directory.exists()
     if taken and not directory.is_dir():
-        raise InputError(f"--out {directory} is a file; name a directory that does not exist yet.")
+        raise InputError(f"`directory` {directory} is a file; name a directory that does not exist yet.")
     if taken and not _is_free(directory):
         what = "another run" if (directory / RESULT).exists() else "other files"
-        raise InputError(f"--out {directory} already contains {what}; name a new directory (nothing was changed).")
+        raise InputError(
+            f"`directory` {directory} already contains {what}; name a new directory (nothing was changed)."
+        )
     folder = _existing(directory)
     if not folder.is_dir():
-        raise InputError(f"--out {directory} cannot be written: {folder} is a file; name another directory.")
+        raise InputError(f"`directory` {directory} cannot be written: {folder} is a file; name another directory.")
     if not os.access(folder, os.W_OK | os.X_OK) or not os.stat(folder).st_mode & 0o222:
-        raise InputError(f"--out {directory} cannot be written: {folder} is not writable; name another directory.")
+        raise InputError(
+            f"`directory` {directory} cannot be written: {folder} is not writable; name another directory."
+        )
 
 
 def _is_free(directory: Path) -> bool:

@@ -50,7 +50,7 @@ def hold(directory: Path, named: str = "") -> BaseFileLock | None:
     try:
         lock.acquire(poll_interval=PATIENCE / 10)
     except Timeout:
-        raise InUseError(_in_use(directory, named or f"--out {directory.parent}")) from None
+        raise InUseError(_in_use(directory, named or f"`directory` {directory.parent}")) from None
     except NotImplementedError:
         return None
     except OSError as error:

@@ -85,7 +85,7 @@ def _is_in_run(path: Path, out: Path) -> bool:
         or (path.parent == out and is_of_a_run(path.name))
     ):
         raise InputError(
-            f"the report {path.name} and the run of --out {out.name} would have the same path; name another file."
+            f"the report {path.name} and the run of `out` {out.name} would have the same path; name another file."
         )
     return path.parent == out
 

@@ -57,19 +57,17 @@ def read_printed(path: Path) -> str:
     _result_file(path)
     shown = _short(path)
     if not path.is_dir():
-        raise InputError(
-            f"{shown} is a file, but the table is only in a directory written by --out; give the directory."
-        )
+        raise InputError(f"{shown} is a file, but the table is only in the directory of the run; give the directory.")
     try:
         text = read_table(path / TABLE)
     except FileNotFoundError as error:
         raise InputError(
-            f"{shown} has no {TABLE}, which older versions did not write; leave out --text for a page of the run."
+            f"{shown} has no {TABLE}, which older versions did not write; leave out `text` for a page of the run."
         ) from error
     except OSError as error:
         raise InputError(f"{shown}: {TABLE} cannot be read ({error.strerror}).") from error
     except ValueError as error:
-        raise InputError(f"{shown}: {TABLE} is damaged; leave out --text for a page of the run.") from error
+        raise InputError(f"{shown}: {TABLE} is damaged; leave out `text` for a page of the run.") from error
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
@@ -81,18 +79,18 @@ def _result_file(path: Path) -> Path:
     """
     shown = _short(path)
     if not exists(path):
-        raise InputError(f"{shown} does not exist; give a directory written by --out.")
+        raise InputError(f"{shown} does not exist; give the directory that an audit wrote.")
     if not path.is_dir():
         return path
     if os.path.lexists(path / RESULT):
         if path.joinpath(RESULT).is_symlink():
             raise InputError(
-                f"{shown}: its {RESULT} is a link, which --out never writes; the run may have been tampered with."
+                f"{shown}: its {RESULT} is a link, which jaxaudit never writes; the run may have been tampered with."
             )
         return path / RESULT
     if (path / UNFINISHED).is_dir():
         raise InputError(f"{shown} contains an unfinished run; repeat its command to finish it.")
-    raise InputError(f"{shown} has no {RESULT}, so it is not a run; give a directory written by --out.")
+    raise InputError(f"{shown} has no {RESULT}, so it is not a run; give the directory that an audit wrote.")
 
 
 def _short(name: object) -> str:
@@ -104,7 +102,7 @@ def _short(name: object) -> str:
 def _kind_of(result: Mapping[str, Any], path: str) -> Kind:
     schema = result.get("schema")
     if not isinstance(schema, str) or not schema.startswith("jaxaudit."):
-        raise InputError(f"{path}: its result was not written by jaxaudit; give a directory written by --out.")
+        raise InputError(f"{path}: its result was not written by jaxaudit; give the directory that an audit wrote.")
     name, _, version = schema.removeprefix("jaxaudit.").partition("/")
     if version == "1":
         raise InputError(

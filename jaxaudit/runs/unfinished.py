@@ -157,13 +157,13 @@ def _take(work: Unfinished, identity: Identity) -> None:
         there = None
     if not isinstance(there, dict):
         raise InputError(
-            f"--out {work.directory.parent} contains an unfinished run with a damaged {IDENTITY}; delete the directory "
-            "to start again."
+            f"`directory` {work.directory.parent} contains an unfinished run with a damaged {IDENTITY}; delete "
+            "the directory to start again."
         )
     found = differences(there, identity)
     if found is not None:
         raise InputError(
-            f"--out {work.directory.parent} contains an unfinished run with {found}; repeat its own command to "
+            f"`directory` {work.directory.parent} contains an unfinished run with {found}; repeat its own command to "
             "continue it, name another directory, or delete it to start again (nothing was changed)."
         )
     if work.lock is not None:

@@ -216,15 +216,15 @@ def test_the_default_is_the_firmest_test_that_the_data_allow() -> None:
 @pytest.mark.parametrize(
     ("targets", "reference", "words"),
     [
-        ([FILE._replace(on_reference=None)], REFERENCE, "file.csv: .*--calibration-target.*--reference-target"),
-        ([FILE._replace(on_reference=None)], None, "--calibration-target"),
+        ([FILE._replace(on_reference=None)], REFERENCE, "file.csv: .*`on_reference`.*`reference`"),
+        ([FILE._replace(on_reference=None)], None, "`on_reference`"),
         ([FILE], None, r"has outputs of shape \(150, 3\)"),
         ([FILE], examples(5, -0.5, "kept", 151), r"shape \(150, 3\), but the reference has 151 records"),
         ([FILE], QUERY.take(np.arange(150)), "150 of the 150 records of the reference query .* the query set query"),
         (
             [FILE],
             CALIBRATION.take(np.arange(150)),
-            "150 of the 150 records of the reference calibration .* the calibration set .*--calibration-target",
+            "150 of the 150 records of the reference calibration .* the calibration set .*`on_reference`",
         ),
         ([SOME], HOLDOUT, "200 of the 200 records of the reference holdout .* the holdout holdout"),
         ([SOME], examples(5, -0.5, "kept", 49), "the reference has 49 records"),

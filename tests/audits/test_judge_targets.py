@@ -205,7 +205,7 @@ def test_too_few_models_for_so_many_targets_are_the_reason(test: KSTest):
 def test_an_audit_that_could_detect_nothing_is_refused_before_it_trains():
     """Unless something else was asked for: then another refusal comes first."""
     given = [FileTarget(with_log_odds(np.zeros(len(QUERY)), QUERY, f"{name}.csv"), None, True) for name in "abc"]
-    with pytest.raises(InputError, match=r"at least 59 .*--shadow-models"):
+    with pytest.raises(InputError, match=r"at least 59 .*`never`"):
         audit_ks(KEY, QUERY, CALIBRATION, LEARNER, given, tests=[ShadowTest()])
     with pytest.raises(InputError, match="also occur"):
         audit_ks(KEY, QUERY, QUERY, LEARNER, given, tests=[ShadowTest(), RhoTest()])
@@ -237,7 +237,7 @@ def test_a_plan_that_changed_the_shadow_models_is_a_reason(own_recipe: bool, tes
     unchanged = judge_outputs(KEY, replace(bank, reduced=()), [unused(1)], [test]).targets[0].finding
     assert not any("to fit the time" in each for each in (*unchanged.reasons, *unchanged.caveats))
     (advice,) = missed.would_change
-    assert 0 < advice.index("--model FILE.py:NAME") < advice.index("--members")
+    assert 0 < advice.index("its own recipe") < advice.index("records that it did use")
 
 
 # Whether the shadow models have the target's recipe.

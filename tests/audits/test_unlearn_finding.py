@@ -56,7 +56,7 @@ def test_checks():
     # 2 / 2^n is at most 0.05 / 6 from 8 seeds on.
     assert [judged(SEEN, {}, seeds).result.protocol.enough_seeds for seeds in (7, 8)] == [False, True]
     assert any("8 seeds" in each for each in few.would_change)
-    assert any("--nonmembers" in each for each in blind.would_change)
+    assert any("non-members" in each for each in blind.would_change)
     assert next(each for each in infinite.checks if each.state == "warning").message.startswith("some models of mine")
 
 

@@ -109,7 +109,7 @@ def test_models_are_trained_by_coins(folder: Path):
 
 
 def test_a_deal_of_fixed_sizes_is_refused(folder: Path):
-    with pytest.raises(InputError, match=r"on 200 of 400 records.*--coins"):
+    with pytest.raises(InputError, match=r"on 200 of 400 records.*`coins`"):
         attack(load_bank("fixed"), attacks=[BASE()], delta=1e-5)
     pytest.importorskip("jax_privacy.auditing", reason="the extra dp is not installed")
     refused("--shadows", "fixed", said="--coins")

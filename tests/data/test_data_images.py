@@ -209,7 +209,7 @@ def test_splits_of_differing_sizes_are_joined(tmp_path):
     # Those of one size are not brought to another, yet.
     assert load(f"{tmp_path}@test", image_size=(4, 4)).inputs.dtype == np.uint8
     other.rename(tmp_path / "train" / "a" / "2.png")
-    with pytest.raises(InputError, match=r"2.png: is 5x4 pixels but .*1.png is 3x4; .*--image-size"):
+    with pytest.raises(InputError, match=r"2.png: is 5x4 pixels but .*1.png is 3x4; .*`image_size`"):
         load_path(tmp_path / "train")
 
 

@@ -176,7 +176,7 @@ BAD = [
     (np.eye(4)[P.argmax(axis=1)], "only 0 and 1: " + HARD),
     (np.array([None] * 20, dtype=object), "pickled objects"),
     ({"a": P, "b": P}, "the outputs 'probabilities' or 'logits'"),
-    (P * 0.5, r"neither probabilities nor logits: .* row 1 sums to 0.5; .*--target-kind logits.*renormalise"),
+    (P * 0.5, r"neither probabilities nor logits: .* row 1 sums to 0.5; .*`kind` logits.*renormalise"),
     (P * 100, "every row sums to about 100: these look like percentages; divide them by 100"),
     (np.round(P * 255).astype(np.uint8), "these look like 8-bit probabilities; divide them by 255"),
     (pa.table({"a": [[0.1, 0.9], [0.5]] * 10}), "its lists"),

@@ -48,7 +48,7 @@ def test_aligned_by_name():
     [
         (("ab", "ab"), ("cd", "cd"), "differ: only query has 'a', 'b' and only other has 'c', 'd'"),
         (("abc", "abc"), ("ab", "abc"), "other has no record of class 'c', which query has"),
-        (("ab", "abc"), ("abc", "abc"), "query has none; use --drop-unshared"),
+        (("ab", "abc"), ("abc", "abc"), "query has none; use `drop_unshared`"),
         (("ab", "ab"), ("abc", "abc"), "other has records of class 'c'"),
         (("abcdefg", "abcdefg"), ("h", "h"), "'a', 'b', 'c', 'd', 'e' and 2 more"),
     ],
@@ -101,7 +101,7 @@ def test_labels_do_not_hide_an_overlap():
 
 def test_refused_with_counts_and_first_indices():
     query, calibration = valued([1, 2, 3, 4, 5], "query"), valued([9, 5, 4, 3, 2, 8], "calibration")
-    first = r"\(first, .*: 4 = 1, 3 = 2, 2 = 3\).*--drop-overlap"
+    first = r"\(first, .*: 4 = 1, 3 = 2, 2 = 3\).*`drop_overlap`"
     with pytest.raises(InputError, match=f"4 of the 6 records of calibration also occur in query {first}"):
         refuse_overlap(query, calibration)
     with pytest.raises(InputError, match="4 of the 6 records of the holdout"):

@@ -205,7 +205,7 @@ def test_promises_of_the_metadata_are_not_believed(prepared, file, old, new):
 def test_images_of_differing_sizes_are_refused(tmp_path):
     records = [{"image": encode_png(np.zeros(size, np.uint8)), "label": 0} for size in [(8, 8), (8, 8), (8, 9)]]
     folder = write_prepared(tmp_path, examples={"train": records}, features=digit_features((None, None, 1)))
-    with pytest.raises(InputError, match=r"mixed: record 2: is 8x9 pixels but mixed: record 0 is 8x8; .*--image-size"):
+    with pytest.raises(InputError, match=r"mixed: record 2: is 8x9 pixels but mixed: record 0 is 8x8; .*`image_size`"):
         read_prepared(folder, None, "mixed")
 
 

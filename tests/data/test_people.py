@@ -164,7 +164,7 @@ MANY = column_of(*range(20))
         ("a,y\nx,n\nx,\nx,?\n", {}, "2 rows have no label .column 'y', first: row 2.; delete them"),
         ("a,y\n" + "".join(f"x,{i}.5\n" for i in range(51)), {}, "51 different numbers; a classifier needs a few"),
         ("a,y\n" + "".join(f"x,n{i}\n" for i in range(1001)), {}, "1001 different texts, more than 1000 cl"),
-        (MANY + ",n\n", {}, r"numbers are missing in 'a' \(1 of 21\); .*--missing drop, mean or category"),
+        (MANY + ",n\n", {}, r"numbers are missing in 'a' \(1 of 21\); .*`missing` drop, mean or category"),
         (MANY + "x1,n\n", {"numeric": ["a"]}, "text, not a number; correct it"),
         (MANY + "1e999,n\n", {}, "row 21, column 'a' is not finite; correct it"),
         (column_of(*range(10_000), "x"), {}, "10001 different categories, more than 10000; row 10001"),

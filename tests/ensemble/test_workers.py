@@ -159,7 +159,7 @@ def test_another_machine_is_refused_by_name_or_told(two: Any, monkeypatch: pytes
     alone = fit(one, Execution(3))
     assert unlike(this_machine(), this_machine()) == ""
     monkeypatch.setattr("jaxaudit.ensemble.distribute.this_machine", lambda: other)
-    with pytest.raises(InputError, match=r"jaxlib: .* there, 0\.0\.1 here.*--mixed-devices"):
+    with pytest.raises(InputError, match=r"jaxlib: .* there, 0\.0\.1 here.*`mixed_devices`"):
         fit(one, Execution(3, executor=two))
     with pytest.warns(RuntimeWarning, match=r"rounds differently.*jaxlib") as told:
         assert fit(one, Execution(3, executor=two, mixed_devices=True)).tobytes() == alone.tobytes()

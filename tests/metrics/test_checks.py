@@ -45,7 +45,7 @@ CASES = [
     (
         shadow_accuracy(np.array([1.0, 0.9])),
         shadow_accuracy(np.array([1.0, 0.899])),
-        (0.9, 0.899), True, "89.9%, under 90%", "train longer (--epochs)",
+        (0.9, 0.899), True, "89.9%, under 90%", "train longer",
     ),
     (
         calibration_reach(np.array([0.4, 0.521]), LABELS),
@@ -55,7 +55,7 @@ CASES = [
     (
         distances_apart(np.array([0.5, 0.4]), np.array([0.1, 0.2])),
         distances_apart(np.array([0.5, 0.4]), np.array([0.1, 0.201])),
-        (0.5, 0.5025), True, "0.201 between query models, 0.400", "(--epochs)",
+        (0.5, 0.5025), True, "0.201 between query models, 0.400", "to convergence",
     ),
     (
         query_size(200, np.array([0.9, CRITICAL_200 / 0.499])),
@@ -76,7 +76,7 @@ CASES = [
         models_of_test(HOLDOUT_MODELS, np.array([1.0, 0.9])),
         models_of_test(HOLDOUT_MODELS, np.array([1.0, 0.899])),
         (0.9, 0.899), False, "holdout test's models: 89.9%",
-        "(--learning-rate)",
+        "the learning rate",
     ),
     (
         positive_control([control(0.5), control(0.999)]),
@@ -98,7 +98,7 @@ CASES = [
     (
         holdout_apart(Alike(0.001, 0.5, 0.5, 1.0, 0.5, 0.011)),
         holdout_apart(Alike(0.5, 0.5, 0.5, 1.0, 1.0, 0.009)),
-        (0.011, 0.009), False, "(p = 0.009)", "--groups",
+        (0.011, 0.009), False, "(p = 0.009)", "as one group",
     ),
 ]  # fmt: skip
 
@@ -143,7 +143,7 @@ def test_a_control_that_is_missing_or_without_interval_fails(controls):
 @pytest.mark.parametrize(
     ("check", "passed", "value", "words"),
     [
-        (distances_apart(np.array([0.9]), NONE), False, None, "use --replicates 5"),
+        (distances_apart(np.array([0.9]), NONE), False, None, "train 5 replicates"),
         (distances_apart(np.array([0.5, 0.0]), np.array([0.1])), False, None, ""),
         (query_size(100, np.array([0.0])), False, None, ""),
         # A class that occurs in neither set is not missing; one that one of them lacks is.

@@ -176,7 +176,7 @@ def test_other_deals_are_refused_and_the_way_to_coins_is_named(deal, named: str)
     with pytest.raises(InputError) as refused:
         refuse_unless_coins(deal(np.random.default_rng(39)))
     assert named in str(refused.value)
-    assert "--coins" in str(refused.value)
+    assert "`coins`" in str(refused.value)
 
 
 def test_few_models_are_refused():

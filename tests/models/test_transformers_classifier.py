@@ -110,7 +110,7 @@ def test_building_draws_new_weights_and_asks_for_no_network(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        ({"model_type": "mine"}, ["'mine'", "does not know", "--model package.module:factory"]),
+        ({"model_type": "mine"}, ["'mine'", "does not know", "`model` package.module:factory"]),
         ({"model_type": ["bert"]}, ["does not know"]),
         ({"auto_map": {"AutoModel": "evil.Net"}}, ["auto_map", "never run"]),
         ({"text_config": {"auto_map": {"AutoModel": "evil.Net"}}}, ["auto_map", "never run"]),

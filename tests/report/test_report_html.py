@@ -228,7 +228,7 @@ def test_only_a_report_may_stand_where_it_goes(tmp_path):
 )
 def test_a_report_and_its_run_cannot_take_one_place(tmp_path, report: str, out: str):
     (tmp_path / "a").mkdir()
-    with pytest.raises(InputError, match="--out"):
+    with pytest.raises(InputError, match="`out`"):
         claim_report(tmp_path / report, tmp_path / out)
     claim_report(tmp_path / "page.html", tmp_path / "run")
 

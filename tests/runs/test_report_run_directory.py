@@ -74,7 +74,7 @@ def test_a_link_leads_to_what_it_points_to(tmp_path: Path):
 
 def test_the_longest_name_there_can_be(tmp_path: Path):
     write(tmp_path / ("x" * 255), {}, FILES)
-    with pytest.raises(InputError, match=r"^--out .*xxx .*File name too long"):
+    with pytest.raises(InputError, match=r"^`directory` .*xxx .*File name too long"):
         claim(tmp_path / ("x" * 256))
 
 
@@ -97,7 +97,7 @@ def test_nothing_is_left_of_a_write_that_failed(
 def test_another_run_is_left_alone(tmp_path: Path):
     write(tmp_path / "run", {"answer": 1}, FILES)
     for attempt in (claim, lambda out: write(out, {"answer": 2}, {})):
-        with pytest.raises(InputError, match=r"^--out .*run .*another run"):
+        with pytest.raises(InputError, match=r"^`directory` .*run .*another run"):
             attempt(tmp_path / "run")
     assert json.loads((tmp_path / "run/result.json").read_text()) == {"answer": 1}
 
@@ -122,7 +122,7 @@ def test_where_no_run_can_be_put(tmp_path: Path, out: str, message: str):
     (tmp_path / "file-as/run/unfinished").touch()
     (tmp_path / "link-as/run/unfinished").symlink_to(tmp_path)
     (tmp_path / "another/run/unfinished/symphony.ly").touch()
-    with pytest.raises(InputError, match=rf"^--out .*{message}"):
+    with pytest.raises(InputError, match=rf"^`directory` .*{message}"):
         claim(tmp_path / out)
 
 
@@ -154,7 +154,7 @@ def test_a_write_that_failed_leaves_the_work(tmp_path: Path, monkeypatch: pytest
         move(*paths)
 
     monkeypatch.setattr(run_directory.os, "replace", full)
-    with pytest.raises(InputError, match=r"^--out .*disk full"):
+    with pytest.raises(InputError, match=r"^`directory` .*disk full"):
         write(tmp_path / "run", {}, FILES)
     assert sorted(tmp_path.rglob("*")) == before
     monkeypatch.undo()
@@ -166,7 +166,7 @@ def test_a_run_killed_while_its_result_was_moved_may_be_taken_up(tmp_path: Path)
     (tmp_path / "confidences.npz").touch()
     claim(tmp_path)
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(InputError, match=r"^--out .*other files"):
+    with pytest.raises(InputError, match=r"^`directory` .*other files"):
         claim(tmp_path)
 
 
@@ -178,13 +178,13 @@ def test_no_link_in_unfinished_work_is_followed(tmp_path: Path, name: str):
     place.mkdir(parents=True)
     if name == "identity.json":  # nor is a channel waited for
         os.mkfifo(place / name)
-        with pytest.raises(InputError, match=r"^--out .*other files"):
+        with pytest.raises(InputError, match=r"^`directory` .*other files"):
             claim(tmp_path / "run")
         with pytest.raises(OSError, match="pipe"):
             open_unfinished(place, IDENTITY)
         (place / name).unlink()
     (place / name).symlink_to(mine)
-    with pytest.raises(InputError, match=r"^--out .*other files"):
+    with pytest.raises(InputError, match=r"^`directory` .*other files"):
         claim(tmp_path / "run")
     if name == "chunks":
         return
@@ -252,7 +252,7 @@ def test_another_run_is_refused_and_named(tmp_path: Path, there: dict[str, Any],
     open_unfinished(tmp_path / "run/unfinished", SELF).keep()
     (tmp_path / "run/unfinished/identity.json").write_text(json.dumps(there))
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
-    with pytest.raises(InputError, match=f"^--out .*run .*{'.*'.join(map(re.escape, facts))}"):
+    with pytest.raises(InputError, match=f"^`directory` .*run .*{'.*'.join(map(re.escape, facts))}"):
         open_unfinished(tmp_path / "run/unfinished", SELF)
     assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
 
@@ -264,7 +264,7 @@ def test_a_damaged_identity_is_refused(tmp_path: Path):
     identity = tmp_path / "run/unfinished/identity.json"
     for text in ("", "{", "[1]", "null", "\xff", "[" * 100_000):
         identity.write_text(text, encoding="latin-1")
-        with pytest.raises(InputError, match=r"^--out .*run .*identity\.json"):
+        with pytest.raises(InputError, match=r"^`directory` .*run .*identity\.json"):
             open_unfinished(tmp_path / "run/unfinished", SELF)
     identity.unlink()
     open_unfinished(tmp_path / "run/unfinished", SELF).keep()
@@ -401,19 +401,19 @@ def test_the_machine_is_what_rounding_depends_on(monkeypatch: pytest.MonkeyPatch
 
 def test_a_loop_of_links_and_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(InputError, match=r"^--out "):
+    with pytest.raises(InputError, match=r"^`directory` "):
         write(tmp_path / "loop/run", {}, FILES)
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(InputError, match=r"^--out "):
+    with pytest.raises(InputError, match=r"^`directory` "):
         claim(Path("run"))
 
 
 def test_a_run_in_use_is_refused(tmp_path: Path):
     work = open_unfinished(tmp_path / "run/unfinished", IDENTITY)
     try:
-        with pytest.raises(InputError, match=rf"^--out .*run .*\(pid {os.getpid()}\)"):
+        with pytest.raises(InputError, match=rf"^`directory` .*run .*\(pid {os.getpid()}\)"):
             claim(tmp_path / "run")
     finally:
         work.keep()

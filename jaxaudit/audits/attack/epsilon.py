@@ -18,8 +18,8 @@ def bound_of_recipe(bank: Bank, own: ShadowScores, attack: RecordAttack, delta: 
     """
     if bank.groups is not None:
         raise InputError(
-            "--delta: the bank deals whole groups, and a bound on epsilon needs a coin for each record; make a bank "
-            "with `jaxaudit shadows plan --coins` or `shadows train --coins`."
+            "`delta`: the bank deals whole groups, and a bound on epsilon needs a coin for each record; deal a new "
+            "bank with `coins`."
         )
     refuse_unless_coins(own.membership)
     found = bound_by_halves(own, attack, delta=delta, level=level)

@@ -68,7 +68,7 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
     if needed > MAX_BYTES:
         raise InputError(
             f"{len(models)} models of {len(columns):,} records need {needed >> 30} GiB of memory for {attacks} "
-            "attacks; name fewer (--attacks)."
+            "attacks; name fewer (`attacks`)."
         )
     odds = np.empty((len(models), views, len(columns)))
     labels = np.where(bank.dropped, 0, bank.labels)

@@ -93,7 +93,7 @@ def _on_halves(result: AttackResult, splits: Splits) -> Finding:
             if p_value > CLEARLY
             else Confidence("strong", "The p-value is exact, and pays for the number of attacks.")
         )
-        more = ("Attack more targets for a firmer answer (--targets).",) if few else ()
+        more = ("Attack more targets for a firmer answer.",) if few else ()
         return Finding("attack succeeds", "bad", sentence, reasons, sure, checks, caveats, more)
     if most < MATTERS:
         sentence = f"No attack is right on {MATTERS:.0%} or more of its guesses (best: {words}; guessing: 50%)."
@@ -106,7 +106,7 @@ def _on_halves(result: AttackResult, splits: Splits) -> Finding:
         f"No attack is clearly better than guessing, but not all are clearly below {MATTERS:.0%} (best: {words})."
     )
     why = f"Guessing may do as well (p = {p_value:.2g}), and some attack may be right on {MATTERS:.0%} or more."
-    more = ("Attack more targets (--targets), or each target more often (--iterations).",)
+    more = ("Attack more targets, or each target more often.",)
     return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
 
 
@@ -144,13 +144,13 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
     if fails:
         sentence = f"The deciding attack fails, but it is not the one that can show that attacks fail ({words})."
         why = "An attack that was chosen may be weaker than the one that decides where none is named."
-        more = ("Leave out --attacks (in Python, attacks=None).",)
+        more = ("Name no attack, so that the usual one decides.",)
     else:
         sentence = f"The deciding attack is not clearly better than guessing, and does not clearly fail ({words})."
         why = (
             f"Its interval reaches {MATTERS} or more, there is none, or its scores tie too often to tell records apart."
         )
-        more = ("Add shadow models to the bank (--models).",)
+        more = ("Add shadow models to the bank.",)
     return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
 
 
@@ -241,12 +241,12 @@ def _of_splits(splits: Splits) -> tuple[Checked, ...]:
     targets, guess = len(splits.records), splits.guess_accuracy
     enough, reach = targets >= FEW_TARGETS, (splits.test_accuracy - guess) / (1 - guess) if guess < 1 else 0.0
     accuracies = f"target accuracy: {splits.train_accuracy:.1%} train, {splits.test_accuracy:.1%} held out"
-    learned = "" if reach >= MIN_REACH else "; a classifier that learned nothing leaks nothing: train longer (--epochs)"
+    learned = "" if reach >= MIN_REACH else "; a classifier that learned nothing leaks nothing: train longer"
     return (
         Checked(
             "enough targets",
             _warning(enough),
-            f"{targets:,} targets were attacked" + ("" if enough else f"; attack {FEW_TARGETS} or more (--targets)"),
+            f"{targets:,} targets were attacked" + ("" if enough else f"; attack {FEW_TARGETS} or more"),
         ),
         Checked(
             "classifier accuracy",

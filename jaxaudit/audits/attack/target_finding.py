@@ -34,7 +34,7 @@ def find_target(
     if relative:
         why = (
             "The deciding attack compares a record with the target's other records, so how many it would call by "
-            "chance depends on how many the target used. Name another attack first (--attacks), or give the bank 100 "
+            "chance depends on how many the target used. Name another attack first, or give the bank 100 "
             "records that neither its models nor the target used."
         )
         sentence = "This attack does not tell how many calls are by chance."

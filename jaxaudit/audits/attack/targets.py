@@ -127,7 +127,7 @@ def _refuse_many(others: int, shape: tuple[int, ...], attacks: int) -> None:
         raise InputError(
             f"the targets' files are so rounded that the shadow models are needed at {others} other resolutions, which "
             f"takes {needed >> 30} GiB of memory for {attacks} attacks; attack targets of one kind at a time, or name "
-            "fewer attacks (--attacks)."
+            "fewer attacks (`attacks`)."
         )
 
 

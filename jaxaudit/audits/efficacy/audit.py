@@ -192,7 +192,7 @@ def checked_labels(labels: np.ndarray, likelihood: Likelihood, outputs: int, nam
         if labels.ndim != 1 or (labels != np.floor(labels)).any() or (labels < 0).any():
             raise InputError(
                 f"{name}: labels of shape {labels.shape} are no classes: give one whole number for each record, from "
-                "0, or another likelihood (--likelihood)."
+                "0, or another likelihood (`likelihood`)."
             )
         if labels.max() >= outputs:
             first = int(np.argmax(labels >= outputs))

@@ -34,7 +34,7 @@ def find(
     if not references:
         reasons = ("there is no reference to compare with",)
         confidence = Confidence("none", "A single efficacy cannot be interpreted.")
-        more = "Compare with the same network untrained, original, or retrained without the records (--reference)."
+        more = "Compare with the same network untrained, original, or retrained without the records."
     else:
         reasons = tuple(_compared(judged, each) for each in references)
         confidence = Confidence("weak", "One model per reference: variation between seeds is not shown.")
@@ -60,7 +60,7 @@ def _checks(models: Sequence[Weights], short: bool) -> tuple[Checked, ...]:
                 _warning(count > 0),
                 f"{count} other {'set' if count == 1 else 'sets'} of weights to compare with"
                 if count
-                else "there is no reference, and every model that fits the records has a large efficacy (--reference)",
+                else "there is no reference, and every model that fits the records has a large efficacy",
             ),
             Checked(
                 "finite efficacies",

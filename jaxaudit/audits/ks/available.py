@@ -110,8 +110,8 @@ def possible_tests(
 def lacks(test: Available, files: Sequence[FileTarget]) -> str:
     """Why this test cannot be made of targets from files; empty if it can."""
     outputs: dict[str, tuple[Callable[[FileTarget], object], str]] = {
-        HoldoutTest.name: (lambda each: each.on_holdout, "the holdout (--holdout-target)"),
-        ReferenceTest.name: (lambda each: each.on_reference, "the calibration set (--calibration-target)"),
+        HoldoutTest.name: (lambda each: each.on_holdout, "the holdout (`on_holdout`)"),
+        ReferenceTest.name: (lambda each: each.on_reference, "the calibration set (`on_reference`)"),
     }
     if test.lacks:
         return f"{test.lacks[:1].lower()}{test.lacks[1:].removesuffix('.')}"

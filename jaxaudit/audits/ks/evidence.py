@@ -103,16 +103,16 @@ class Advice(NamedTuple):
 TRAINED = Advice(
     RECIPE,
     "`jaxaudit power`",
-    "on the calibration set (--calibration-target) or on others (--reference)",
-    "use a holdout (--holdout)",
-    "train more of them (--shadow-models, --holdout-shadow-models)",
+    "on the calibration set or on others",
+    "use a holdout",
+    "train more of them",
 )
 BANKED = Advice(
     "fill another bank with models that are trained longer, at another learning rate, or are of another network",
-    "`jaxaudit power --shadows`",
-    "on the calibration set (--calibration-target)",
-    "plan a bank with a holdout (`jaxaudit shadows plan --holdout`)",
-    "plan a bank of more models (`jaxaudit shadows plan --models`)",
+    "`jaxaudit power` with this bank",
+    "on the calibration set",
+    "plan a bank with a holdout",
+    "plan a bank of more models",
 )
 
 

@@ -24,7 +24,7 @@ from jaxaudit.shadow_models import ShadowModels, examples_of
 HELD = (HoldoutTest, MembersTest)
 BY_CLASSES = (
     "Whether the known members are like query set and holdout was measured on their classes alone, and whether they "
-    "share records with these was not looked at: the bank has no records. Give --query and --holdout, too."
+    "share records with these was not looked at: the bank has no records. Give the query records and the holdout, too."
 )
 
 
@@ -90,7 +90,7 @@ def judge(
     ('not forgotten', True)
     """
     if not targets:
-        raise InputError("there is no target: give a file of its outputs (--target), or simulate one.")
+        raise InputError("there is no target: give a file of its outputs (`targets`), or simulate one.")
     if not 0 < level < 1:
         raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
     if tests is None:

@@ -93,14 +93,14 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
         models = evidence.count(kind)
         if models <= LEAST:
             raise InputError(
-                f"--leave-one-out needs more than {LEAST} models {kind.words}, one of which is the target; "
-                f"there are {models}. Add some to the bank (--models)."
+                f"`rates` needs more than {LEAST} models {kind.words}, one of which is the target; "
+                f"there are {models}. Train more, or add some to the bank."
             )
     if isinstance(test, ReferenceTest):
         unseen = int((~evidence.members(*OF_QUERY)[:, evidence.dealt.stop :]).sum(axis=1).min())
         if unseen < LEAST_RECORDS:
             raise InputError(
-                f"--leave-one-out: a shadow model was not trained on {unseen} of the calibration records, and as a "
+                f"`rates`: a shadow model was not trained on {unseen} of the calibration records, and as a "
                 f"target of the reference test it needs {LEAST_RECORDS}; leave it out, or make a bank with more."
             )
     if holding:
@@ -146,7 +146,7 @@ def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float
     if size < 2 or held < 2 or len(rest) < LEAST - 1:
         what = "records" if whole is None else "groups"
         raise InputError(
-            f"--leave-one-out: model {index} of the holdout test leaves {size} query and {held} holdout {what}, and "
+            f"`rates`: model {index} of the holdout test leaves {size} query and {held} holdout {what}, and "
             f"{len(rest)} models that were dealt them alike; leave it out, or make a larger bank."
         )
     query, holdout = (_records_of(units, side) for side in sides)

@@ -116,13 +116,13 @@ class FileTarget(NamedTuple):
             if self.on_reference is None:
                 raise InputError(
                     f"{self.name}: the reference test needs the target's outputs on records of which it used none: on "
-                    "the calibration set (--calibration-target), or on other data (--reference, --reference-target)."
+                    "the calibration set (`on_reference`), or on other data (`reference`)."
                 )
             refuse_shape(self.on_reference, len(reference), len(reference.class_names), "reference")
         if (self.on_members is None) != (members is None):
             raise InputError(
-                f"{self.name}: known members and the target's outputs on them need each other (--members, "
-                "--members-target); give both or none."
+                f"{self.name}: known members and the target's outputs on them need each other (`members`, "
+                "`on_members`); give both or none."
             )
         if self.on_members is not None and members is not None:
             refuse_shape(self.on_members, len(members), len(members.class_names), "members")

@@ -186,7 +186,7 @@ def _refuse_few_models(tests: Sequence[KSTest], targets: int) -> None:
         raise InputError(
             f"no target could be called not forgotten: {max(ranked)} shadow models without the query set give p-values "
             f"of at least {1 / (1 + max(ranked)):.2g}, and {targets / (1 + max(ranked)):.2g} adjusted for {targets} "
-            f"targets. Train at least {least} of them (--shadow-models)."
+            f"targets. Train at least {least} of them (`never`)."
         )
 
 

@@ -5,10 +5,10 @@ import math
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
 from jaxaudit.audits.pdtp.result import PDTPResult
 
-NO_BINS = "Compare outputs without bins (--bins 0)."
-NO_FLOOR = "Average over more keys (--measurements)."
+NO_BINS = "Compare outputs without bins."
+NO_FLOOR = "Average over more keys."
 ATTACK = "Attack the classifier before it is published (jaxaudit attack)."
-MEASURE_ALL = "Measure all records (leave out --measured-records)."
+MEASURE_ALL = "Measure all records."
 
 
 def find(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
@@ -81,7 +81,7 @@ def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...
         Checked(
             "records measured",
             "passed" if whole else "failed",
-            f"{_measured(result)} were measured" + ("" if whole else "; leave out --measured-records to measure all"),
+            f"{_measured(result)} were measured" + ("" if whole else "; measure all"),
         ),
         _seed_floor(result),
         _bins(result, bins, artefacts),
@@ -139,7 +139,7 @@ def _bins(result: PDTPResult, bins: int, artefacts: int) -> Checked:
     return Checked(
         "bins",
         "warning",
-        f"{artefacts:,} of {risky:,} records above 1 {what} ({result.above_1_without_bins:,} with --bins 0): "
+        f"{artefacts:,} of {risky:,} records above 1 {what} ({result.above_1_without_bins:,} without bins): "
         "crossing one bin edge adds log 3 = 1.10",
     )
 
@@ -156,7 +156,7 @@ def _caveats(result: PDTPResult, bins: int, hidden: int) -> tuple[str, ...]:
         most = math.log(2 * bins - 1)
         found.append(f"Outputs are compared in {bins:,} bins: no PDTP can exceed {most:.2f}.")
         if hidden:
-            found.append(f"Bins hide changes of small probabilities: {_records(hidden)} above 1 only with --bins 0.")
+            found.append(f"Bins hide changes of small probabilities: {_records(hidden)} above 1 only without bins.")
     if result.publish:
         found.append("DTP-1 is a rule of thumb, not a guarantee.")
     return tuple(found)

@@ -25,8 +25,8 @@ CAVEATS = (
 )
 MEMORY = (
     "Nobody knows how much a target remembers before it has answered on records that it did use. Its own memory "
-    "decides, which is the difference between known members and holdout in standard errors, as `ks --members` measures "
-    "it: the less it remembers, the less probable is `forgotten`. All other checks of `ks` are taken to pass."
+    "decides, which is the difference between known members and holdout in standard errors, as the members test "
+    "measures it: the less it remembers, the less probable is `forgotten`. All other checks of `ks` are taken to pass."
 )
 NEEDED = f"known members ({LEAST_MEMBERS} or more), or shadow models of the target's own recipe"
 """What a verdict `forgotten` requires."""
@@ -101,7 +101,7 @@ def percent(fraction: float, digits: int = 3) -> str:
 def _less(reduced: Sequence[str]) -> str:
     return (
         f"Measured with less than there is: {'; '.join(reduced)}. Models of fewer records remember each of them more "
-        "or, trained for fewer steps, less: --budget none, without --sample, measures it in full."
+        "or, trained for fewer steps, less: a run without a budget and of all records measures it in full."
     )
 
 
@@ -144,10 +144,10 @@ def _what_it_takes(power: PowerResult, asked: str) -> str:
         return f"{max(needed, power.records_needed):,} query and as many holdout records {detects}."
     # With so few models the variance between models is too uncertain, whatever the number of records.
     if power.records_needed <= min(size.query, size.holdout):
-        return f"Train more than {measured.models} shadow models (--holdout-shadow-models)."
+        return f"Train more than {measured.models} shadow models."
     return (
         f"{power.records_needed:,} query and as many holdout records {detects}, with more than {measured.models} "
-        "shadow models (--holdout-shadow-models)."
+        "shadow models."
     )
 
 

@@ -99,7 +99,7 @@ def find(result: UnlearnResult, name: str) -> Finding:
     """The finding on one method, from all of its scores, by the rule of `conclusion`."""
     verdict, protocol = conclusion(result, name), result.protocol
     checks, caveats = _checks(result), _caveats(result, verdict)
-    more = () if protocol.attack_nonmembers else ("Also attack the models (--nonmembers above 0).",)
+    more = () if protocol.attack_nonmembers else ("Also attack the models: keep non-members for that.",)
     if verdict == "distinguishable":
         why = "The test over seeds is exact, and its level of 95% covers all scores together."
         sentence, reasons = _differences(result, name)
@@ -115,7 +115,7 @@ def find(result: UnlearnResult, name: str) -> Finding:
         return Finding(verdict, "good", sentence, (reason,), Confidence("fair", why), checks, caveats, more)
     if not protocol.enough_seeds:
         words = f"{protocol.seeds} seeds cannot show any difference from retraining"
-        more = (f"Train at least {_seeds_needed(protocol)} seeds (--seeds).", *more)
+        more = (f"Train at least {_seeds_needed(protocol)} seeds.", *more)
         return Finding(
             verdict,
             "open",
@@ -129,7 +129,7 @@ def find(result: UnlearnResult, name: str) -> Finding:
     sentence = "No score distinguishes its models, nor the original, from retrained models."
     why = "On these data the scores cannot show what was not forgotten."
     reasons = ("no score distinguishes even the original, which forgot nothing, from retraining",)
-    more = ("Train more seeds, or forget more records, to distinguish the original (--seeds, --fraction).", *more)
+    more = ("Train more seeds, or forget more records, to distinguish the original.", *more)
     return Finding(verdict, "open", sentence, reasons, Confidence("none", why), checks, caveats, more)
 
 
@@ -141,7 +141,7 @@ def together(findings: Mapping[str, Finding]) -> Finding:
     """
     if not findings:
         why = "There is no method to judge."
-        more = ("Name methods to judge, such as --methods retraining,amnesiac.",)
+        more = ("Name methods to judge, such as retraining or amnesiac.",)
         return Finding(
             "inconclusive", "open", "Only reference models were trained.", (), Confidence("none", why), (), (), more
         )
@@ -191,7 +191,7 @@ def _checks(result: UnlearnResult) -> tuple[Checked, ...]:
     protocol = result.protocol
     few = (
         f" cannot show any difference: the smallest p-value, {2.0 ** (1 - protocol.seeds):.2g}, is above "
-        f"{protocol.p_value_threshold:.2g}; train at least {_seeds_needed(protocol)} (--seeds)"
+        f"{protocol.p_value_threshold:.2g}; train at least {_seeds_needed(protocol)}"
     )
     perfect = [
         each.name
@@ -218,7 +218,7 @@ def _checks(result: UnlearnResult) -> tuple[Checked, ...]:
                 "passed" if protocol.attack_nonmembers else "warning",
                 "every trained model was attacked"
                 if protocol.attack_nonmembers
-                else "no model was attacked, and efficacy alone can mislead (--nonmembers)",
+                else "no model was attacked, and efficacy alone can mislead",
             ),
         )
     )
@@ -238,7 +238,7 @@ def _caveats(result: UnlearnResult, verdict: Conclusion) -> tuple[str, ...]:
         "An epsilon of few models is biased upward, so even retrained models are far from the challenge's best score: "
         "compare a method with `retraining` here, and with no score of another number of models."
         if result.compared
-        else f"The unlearning challenge's score and U-LiRA need {LEAST_SEEDS} seeds (--seeds); there are {seeds}."
+        else f"The unlearning challenge's score and U-LiRA need {LEAST_SEEDS} seeds; there are {seeds}."
     )
     return tuple(found)
 

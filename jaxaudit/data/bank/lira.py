@@ -69,7 +69,7 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
         raise InputError(f"{directory}: no experiment has outputs; run inference.py, which writes logits/.")
     shape = _shape(StoredArray(first).shape, kind, first)
     if labels is None and not there(directory, "y_train"):
-        raise InputError(f"{directory}: has no y_train.npy; give the labels of the records by --labels.")
+        raise InputError(f"{directory}: has no y_train.npy; give the labels of the records (`labels`).")
     known, classes = read_labels(labels or directory / "y_train.npy", records, shape[2] if kind == "logits" else None)
     said = [_hparams(experiment) for experiment in experiments]
     designs = tuple(str(each.get("arch", "unknown")) for each in said)

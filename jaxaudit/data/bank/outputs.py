@@ -139,11 +139,11 @@ def _other_kind(description: Description, source: str) -> InputError:
     if description.outputs == "logits":
         return InputError(
             f"{source}: contains probabilities, but this is a bank of logits; save what the softmax is given, or plan "
-            "a bank with --outputs probabilities."
+            "a bank with `outputs` probabilities."
         )
     return InputError(
         f"{source}: its rows are not probabilities that sum to 1, but this is a bank of probabilities; save what the "
-        "softmax gives, or plan a bank with --outputs logits."
+        "softmax gives, or plan a bank with `outputs` logits."
     )
 
 

@@ -64,7 +64,7 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
         )
     if labels is None:
         raise InputError(
-            f"{directory}: Privacy Meter keeps no labels as arrays; give those of its data set by --labels."
+            f"{directory}: Privacy Meter keeps no labels as arrays; give those of its data set (`labels`)."
         )
     known, classes = read_labels(labels, records, None)
     said = signals[:].T

@@ -142,7 +142,7 @@ def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED)
     except UnicodeError as error:
         encoding = options.encoding or "UTF-8, UTF-16 or Windows-1252"
         raise InputError(
-            f"{path}: cannot be read as CSV: it is not text in {encoding}; give its --encoding, or save it as UTF-8."
+            f"{path}: cannot be read as CSV: it is not text in {encoding}; give its `encoding`, or save it as UTF-8."
         ) from error
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
@@ -197,14 +197,14 @@ def header_line(path: Path) -> bytes:
 def _check_options(options: CsvOptions) -> None:
     delimiter, encoding, decimal = options
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'):
-        raise InputError(f"the delimiter (--delimiter) must be one character, such as ';', not {delimiter!r}.")
+        raise InputError(f"the delimiter (`delimiter`) must be one character, such as ';', not {delimiter!r}.")
     if decimal not in (None, ".", ","):
-        raise InputError(f"the decimal sign (--decimal) must be '.' or ',', not {decimal!r}.")
+        raise InputError(f"the decimal sign (`decimal`) must be '.' or ',', not {decimal!r}.")
     try:
         " ".encode(encoding or "utf-8")
     except (LookupError, UnicodeError, ValueError) as error:
         raise InputError(
-            f"{encoding!r} is not a text encoding (--encoding); try utf-8, utf-16, latin-1 or cp1252."
+            f"{encoding!r} is not a text encoding (`encoding`); try utf-8, utf-16, latin-1 or cp1252."
         ) from error
 
 
@@ -215,7 +215,7 @@ def _encoding(data: bytes, path: Path) -> str:
     if b"\0" in data:
         raise InputError(
             f"{path}: cannot be read as CSV: it contains zero bytes, so it is not UTF-8 text; for UTF-16, give "
-            "--encoding utf-16-le."
+            "`encoding` utf-16-le."
         )
     try:
         data.decode("utf-8")

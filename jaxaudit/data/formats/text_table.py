@@ -156,7 +156,7 @@ def label_place(names: Sequence[str], source: str) -> int | None:
     if len(found) > 1:
         listed = ", ".join(repr(names[index]) for index in found)
         raise InputError(
-            f"{source}: columns {listed} could all be the label; name the label column (--label), or keep one of them."
+            f"{source}: columns {listed} could all be the label; name the label column (`label`), or keep one of them."
         )
     return found[0] if found else None
 
@@ -240,7 +240,7 @@ def _flat(path: Path, field: pa.Field, drop: Collection[str]) -> bool:
         return False
     raise InputError(
         f"{path}: column {field.name!r} has values of type {str(kind)[:60]}, which a classifier cannot use; leave "
-        "it out (--drop), or write it as numbers or text."
+        "it out (`drop`), or write it as numbers or text."
     )
 
 

@@ -98,19 +98,19 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
         what = "is outside [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
         raise InputError(
             f"{source}: row {row} {what}, so these are not probabilities; renormalise the rows, or are they logits "
-            "(--target-kind logits)?"
+            "(`kind` logits)?"
         )
     if inside(span):
         raise InputError(
             f"{source}: neither probabilities nor logits: all values lie in [0, 1] but row {first(off)} sums to "
-            f"{sums[first(off) - 1]:g}; if they are logits, give --target-kind logits; if they are independent "
+            f"{sums[first(off) - 1]:g}; if they are logits, give `kind` logits; if they are independent "
             "scores (sigmoid), renormalise the rows."
         )
     for scale, what in ((100, "percentages"), (255, "8-bit probabilities")):
         if (np.abs(sums - scale) <= 0.02 * scale).all():
             raise InputError(
                 f"{source}: every row sums to about {scale}: these look like {what}; divide them by {scale}, or give "
-                "--target-kind logits if they are logits."
+                "`kind` logits if they are logits."
             )
     return "logits"
 
@@ -119,7 +119,7 @@ def _kind_of_one_column(values: np.ndarray, kind: Literal["auto", "probabilities
     if kind == "probabilities" and not within:
         raise InputError(
             f"{source}: row {first(_outside(values))} contains a number outside [0, 1], which is not a probability; "
-            "are these logits (--target-kind logits)?"
+            "are these logits (`kind` logits)?"
         )
     return "probabilities" if within else "logits"
 

@@ -94,7 +94,7 @@ def as_numbers(cells: Cells, name: str, source: str) -> np.ndarray:
     if text.any():
         raise InputError(
             f"{source}: row {cells.row(text)}, column {name!r} contains text, not a number; correct it, or make the "
-            "column categorical (--categorical) or leave it out (--drop)."
+            "column categorical (`categorical`) or leave it out (`drop`)."
         )
     _refuse_infinite(cells, name, source)
     return cells.numbers[cells.codes]
@@ -112,7 +112,7 @@ def as_categories(cells: Cells, name: str, source: str) -> tuple[tuple[str, ...]
         if text.any() and text.sum() < 0.1 * there.sum():
             advice = f"row {cells.row(text)} is text, but most others are numbers: correct it if the column is numeric"
         else:
-            advice = "is it an identifier? Leave it out (--drop)"
+            advice = "is it an identifier? Leave it out (`drop`)"
         raise InputError(
             f"{source}: column {name!r} has {int(there.sum())} different categories, more than {MOST_CATEGORIES}; "
             f"{advice}."
@@ -138,23 +138,23 @@ def as_classes(cells: Cells, name: str, source: str) -> tuple[np.ndarray, tuple[
         count = int(cells.missing[cells.codes].sum())
         raise InputError(
             f"{source}: {count} {'row has' if count == 1 else 'rows have'} no label (column {name!r}, first: row "
-            f"{cells.row(cells.missing)}); delete {'it' if count == 1 else 'them'} (or --missing drop)."
+            f"{cells.row(cells.missing)}); delete {'it' if count == 1 else 'them'} (or `missing` drop)."
         )
     classes = len(cells.texts)
     if classes == 1:
         raise InputError(
             f"{source}: every row has the same label (column {name!r}); a classifier needs at least two classes. Is it "
-            "the right column (--label)?"
+            "the right column (`label`)?"
         )
     if cells.is_number.all() and classes > MOST_NUMBERED:
         raise InputError(
             f"{source}: the label column {name!r} has {classes} different numbers; a classifier needs a few classes. "
-            "Replace the numbers by ranges (such as <=50K and >50K), or name another column (--label)."
+            "Replace the numbers by ranges (such as <=50K and >50K), or name another column (`label`)."
         )
     if classes > MOST_CLASSES:
         raise InputError(
             f"{source}: the label column {name!r} has {classes} different texts, more than {MOST_CLASSES} classes; is "
-            "it an identifier? Name another column (--label)."
+            "it an identifier? Name another column (`label`)."
         )
     order = _order(cells)
     rank = np.empty(classes, np.int32)
@@ -176,7 +176,7 @@ def _refuse_infinite(cells: Cells, name: str, source: str) -> None:
     if infinite.any():
         raise InputError(
             f"{source}: row {cells.row(infinite)}, column {name!r} is not finite; correct it, or make the column "
-            "categorical (--categorical) or leave it out (--drop)."
+            "categorical (`categorical`) or leave it out (`drop`)."
         )
 
 

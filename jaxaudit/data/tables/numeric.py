@@ -43,7 +43,7 @@ def read_text_table(
         parquet = stream.read(len(MAGIC)) == MAGIC
     if parquet:
         if options != DETECTED:
-            raise InputError(f"{path}: is Parquet; --delimiter, --encoding and --decimal are for CSV.")
+            raise InputError(f"{path}: is Parquet; `delimiter`, `encoding` and `decimal` are for CSV.")
         return read_parquet(path, keep=keep, drop=drop)
     table = read_csv(path, options=options)
     check_header(table, path)

@@ -1,6 +1,5 @@
 """Reads your own CSV or Parquet file as a `Table`; the kinds of columns are detected and reported."""
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -81,7 +80,7 @@ def read_people(
             or the label is not one, or has more than 1,000 classes (50 of numbers). Rows count from 1 below the header.
     """
     if missing not in get_args(Missing):
-        raise InputError(f"--missing must be one of {', '.join(get_args(Missing))}, not {missing!r}.")
+        raise InputError(f"`missing` must be one of {', '.join(get_args(Missing))}, not {missing!r}.")
     named = {name for name in (label, *categorical, *numeric) if name is not None}
     text, notes = read_text_table(path, keep=named, drop=drop, options=options)
     names, source = _names(text.header or [], path), path.name
@@ -90,7 +89,7 @@ def read_people(
     if label is None:
         index = label_place(names, source)
         if index is None:
-            raise InputError(f"{source}: no column is named the label; name the label column (--label).")
+            raise InputError(f"{source}: no column is named the label; name the label column (`label`).")
         label = names[index]
     check_choice(names, source, label=[label], categorical=categorical, numeric=numeric, drop=drop)
     left_out = set(drop)
@@ -125,8 +124,8 @@ def read_people(
         listed = ", ".join(f"{name!r} ({count:,} of {len(labels):,})" for name, count in list(gaps.items())[:10])
         more = f" and {len(gaps) - 10} more columns" if len(gaps) > 10 else ""
         raise InputError(
-            f"{source}: numbers are missing in {listed}{more}; choose what to do (--missing drop, mean or "
-            "category), make the column categorical (--categorical) or leave it out (--drop)."
+            f"{source}: numbers are missing in {listed}{more}; choose what to do (`missing` drop, mean or "
+            "category), make the column categorical (`categorical`) or leave it out (`drop`)."
         )
     kind = np.float64 if any(column.categories is None for column in columns) else np.float32
     side_by_side = np.stack(arrays, axis=1, dtype=kind, casting="unsafe") if arrays else np.empty((len(labels), 0))
@@ -143,7 +142,7 @@ def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.nd
     if not lost:
         return text, None, ()
     if not len(rows):
-        raise InputError(f"{text.source}: every record has a missing value; also leave out columns (--drop).")
+        raise InputError(f"{text.source}: every record has a missing value; also leave out columns (`drop`).")
     note = (
         f"{lost:,} of {text.rows:,} records have a missing value and are left out; the others keep their record numbers"
     )
@@ -185,14 +184,14 @@ def _filled(
 
 def _suspicion(name: str, categories: tuple[str, ...] | None, values: np.ndarray) -> tuple[str, ...]:
     """A note on a column in which all or nearly all records differ, so that it may identify them."""
-    rows, drop = len(values), f"--drop {shlex.quote(name)}"
+    rows = len(values)
     if _all_different_whole(values) if categories is None else len(categories) == rows > FEW:
-        return (f"column {name!r} has a different value in every record: is it an identifier? {drop} leaves it out",)
+        return (f"column {name!r} has a different value in every record: is it an identifier? Then leave it out",)
     if categories is None or len(categories) <= max(FEW, rows / 2):
         return ()
     return (
-        f"column {name!r} has {len(categories)} categories in {rows} records: is it an identifier ({drop}), or numbers "
-        "with units or separators (correct them)?",
+        f"column {name!r} has {len(categories)} categories in {rows} records: is it an identifier (leave it out), or "
+        "numbers with units or separators (correct them)?",
     )
 
 

@@ -75,9 +75,9 @@ def load_table(
         return _select({"train": read}, split, name_or_path)
     splits = {"train": _EMBEDDED[source]} if source in _EMBEDDED else _in_folder(source, data_dir)
     if label is not None:
-        raise InputError(f"{source}: has its own labels; leave out the label column (--label).")
+        raise InputError(f"{source}: has its own labels; leave out the label column (`label`).")
     if missing != "error" or not delimiter is encoding is decimal is None:
-        raise InputError(f"{source}: is read as it is; --missing, --delimiter, --encoding and --decimal are for files.")
+        raise InputError(f"{source}: is read as it is; `missing`, `delimiter`, `encoding` and `decimal` are for files.")
     table = _select(splits, split, name_or_path)
     return recode(table, categorical=categorical, numeric=numeric, drop=drop)
 
@@ -114,7 +114,7 @@ def _in_folder(source: str, data_dir: Path | None) -> Splits:
     files = _files(source, directory / source) if directory else {}
     if not files:
         where = (
-            f"{directory / source}" if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR (--data-dir)"
+            f"{directory / source}" if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR (`data_dir`)"
         )
         raise InputError(f"{source}: its files are missing; put {_NEEDED[source]} into {where}.")
     splits = (_ALL, *files) if source == "acs" else files

@@ -35,12 +35,12 @@ FROM_PYTORCH = (
     "Flax calls .weight .kernel (.scale in a normalisation, .embedding in an embedding), running_mean mean and "
     "running_var var, and has no num_batches_tracked; kernels of Linear are transposed there (in, out), those of "
     "convolutions are HWIO instead of OIHW, and images are flattened as HWC instead of CHW. Rename and transpose the "
-    "arrays and save them as .safetensors; or name the PyTorch module itself (--model); or, for jaxaudit ks, hand over "
-    "the model's outputs instead (--target): it needs no weights"
+    "arrays and save them as .safetensors; or name the PyTorch module itself (`model`); or, for jaxaudit ks, hand over "
+    "the model's outputs instead: it needs no weights"
 )
 TO_SAFETENSORS = (
     'Of a PyTorch state, where you trust it: python -c "import torch, safetensors.torch as s; '
-    "s.save_file(torch.load('FILE', weights_only=True), 'FILE.safetensors')\"; then name the PyTorch module (--model)"
+    "s.save_file(torch.load('FILE', weights_only=True), 'FILE.safetensors')\"; then name the PyTorch module (`model`)"
 )
 MSGPACK = {".msgpack", ".flax"}
 SAFETENSORS, WHOLE, INDEX = ".safetensors", "model.safetensors", ".safetensors.index.json"

@@ -111,7 +111,7 @@ def _refuse_shared(bank: Bank, members: Examples, sets: Mapping[str, Examples]) 
         if members.content_hash == getattr(bank.description.hashes, role):
             raise InputError(
                 f"the known members {members.name} are the {role} records of the bank: give records that the target "
-                "did use, and that are in no set of the bank (--members)."
+                "did use, and that are in no set of the bank (`members`)."
             )
     for role, own in sets.items():
         refuse_held(own, members, f"{role} records", "leave them out, and the target's outputs on them", MEMBERS)

@@ -77,8 +77,8 @@ def plan_bank(
     """
     if not holdout and not calibration and not coins:
         raise InputError(
-            "shadow models are trained on random records, but there is only the query set: give a holdout (--holdout), "
-            "a calibration set (--calibration), or both."
+            "shadow models are trained on random records, but there is only the query set: give a holdout (`holdout`), "
+            "a calibration set (`calibration`), or both."
         )
     ends = np.cumsum([query, holdout, calibration])
     left = np.ones(ends[-1], bool) if dropped is None else ~dropped
@@ -91,11 +91,11 @@ def plan_bank(
             raise InputError(f"all {size} records of the {name} are copies: is it the same data set as another?")
     if coins:
         if groups is not None:
-            raise InputError("--coins deals each record by its own coin, and --groups deals whole groups: give one.")
+            raise InputError("`coins` deals each record by its own coin, and `groups` deals whole groups: give one.")
         return _by_coins(key, models, left)
     if groups is not None:
         if not holdout:
-            raise InputError("groups are of query set and holdout, but there is no holdout (--holdout).")
+            raise InputError("groups are of query set and holdout, but there is no holdout (`holdout`).")
         groups = groups.take(columns[0], columns[1] - query)
     sizes = [len(each) for each in columns]
     # Masks depend only on the sizes of the sets.

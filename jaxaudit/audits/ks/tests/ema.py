@@ -59,7 +59,7 @@ class EMATest(WithoutModels):
                 (words,),
                 Confidence("none", "EMA gives no upper limit of the used fraction."),
                 caveats=(self.assumes,),
-                would_change=("Use a holdout (--holdout), or the shadow test (--tests shadow).",),
+                would_change=("Use a holdout, or the shadow test.",),
             )
         return Judgement(self.name, self.title, finding, NEEDS, ema=emas)
 
@@ -80,7 +80,7 @@ def refuse_without_records(rows: Membership, pool: Pool) -> None:
     if rows[:, pool.calibration].all(axis=1).any():
         raise InputError(
             "EMA learns from calibration records that a calibration model was not trained on, and with a subsample of "
-            "1 there are none; use 0.9 (--subsample)."
+            "1 there are none; use 0.9 (`subsample`)."
         )
 
 

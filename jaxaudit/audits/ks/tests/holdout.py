@@ -84,7 +84,7 @@ class HoldoutTest:
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         refuse_stated(self.stated)
         if holdout is None:
-            raise InputError("the holdout test needs a holdout: records of the query set's provider (--holdout).")
+            raise InputError("the holdout test needs a holdout: records of the query set's provider (`holdout`).")
         if self.mixed < LEAST:
             raise InputError(
                 f"the holdout test needs at least {LEAST} shadow models for a p-value of 0.05; got {self.mixed}."

@@ -77,8 +77,8 @@ class MembersTest(WithoutModels):
         "Members test: the fraction is how much of the memory that the model has of the known members it has of the "
         "query set. It is the used fraction if query set, members and holdout were sampled alike, query records were "
         "used like the members, at the same time, and the outputs on all three sets come from one model. Of a model "
-        "that was trained on after the use, such as an unlearned one, it is what is left, not what was used "
-        "(--question left)."
+        "that was trained on after the use, such as an unlearned one, it is what is left, not what was used: "
+        "then ask what is left."
     )
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
@@ -86,14 +86,14 @@ class MembersTest(WithoutModels):
         if holdout is None:
             raise InputError(
                 "the members test needs a holdout, too: records of the query set's provider that nobody trained on "
-                "(--holdout)."
+                "(`holdout`)."
             )
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         if pool.members.stop - pool.members.start < LEAST_MEMBERS:
             raise InputError(
                 f"there are {pool.members.stop - pool.members.start} known members; the members test needs at least "
-                f"{LEAST_MEMBERS} to tell what the target remembers (--members)."
+                f"{LEAST_MEMBERS} to tell what the target remembers (`members`)."
             )
         return {}
 

@@ -26,13 +26,13 @@ WORD_ALONE = Confidence(
 )
 NO_FRACTION = Confidence("none", "How much this model remembers of what it used is not known.")
 WHAT_HELPS = (
-    "Give its outputs on records that it did use (--members and --members-target). Or train shadow models by its own "
-    "recipe (--model FILE.py:NAME, or a bank by your own script; --same-recipe says so of a built-in one)"
+    "Give its outputs on records that it did use. Or train shadow models by its own recipe (its own code, or a bank by "
+    "your own script; if its own recipe is a built-in one, say so)"
 )
 
 IN_FULL = (
-    "Train shadow models by its own recipe and in full (--model FILE.py:NAME, with --budget none). Or give its outputs "
-    "on records that it did use (--members and --members-target)"
+    "Train shadow models by its own recipe and in full, without a budget. Or give its outputs on records that it did "
+    "use"
 )
 
 

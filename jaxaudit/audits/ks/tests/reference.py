@@ -42,8 +42,8 @@ class ReferenceTest(ShadowTest):
     title: ClassVar[str] = "reference test"
     assumes: ClassVar[str] = (
         "Reference test: all numbers assume that the target used no record of the reference (the calibration set, "
-        "unless --reference gives another), and that its other data are like it. Training on other records of the "
-        "query set's provider looks like use of the query set. Only a holdout (--holdout) excludes that."
+        "unless another is given), and that its other data are like it. Training on other records of the "
+        "query set's provider looks like use of the query set. Only a holdout excludes that."
     )
     of_models: ClassVar[str] = REFERENCE_MODELS
     needs: ClassVar[frozenset[str]] = frozenset(

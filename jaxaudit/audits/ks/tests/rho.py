@@ -157,13 +157,13 @@ class RhoTest:
             reason = (
                 "rho has no interval: it needs several replicates, and calibration models that differ from query models"
             )
-            return self._open(reason, "Train more replicates (--replicates).")
+            return self._open(reason, "Train more replicates.")
         low, high = deciding(ratio, targets)
         span = f"rho {low:.3g} to {high:.3g}"
         if found == "inconclusive":
             expected = "as expected of a target trained on data like the calibration set"
             reason = f"the interval of rho contains 1 ({span}), {expected}"
-            return self._open(reason, "Give more query records, or train more replicates (--replicates).")
+            return self._open(reason, "Give more query records, or train more replicates.")
         sentence = {
             "forgotten": f"The target does not resemble models trained on the query set ({span}, at or above 1).",
             "not forgotten": f"The target resembles models trained on the query set ({span}, below 1).",

@@ -65,7 +65,7 @@ class ShadowTest:
         "Shadow test: all numbers assume that the target's design and training are among those of the shadow models, "
         "and that its other data are like the calibration set. Training on other records just like the query set looks "
         "like use of it, and the used fraction may be overstated. Use a holdout where you can, or outputs on the "
-        "calibration set (--calibration-target)."
+        "calibration set."
     )
     of_models: ClassVar[str] = SHADOW_MODELS
     needs: ClassVar[frozenset[str]] = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS})

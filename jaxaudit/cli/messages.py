@@ -1,0 +1,50 @@
+"""Messages of the library in the words of a command: the name of an argument becomes the flag of its option."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+NAMED = re.compile(r"`([a-z][a-z0-9_]*)`")
+"""How a message names an argument of the Python interface."""
+OTHER_NAMES = {
+    "allow_unrelated": "allow_unrelated_target",
+    "count": "workers",
+    "directory": "out",
+    "kind": "target_kind",
+    "never": "shadow_models",
+    "on_holdout": "holdout_target",
+    "on_members": "members_target",
+    "on_reference": "calibration_target",
+    "rates": "leave_one_out",
+    "targets": "target",
+}
+"""Arguments whose option has another name, where a command has none of the argument's own."""
+ELSEWHERE = {"coins": "--coins of `jaxaudit shadows plan`"}
+"""Arguments that are an option of another command than those that speak of it."""
+
+
+def as_flags(message: str, flags: Mapping[str, str]) -> str:
+    """The message with each argument, a name between backticks, as its flag.
+
+    Every other word stays as it is: names from untrusted files may contain backticks.
+
+    >>> as_flags("give `members` or `half`; `members", {"members": "--members"})
+    'give --members or `half`; `members'
+    """
+    return NAMED.sub(lambda found: flags.get(found[1], found[0]), message)
+
+
+def flags_of(command: Any, words: Sequence[str]) -> dict[str, str]:
+    """The flags of the command that the words of a command line run, by argument.
+
+    Args:
+        command: the whole command, as Typer builds it.
+        words: those after `jaxaudit`.
+    """
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    options = [each for each in command.params if each.param_type_name == "option"]
+    named = {each.opts[0].removeprefix("--").replace("-", "_"): each.opts[0] for each in options}
+    named |= {each.name: each.opts[0] for each in options}
+    others = {argument: named[option] for argument, option in OTHER_NAMES.items() if option in named}
+    return {**ELSEWHERE, **others, **named}

@@ -39,6 +39,7 @@ SESSIONS = {
     "unlearn": DOCS / "tutorials" / "which_unlearning_method.md",
 }
 """The page that shows what a command prints."""
+SCORE = DOCS / "how_to" / "score_my_method.md"
 START_COMMAND = (
     "ks --query query.csv --calibration calibration.csv --target outputs.csv",
     "--holdout holdout.csv --holdout-target holdout_outputs.csv",
@@ -110,6 +111,12 @@ def _after(files: str, before: Sequence[str], command: Sequence[str]) -> str:
         subprocess.run([sys.executable, "-c", code], check=True, cwd=folder)
         shown = _run(" ".join(command).split(), Path(folder))
     return f"```text\n$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(command)}\n{shown}\n```"
+
+
+def score_section() -> str:
+    """What the example that scores an unlearning method prints."""
+    command = ["examples/score_my_method.py"]
+    return f"```text\n$ python score_my_method.py\n{_python(command)}\n```"
 
 
 def references_section() -> str:
@@ -298,11 +305,17 @@ def _rate(found: dict[str, Any]) -> str:
 
 
 def _run(arguments: Sequence[str], folder: Path = ROOT) -> str:
+    """What `jaxaudit` prints."""
+    return _python(["-m", "jaxaudit", *arguments], folder)
+
+
+def _python(words: Sequence[str], folder: Path = ROOT) -> str:
     environment = {**os.environ, "COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1"}
     for name in ("JAXAUDIT_DATA", "JAX_DISABLE_MOST_OPTIMIZATIONS"):
         environment.pop(name, None)
-    command = [sys.executable, "-m", "jaxaudit", *arguments]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=folder)
+    shown = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=True, env=environment, cwd=folder
+    )
     return "\n".join(line.rstrip() for line in shown.stdout.strip("\n").splitlines())
 
 
@@ -321,6 +334,7 @@ def main(names: list[str]) -> None:
         **{(page, f"{command} session"): partial(session_section, command) for command, page in SESSIONS.items()},
         (START, "members session"): members_section,
         (START, "start session"): start_section,
+        (SCORE, "score session"): score_section,
         (REFERENCES, "references"): references_section,
         (SPEED, "headline"): headline_section,
         (ERROR_RATES, "table 1"): table_1_section,

@@ -134,6 +134,40 @@ def test_a_private_recipe_trains_its_bank_and_claims_what_its_noise_proves(digit
         assert done.result["epsilon"]["bound"] < epsilon
 
 
+@pytest.mark.outer
+def test_a_method_is_scored_by_the_files_of_its_models(tmp_path: Path):
+    """8 models that say what retrained models say, and 8 that are surer of the forget set."""
+    random, labels = np.random.default_rng(5), np.arange(30) % 3
+    own = 8.0 * (np.arange(3) == labels[:, None])
+    accuracies = {"remaining_accuracy": np.full(16, 0.9), "test_accuracy": np.full(16, 0.8)}
+    np.savez(tmp_path / "retrained.npz", logits=random.normal(size=(16, 30, 3)), **accuracies)
+    np.save(tmp_path / "labels.npy", labels)
+    for shift, said in ((0.0, "inconclusive"), (1.0, "told from retrained")):
+        half = {name: each[:8] for name, each in accuracies.items()}
+        np.savez(tmp_path / "unlearned.npz", logits=random.normal(size=(8, 30, 3)) + shift * own, **half)
+        done = subprocess.run(
+            [sys.executable, EXAMPLES / "score_my_method.py", "unlearned.npz", "retrained.npz", "labels.npy"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        *_, again, mine = done.stdout.splitlines()
+        assert again.endswith("inconclusive")
+        assert mine.startswith(" 8 my method")
+        assert mine.endswith(said)
+
+
+def test_logits_of_a_pytorch_module_become_numpy():
+    torch = pytest.importorskip("torch")
+    logits = runpy.run_path(str(EXAMPLES / "score_my_method.py"))["logits_of_pytorch"]
+    module = torch.nn.Linear(2, 3)
+    found = logits(module, torch.ones(4, 2))
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, module(torch.ones(4, 2)).detach().numpy())
+
+
 def test_every_example_is_run_by_a_test():
     tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
     names = [path.name for path in EXAMPLES.iterdir() if path.is_file()]

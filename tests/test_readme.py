@@ -68,6 +68,7 @@ SESSIONS = [
     ),
     (sections.START, "members session", sections.members_section),
     (sections.START, "start session", sections.start_section),
+    (sections.SCORE, "score session", sections.score_section),
 ]
 
 

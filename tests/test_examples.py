@@ -203,20 +203,47 @@ def test_your_own_format_becomes_records(
     assert "secret" not in str(refused.value)
 
 
+def environment_with_a_command(folder: Path) -> dict[str, str]:
+    """An environment in which `jaxaudit` is this one, as an activated virtual environment in `folder` has it."""
+    (command := folder / "bin" / "jaxaudit").parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jaxaudit "$@"\n')
+    command.chmod(0o755)
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}
+
+
+@pytest.mark.outer
+@pytest.mark.skipif(shutil.which("bash") is None, reason="a job of SLURM is a script of bash")
+@pytest.mark.parametrize("gpus", ["", "2"])
+def test_a_job_of_slurm_ends_with_a_verdict(tmp_path: Path, gpus: str):
+    """In the environment that SLURM gives to a job on one node, without SLURM."""
+    environment = environment_with_a_command(tmp_path)
+    (tmp_path / "bin" / "activate").write_text(f'export PATH="{tmp_path / "bin"}:$PATH"\n')
+    given = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2", "JAXAUDIT_VENV": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", EXAMPLES / "jaxaudit.sbatch", "pdtp", "--model", "nb", "--out", "run"],
+        cwd=tmp_path,
+        env={**environment, **given, **({"SLURM_GPUS_ON_NODE": gpus} if gpus else {})},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("jaxaudit "), "the job does not say what it runs on"
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["finding"]["verdict"] == "do not publish"
+
+
 @pytest.mark.outer
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the gate is a script of bash")
 def test_the_gate_lets_only_what_was_forgotten_pass(tmp_path: Path):
     train(load_bank(planned(tmp_path / "bank", 20, 0, holdout=True)), range(20), 6.0)
-    (command := tmp_path / "bin" / "jaxaudit").parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jaxaudit "$@"\n')
-    command.chmod(0o755)
-    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    environment = environment_with_a_command(tmp_path)
     for name, used, code in (("unused", 0, 0), ("used", QUERY, 3)):
         target(tmp_path / "bank", name, np.isin(np.arange(RECORDS), np.arange(used)), 6.0)
         done = subprocess.run(
             ["bash", EXAMPLES / "release_gate.sh", "bank", f"{name}_query.npy", f"{name}_holdout.npy"],
             cwd=tmp_path,
-            env={**os.environ, "PATH": path, "JAX_DISABLE_MOST_OPTIMIZATIONS": "0"},
+            env=environment,
             capture_output=True,
             text=True,
         )

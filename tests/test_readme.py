@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -154,6 +155,19 @@ def test_the_source_distribution_holds_what_the_test_command_needs():
     needed = set(re.findall(r"--constraint (\S+)", command[0])) | {"tests", "docs", "bench", "experiments"}
     assert needed <= held
     assert all((sections.ROOT / name).exists() for name in held)
+
+
+def test_the_page_of_the_installation_names_what_the_package_asks_for():
+    project = tomllib.loads((sections.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (sections.DOCS / "install.md").read_text(encoding="utf-8")
+    _, _, rows = page.partition("## Extras")
+    cells = [line.split("|")[1] for line in rows.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    named = re.findall("`([a-z]+)`", " ".join(cells))
+    assert sorted(named) == sorted(project["optional-dependencies"])
+    assert project["requires-python"] == ">=3.11"
+    assert "| Python | 3.11, " in page
+    assert "jax>=0.10,<0.12" in project["dependencies"]
+    assert "| JAX | 0.10 and 0.11 |" in page
 
 
 def test_shuffled_rows_come_back_in_the_order_of_the_sets(tmp_path, monkeypatch):

@@ -39,6 +39,7 @@ SESSIONS = {
     "unlearn": DOCS / "tutorials" / "which_unlearning_method.md",
 }
 """The page that shows what a command prints."""
+COMPARISON = DOCS / "explanation" / "comparison.md"
 SCORE = DOCS / "how_to" / "score_my_method.md"
 START_COMMAND = (
     "ks --query query.csv --calibration calibration.csv --target outputs.csv",
@@ -145,6 +146,33 @@ def _reference(paper: dict[str, str]) -> str:
     said += [f"{place}{pages}."] if place else []
     said += [f"{', '.join(links)}."] if links else []
     return f"({first}{paper['year']})=\n" + "\n".join([*said, f"[{paper['used']}]"])
+
+
+TOOLS = {
+    "LeakPro": "LeakPro",
+    "SACRO-ML": "SACRO-ML",
+    "Privacy Meter": "Privacy Meter",
+    "tensorflow/privacy": "TensorFlow Privacy",
+    "art.metrics": "ART",
+    "MembershipInferenceBlackBox": "ART",
+    "CanaryScoreAuditor": "jax_privacy",
+}
+"""Other tools for audits, by words of what was run of them."""
+
+
+def crosschecks_section() -> str:
+    """The largest differences from other tools for audits, from the committed results."""
+    head = ["| tool | what was run of it | `jaxaudit` | largest difference | allowed |", "|---|---|---|---|---|"]
+    rows = set()
+    for path in sorted((ROOT / "experiments" / "crosscheck" / "results").glob("*.json")):
+        for check in json.loads(path.read_text(encoding="utf-8")).get("checks", ()):
+            tool = next((TOOLS[word] for word in TOOLS if word in check["theirs"]), None)
+            if tool:
+                run = check["theirs"].removeprefix(f"{tool} ").removeprefix("tensorflow/privacy ")
+                reached = "" if check["holds"] else ", **not reached**"
+                differ = f"{check['difference']:.1e} | {check['tolerance']:.1e}{reached}"
+                rows.add(f"| {tool} | {run} | {check['ours'].rpartition('.')[2]} | {differ} |")
+    return "\n".join([*head, *sorted(rows)])
 
 
 def headline_section() -> str:
@@ -336,6 +364,7 @@ def main(names: list[str]) -> None:
         (START, "start session"): start_section,
         (SCORE, "score session"): score_section,
         (REFERENCES, "references"): references_section,
+        (COMPARISON, "cross-checks"): crosschecks_section,
         (SPEED, "headline"): headline_section,
         (ERROR_RATES, "table 1"): table_1_section,
         (ERROR_RATES, "error rates"): error_rates_section,

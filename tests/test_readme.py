@@ -40,6 +40,7 @@ def test_the_page_of_the_command_line_names_every_command():
 
 SECTIONS = [
     (sections.REFERENCES, "references", sections.references_section),
+    (sections.COMPARISON, "cross-checks", sections.crosschecks_section),
     (sections.SPEED, "headline", sections.headline_section),
     (sections.ERROR_RATES, "error rates", sections.error_rates_section),
     (sections.ERROR_RATES, "memory rates", sections.memory_rates_section),

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -73,19 +74,66 @@ def page_of(command: str) -> Path:
 
 
 def commands_section() -> str:
-    """A line a command: the first words of the help on its page."""
+    """A line a command: the first words of its help."""
     lines = []
     for command in (*COMMANDS, *OTHERS):
-        page = page_of(command)
-        shown = section(page.read_text(encoding="utf-8"), f"{command} help")
-        _, _, about, *_ = re.split(r"\n\s*\n", shown)
-        lines.append(f"- [`jaxaudit {command}`]({page.name}): {' '.join(about.split())}")
+        about, *_ = _declared(command).help.split("\n\n")
+        lines.append(f"- [`jaxaudit {command}`]({page_of(command).name}): {' '.join(_prose(about).split())}")
     return "\n".join(lines)
 
 
 def help_section(command: str) -> str:
-    """What `jaxaudit COMMAND --help` prints on a terminal of 100 columns."""
-    return f"```text\n{_run([*command.split(), '--help'])}\n```"
+    """The help of a command as Markdown: a section each option, with an anchor, in the groups of `--help`."""
+    declared = _declared(command)
+    context = declared.context_class(declared, info_name=f"jaxaudit {command}")
+    about, _, examples = declared.help.partition("Examples:")
+    parts = [f"    {declared.get_usage(context).removeprefix('Usage: ')}", *_paragraphs(about)]
+    if examples:
+        parts += ["## Examples", *(f"- {each}" for each in _paragraphs(examples))]
+    if declared.epilog:
+        parts += ["## Exit status", _prose(declared.epilog.removeprefix("Exit status: "))]
+    groups: dict[str, list[Any]] = {}
+    for each in declared.get_params(context):
+        groups.setdefault(getattr(each, "rich_help_panel", None) or "", []).append(each)
+    for group, params in groups.items():
+        # The words keep the group's anchor apart from that of an option: `--data` is in the group "Data".
+        parts.append(f"## Options: {group.lower()}" if group else "## Options")
+        for each in params:
+            names, text = each.get_help_record(context)
+            first = names.partition(" ")[0].partition(",")[0]
+            names, text = re.sub(" <.*>", "", names), " ".join(text.split())
+            parts += [f"### `{first}`", _prose(text) if names == first else f"`{names}`: {_prose(text)}"]
+    return "\n\n".join(_wrapped(part) for part in parts if part)
+
+
+def _declared(command: str) -> Any:
+    """The command as Typer has it: its help, and its options with their defaults."""
+    from jaxaudit.cli.app import _command
+
+    found: Any = _command()
+    for word in command.split():
+        found = found.commands[word]
+    return found
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [_prose(each) for each in re.split(r"\n\s*\n", text.strip()) if each]
+
+
+def _wrapped(part: str) -> str:
+    if part.startswith(("#", "    ")):
+        return part
+    after = "  " if part.startswith("- ") else ""
+    return textwrap.fill(part, 120, subsequent_indent=after, break_long_words=False, break_on_hyphens=False)
+
+
+def _prose(text: str) -> str:
+    """Help as Markdown: what stands outside of code is shown as it is, and flags in it are code."""
+    parts = text.split("`")
+    for place in range(0, len(parts), 2):
+        words = re.sub(r"([\\\\*_<>\[\]{}$|])", r"\\\1", parts[place])
+        parts[place] = re.sub(r"(?<![\w-])--[a-z][a-z-]*[a-z]", r"`\g<0>`", words)
+    return "`".join(parts)
 
 
 def session_section(*words: str) -> str:

@@ -184,6 +184,12 @@ def test_every_link_within_the_site_leads_somewhere_and_every_picture_has_a_text
 
 @built
 @pytest.mark.outer
+def test_options_have_anchors(site: dict[Path, Page]):
+    assert {"holdout", "members", "options-data", "seed"} <= site[BUILT / "command_line" / "ks.html"].names
+
+
+@built
+@pytest.mark.outer
 def test_search_knows_pages_and_functions():
     text = (BUILT / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))

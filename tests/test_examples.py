@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,11 +140,11 @@ def test_a_method_is_scored_by_the_files_of_its_models(tmp_path: Path):
     """8 models that say what retrained models say, and 8 that are surer of the forget set."""
     random, labels = np.random.default_rng(5), np.arange(30) % 3
     own = 8.0 * (np.arange(3) == labels[:, None])
-    accuracies = {"remaining_accuracy": np.full(16, 0.9), "test_accuracy": np.full(16, 0.8)}
+    accuracies: dict[str, Any] = {"remaining_accuracy": np.full(16, 0.9), "test_accuracy": np.full(16, 0.8)}
     np.savez(tmp_path / "retrained.npz", logits=random.normal(size=(16, 30, 3)), **accuracies)
     np.save(tmp_path / "labels.npy", labels)
     for shift, said in ((0.0, "inconclusive"), (1.0, "told from retrained")):
-        half = {name: each[:8] for name, each in accuracies.items()}
+        half: dict[str, Any] = {name: each[:8] for name, each in accuracies.items()}
         np.savez(tmp_path / "unlearned.npz", logits=random.normal(size=(8, 30, 3)) + shift * own, **half)
         done = subprocess.run(
             [sys.executable, EXAMPLES / "score_my_method.py", "unlearned.npz", "retrained.npz", "labels.npy"],

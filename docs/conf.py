@@ -6,6 +6,7 @@ python -m sphinx -W --keep-going -b html docs docs/_build/html
 import logging
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
@@ -21,6 +22,8 @@ os.environ.update(
     TERMINAL_WIDTH="100",
     NO_COLOR="1",
 )
+
+from edit_links import edit_links
 
 from jaxaudit.version import __version__
 
@@ -55,6 +58,9 @@ html_theme_options = {
     "navigation_with_keys": False,
     "footer_content_items": ["copyright.html"],
 }
+_pyproject = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
+_options, html_context = edit_links(_pyproject["project"].get("urls", {}))
+html_theme_options |= _options
 
 # Pages of Markdown; those with a `kernelspec` are notebooks. What a notebook printed is kept until its code changes,
 # whatever changed in the package: remove docs/_build to run all.

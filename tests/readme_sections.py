@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,8 @@ SESSIONS = {
     "unlearn": DOCS / "tutorials" / "which_unlearning_method.md",
 }
 """The page that shows what a command prints."""
+COMPARISON = DOCS / "explanation" / "comparison.md"
+SCORE = DOCS / "how_to" / "score_my_method.md"
 START_COMMAND = (
     "ks --query query.csv --calibration calibration.csv --target outputs.csv",
     "--holdout holdout.csv --holdout-target holdout_outputs.csv",
@@ -71,19 +74,66 @@ def page_of(command: str) -> Path:
 
 
 def commands_section() -> str:
-    """A line a command: the first words of the help on its page."""
+    """A line a command: the first words of its help."""
     lines = []
     for command in (*COMMANDS, *OTHERS):
-        page = page_of(command)
-        shown = section(page.read_text(encoding="utf-8"), f"{command} help")
-        _, _, about, *_ = re.split(r"\n\s*\n", shown)
-        lines.append(f"- [`jaxaudit {command}`]({page.name}): {' '.join(about.split())}")
+        about, *_ = _declared(command).help.split("\n\n")
+        lines.append(f"- [`jaxaudit {command}`]({page_of(command).name}): {' '.join(_prose(about).split())}")
     return "\n".join(lines)
 
 
 def help_section(command: str) -> str:
-    """What `jaxaudit COMMAND --help` prints on a terminal of 100 columns."""
-    return f"```text\n{_run([*command.split(), '--help'])}\n```"
+    """The help of a command as Markdown: a section each option, with an anchor, in the groups of `--help`."""
+    declared = _declared(command)
+    context = declared.context_class(declared, info_name=f"jaxaudit {command}")
+    about, _, examples = declared.help.partition("Examples:")
+    parts = [f"    {declared.get_usage(context).removeprefix('Usage: ')}", *_paragraphs(about)]
+    if examples:
+        parts += ["## Examples", *(f"- {each}" for each in _paragraphs(examples))]
+    if declared.epilog:
+        parts += ["## Exit status", _prose(declared.epilog.removeprefix("Exit status: "))]
+    groups: dict[str, list[Any]] = {}
+    for each in declared.get_params(context):
+        groups.setdefault(getattr(each, "rich_help_panel", None) or "", []).append(each)
+    for group, params in groups.items():
+        # The words keep the group's anchor apart from that of an option: `--data` is in the group "Data".
+        parts.append(f"## Options: {group.lower()}" if group else "## Options")
+        for each in params:
+            names, text = each.get_help_record(context)
+            first = names.partition(" ")[0].partition(",")[0]
+            names, text = re.sub(" <.*>", "", names), " ".join(text.split())
+            parts += [f"### `{first}`", _prose(text) if names == first else f"`{names}`: {_prose(text)}"]
+    return "\n\n".join(_wrapped(part) for part in parts if part)
+
+
+def _declared(command: str) -> Any:
+    """The command as Typer has it: its help, and its options with their defaults."""
+    from jaxaudit.cli.app import _command
+
+    found: Any = _command()
+    for word in command.split():
+        found = found.commands[word]
+    return found
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [_prose(each) for each in re.split(r"\n\s*\n", text.strip()) if each]
+
+
+def _wrapped(part: str) -> str:
+    if part.startswith(("#", "    ")):
+        return part
+    after = "  " if part.startswith("- ") else ""
+    return textwrap.fill(part, 120, subsequent_indent=after, break_long_words=False, break_on_hyphens=False)
+
+
+def _prose(text: str) -> str:
+    """Help as Markdown: what stands outside of code is shown as it is, and flags in it are code."""
+    parts = text.split("`")
+    for place in range(0, len(parts), 2):
+        words = re.sub(r"([\\\\*_<>\[\]{}$|])", r"\\\1", parts[place])
+        parts[place] = re.sub(r"(?<![\w-])--[a-z][a-z-]*[a-z]", r"`\g<0>`", words)
+    return "`".join(parts)
 
 
 def session_section(*words: str) -> str:
@@ -112,6 +162,12 @@ def _after(files: str, before: Sequence[str], command: Sequence[str]) -> str:
     return f"```text\n$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(command)}\n{shown}\n```"
 
 
+def score_section() -> str:
+    """What the example that scores an unlearning method prints."""
+    command = ["examples/score_my_method.py"]
+    return f"```text\n$ python score_my_method.py\n{_python(command)}\n```"
+
+
 def references_section() -> str:
     """Every paper of `papers.bib`, by parts, each with the label that docstrings and pages link to."""
     text = PAPERS.read_text(encoding="utf-8")
@@ -138,6 +194,33 @@ def _reference(paper: dict[str, str]) -> str:
     said += [f"{place}{pages}."] if place else []
     said += [f"{', '.join(links)}."] if links else []
     return f"({first}{paper['year']})=\n" + "\n".join([*said, f"[{paper['used']}]"])
+
+
+TOOLS = {
+    "LeakPro": "LeakPro",
+    "SACRO-ML": "SACRO-ML",
+    "Privacy Meter": "Privacy Meter",
+    "tensorflow/privacy": "TensorFlow Privacy",
+    "art.metrics": "ART",
+    "MembershipInferenceBlackBox": "ART",
+    "CanaryScoreAuditor": "jax_privacy",
+}
+"""Other tools for audits, by words of what was run of them."""
+
+
+def crosschecks_section() -> str:
+    """The largest differences from other tools for audits, from the committed results."""
+    head = ["| tool | what was run of it | `jaxaudit` | largest difference | allowed |", "|---|---|---|---|---|"]
+    rows = set()
+    for path in sorted((ROOT / "experiments" / "crosscheck" / "results").glob("*.json")):
+        for check in json.loads(path.read_text(encoding="utf-8")).get("checks", ()):
+            tool = next((TOOLS[word] for word in TOOLS if word in check["theirs"]), None)
+            if tool:
+                run = check["theirs"].removeprefix(f"{tool} ").removeprefix("tensorflow/privacy ")
+                reached = "" if check["holds"] else ", **not reached**"
+                differ = f"{check['difference']:.1e} | {check['tolerance']:.1e}{reached}"
+                rows.add(f"| {tool} | {run} | {check['ours'].rpartition('.')[2]} | {differ} |")
+    return "\n".join([*head, *sorted(rows)])
 
 
 def headline_section() -> str:
@@ -298,11 +381,17 @@ def _rate(found: dict[str, Any]) -> str:
 
 
 def _run(arguments: Sequence[str], folder: Path = ROOT) -> str:
+    """What `jaxaudit` prints."""
+    return _python(["-m", "jaxaudit", *arguments], folder)
+
+
+def _python(words: Sequence[str], folder: Path = ROOT) -> str:
     environment = {**os.environ, "COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1"}
     for name in ("JAXAUDIT_DATA", "JAX_DISABLE_MOST_OPTIMIZATIONS"):
         environment.pop(name, None)
-    command = [sys.executable, "-m", "jaxaudit", *arguments]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=folder)
+    shown = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=True, env=environment, cwd=folder
+    )
     return "\n".join(line.rstrip() for line in shown.stdout.strip("\n").splitlines())
 
 
@@ -321,7 +410,9 @@ def main(names: list[str]) -> None:
         **{(page, f"{command} session"): partial(session_section, command) for command, page in SESSIONS.items()},
         (START, "members session"): members_section,
         (START, "start session"): start_section,
+        (SCORE, "score session"): score_section,
         (REFERENCES, "references"): references_section,
+        (COMPARISON, "cross-checks"): crosschecks_section,
         (SPEED, "headline"): headline_section,
         (ERROR_RATES, "table 1"): table_1_section,
         (ERROR_RATES, "error rates"): error_rates_section,

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,6 +135,40 @@ def test_a_private_recipe_trains_its_bank_and_claims_what_its_noise_proves(digit
         assert done.result["epsilon"]["bound"] < epsilon
 
 
+@pytest.mark.outer
+def test_a_method_is_scored_by_the_files_of_its_models(tmp_path: Path):
+    """8 models that say what retrained models say, and 8 that are surer of the forget set."""
+    random, labels = np.random.default_rng(5), np.arange(30) % 3
+    own = 8.0 * (np.arange(3) == labels[:, None])
+    accuracies: dict[str, Any] = {"remaining_accuracy": np.full(16, 0.9), "test_accuracy": np.full(16, 0.8)}
+    np.savez(tmp_path / "retrained.npz", logits=random.normal(size=(16, 30, 3)), **accuracies)
+    np.save(tmp_path / "labels.npy", labels)
+    for shift, said in ((0.0, "inconclusive"), (1.0, "told from retrained")):
+        half: dict[str, Any] = {name: each[:8] for name, each in accuracies.items()}
+        np.savez(tmp_path / "unlearned.npz", logits=random.normal(size=(8, 30, 3)) + shift * own, **half)
+        done = subprocess.run(
+            [sys.executable, EXAMPLES / "score_my_method.py", "unlearned.npz", "retrained.npz", "labels.npy"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        *_, again, mine = done.stdout.splitlines()
+        assert again.endswith("inconclusive")
+        assert mine.startswith(" 8 my method")
+        assert mine.endswith(said)
+
+
+def test_logits_of_a_pytorch_module_become_numpy():
+    torch = pytest.importorskip("torch")
+    logits = runpy.run_path(str(EXAMPLES / "score_my_method.py"))["logits_of_pytorch"]
+    module = torch.nn.Linear(2, 3)
+    found = logits(module, torch.ones(4, 2))
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, module(torch.ones(4, 2)).detach().numpy())
+
+
 def test_every_example_is_run_by_a_test():
     tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
     names = [path.name for path in EXAMPLES.iterdir() if path.is_file()]
@@ -169,20 +204,47 @@ def test_your_own_format_becomes_records(
     assert "secret" not in str(refused.value)
 
 
+def environment_with_a_command(folder: Path) -> dict[str, str]:
+    """An environment in which `jaxaudit` is this one, as an activated virtual environment in `folder` has it."""
+    (command := folder / "bin" / "jaxaudit").parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jaxaudit "$@"\n')
+    command.chmod(0o755)
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}
+
+
+@pytest.mark.outer
+@pytest.mark.skipif(shutil.which("bash") is None, reason="a job of SLURM is a script of bash")
+@pytest.mark.parametrize("gpus", ["", "2"])
+def test_a_job_of_slurm_ends_with_a_verdict(tmp_path: Path, gpus: str):
+    """In the environment that SLURM gives to a job on one node, without SLURM."""
+    environment = environment_with_a_command(tmp_path)
+    (tmp_path / "bin" / "activate").write_text(f'export PATH="{tmp_path / "bin"}:$PATH"\n')
+    given = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2", "JAXAUDIT_VENV": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", EXAMPLES / "jaxaudit.sbatch", "pdtp", "--model", "nb", "--out", "run"],
+        cwd=tmp_path,
+        env={**environment, **given, **({"SLURM_GPUS_ON_NODE": gpus} if gpus else {})},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("jaxaudit "), "the job does not say what it runs on"
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["finding"]["verdict"] == "do not publish"
+
+
 @pytest.mark.outer
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the gate is a script of bash")
 def test_the_gate_lets_only_what_was_forgotten_pass(tmp_path: Path):
     train(load_bank(planned(tmp_path / "bank", 20, 0, holdout=True)), range(20), 6.0)
-    (command := tmp_path / "bin" / "jaxaudit").parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jaxaudit "$@"\n')
-    command.chmod(0o755)
-    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    environment = environment_with_a_command(tmp_path)
     for name, used, code in (("unused", 0, 0), ("used", QUERY, 3)):
         target(tmp_path / "bank", name, np.isin(np.arange(RECORDS), np.arange(used)), 6.0)
         done = subprocess.run(
             ["bash", EXAMPLES / "release_gate.sh", "bank", f"{name}_query.npy", f"{name}_holdout.npy"],
             cwd=tmp_path,
-            env={**os.environ, "PATH": path, "JAX_DISABLE_MOST_OPTIMIZATIONS": "0"},
+            env=environment,
             capture_output=True,
             text=True,
         )

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,15 +16,20 @@ from support.cli_runs import jaxaudit
 
 
 @pytest.mark.parametrize("command", [*sections.COMMANDS, *sections.OTHERS])
-def test_help_is_up_to_date(command, monkeypatch):
-    def run(words: list[str]) -> str:
-        return "\n".join(line.rstrip() for line in jaxaudit(*words).out.strip("\n").splitlines())
-
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(sections, "_run", run)
-    shown = sections.section(sections.page_of(command).read_text(encoding="utf-8"), f"{command} help")
+def test_the_page_of_a_command_has_a_section_for_each_option(command: str):
+    page = sections.page_of(command).read_text(encoding="utf-8")
+    shown = sections.section(page, f"{command} help")
     assert shown == sections.help_section(command), "run python tests/readme_sections.py"
+    assert f"    jaxaudit {command}" in shown
+    # Defaults are values, and not what the source calls them.
+    assert not re.search(r"default: [a-z_]+\.[A-Z_]+|python -m", shown)
+    # Two sections of one name would have one anchor: `ks.md#holdout` is the option `--holdout` and nothing else.
+    anchors = [each.lower() for each in re.findall("^##+ `?-*(.*?)`?$", shown, re.MULTILINE)]
+    assert len(anchors) == len(set(anchors))
+    assert "help" in anchors
+    done = jaxaudit(*command.split(), "--help")
+    assert done.code == 0
+    assert f"Usage: jaxaudit {command}" in done.out
 
 
 def test_the_page_of_the_command_line_names_every_command():
@@ -39,6 +45,7 @@ def test_the_page_of_the_command_line_names_every_command():
 
 SECTIONS = [
     (sections.REFERENCES, "references", sections.references_section),
+    (sections.COMPARISON, "cross-checks", sections.crosschecks_section),
     (sections.SPEED, "headline", sections.headline_section),
     (sections.ERROR_RATES, "error rates", sections.error_rates_section),
     (sections.ERROR_RATES, "memory rates", sections.memory_rates_section),
@@ -68,6 +75,7 @@ SESSIONS = [
     ),
     (sections.START, "members session", sections.members_section),
     (sections.START, "start session", sections.start_section),
+    (sections.SCORE, "score session", sections.score_section),
 ]
 
 
@@ -153,6 +161,19 @@ def test_the_source_distribution_holds_what_the_test_command_needs():
     needed = set(re.findall(r"--constraint (\S+)", command[0])) | {"tests", "docs", "bench", "experiments"}
     assert needed <= held
     assert all((sections.ROOT / name).exists() for name in held)
+
+
+def test_the_page_of_the_installation_names_what_the_package_asks_for():
+    project = tomllib.loads((sections.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (sections.DOCS / "install.md").read_text(encoding="utf-8")
+    _, _, rows = page.partition("## Extras")
+    cells = [line.split("|")[1] for line in rows.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    named = re.findall("`([a-z]+)`", " ".join(cells))
+    assert sorted(named) == sorted(project["optional-dependencies"])
+    assert project["requires-python"] == ">=3.11"
+    assert "| Python | 3.11, " in page
+    assert "jax>=0.10,<0.12" in project["dependencies"]
+    assert "| JAX | 0.10 and 0.11 |" in page
 
 
 def test_shuffled_rows_come_back_in_the_order_of_the_sets(tmp_path, monkeypatch):

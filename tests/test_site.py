@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from jinja2 import Template
 
 import jaxaudit
 from jaxaudit import attacks, kernels, learners, metrics, models, unlearning
@@ -131,6 +132,16 @@ def test_signatures_are_those_of_the_source():
     assert of(None, "class", "Learner", learners.Learner, None, "()", None) == ("", None)
 
 
+def test_pages_can_be_edited_where_the_repository_is_known():
+    edit_links = runpy.run_path(str(DOCS / "extensions" / "edit_links.py"))["edit_links"]
+    assert edit_links({}) == ({}, {})
+    options, context = edit_links({"Repository": "https://github.com/owner/name/"})
+    assert options["use_edit_page_button"]
+    template = Template(context["edit_page_url_template"])
+    for page, path in (("how_to/index.md", "docs/how_to/index.md"), ("repository/DESIGN.md", "DESIGN.md")):
+        assert template.render(file_name=page) == f"https://github.com/owner/name/edit/main/{path}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_to_files_of_the_repository_lead_somewhere(page: Path):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -184,12 +195,20 @@ def test_every_link_within_the_site_leads_somewhere_and_every_picture_has_a_text
 
 @built
 @pytest.mark.outer
+def test_options_have_anchors(site: dict[Path, Page]):
+    assert {"holdout", "members", "options-data", "seed"} <= site[BUILT / "command_line" / "ks.html"].names
+
+
+@built
+@pytest.mark.outer
 def test_search_knows_pages_and_functions():
     text = (BUILT / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     titles = " ".join(index["alltitles"])
     for page in ("Start here", "Test a deletion", "What PDTP is not", "How often is it wrong?"):
         assert page in titles
+    for section in ("Add an attack of your own", "GPU: cuda"):
+        assert section in titles
     assert {"holdout", "epsilon", "patient"} <= {*index["terms"], *index["titleterms"]}
     functions = {name for _, _, _, _, name in index["objects"]["jaxaudit"]}
     assert {"train_shadows", "load_bank", "HoldoutTest"} <= functions

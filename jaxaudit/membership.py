@@ -1,6 +1,6 @@
-"""Which model was trained on which records: boolean rows over one pool of examples, one row per model.
+"""Membership masks: boolean rows over one pool of examples; the row of a model marks the records it is trained on.
 
-Query, calibration, shadow, leave-one-out and retrained models differ only in their row.
+Query, calibration, shadow, leave-one-out and retrained models differ only in their masks.
 """
 
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def leave_one_out(indices: Int[np.ndarray, " targets"], examples: int) -> Member
 
 @dataclass(frozen=True, eq=False)
 class AllBut:
-    """The rows of `leave_one_out`, made when asked for: a matrix of 100,000 models by 100,000 records is 10 GB.
+    """The rows of `leave_one_out`, computed on demand: a matrix of 100,000 models by 100,000 records takes 10 GB.
 
     Attributes:
         left_out: the record that each model is trained without.
@@ -77,16 +77,16 @@ class AllBut:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Models and examples."""
+        """The number of models, and of examples."""
         return len(self), self.examples
 
     @property
     def nbytes(self) -> int:
-        """Of what is kept."""
+        """The bytes that this object holds."""
         return self.left_out.nbytes
 
     def take(self, rows: Int[np.ndarray, " some"], axis: int = 0) -> "AllBut":
-        """The same of some models."""
+        """The rows of some models."""
         return AllBut(self.left_out[rows], self.examples)
 
 
@@ -148,10 +148,10 @@ class WithAndWithout(NamedTuple):
     """Training sets in pairs that differ by one target record; see `with_and_without`.
 
     Attributes:
-        membership: rows that serve one target or several.
-        with_target: the row with target i.
-        without_target: the row of the same records without target i.
-        pool: in ascending order, the records in use, and others that make it as long as the call's numbers say.
+        membership: the rows; some serve several targets.
+        with_target: for each target, the index of the row with it.
+        without_target: for each target, the index of the row of the same records without it.
+        pool: the indices of the records in use, ascending, with others so that its length depends on no random draw.
     """
 
     membership: Membership
@@ -182,7 +182,7 @@ def with_and_without(
     alone = 2 + np.arange(len(targets))
     pool = order[: min(size + len(targets), examples)]
     beyond = np.setdiff1d(targets, pool)
-    # Of the records that fill the pool up, those give way that are no targets.
+    # Targets outside the pool replace padding records that are not targets.
     idle = np.setdiff1d(pool[size:], targets)
     pool = np.sort(np.concatenate([np.setdiff1d(pool, idle[: len(beyond)]), beyond]))
     return WithAndWithout(np.concatenate([first, whole, own]), np.where(held, 1, alone), np.where(held, alone, 0), pool)

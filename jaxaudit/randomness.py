@@ -1,4 +1,4 @@
-"""Random streams by name: every purpose has its own key, so that adding work does not change other numbers.
+"""Random keys by name: every purpose has its own random key, so that adding work changes no other number.
 
 A key by position (the third of five) changes if something is inserted before it. A key by name does not: adding a test,
 a target, a replicate or a method leaves all other draws, seeds and p-values unchanged.
@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 RUN_ONCE = {"xla_backend_optimization_level": 1}
-"""Compiler options for drawing initial weights. XLA takes half a second or more for every array of random numbers, and
-half of that with these options, to the same bits; how fast such a program runs does not matter."""
+"""Compiler options for drawing initial weights. XLA compiles for half a second or more per array of random numbers, and
+for half as long with these options, with identical results. The speed of such a program does not matter."""
 
 
 def stream(key: Key[Array, ""], *purpose: str | int) -> Key[Array, ""]:
-    """The key of a purpose, named by words and numbers: `stream(key, "train", "never")`.
+    """The random key for a purpose, which is named by words and numbers: `stream(key, "train", "never")`.
 
     A word folds in its CRC-32, a number itself, so the same purpose has the same key in every version and process.
     Several keys for one purpose are `several(stream(...), count)`; more keys begin with the same ones.
@@ -42,7 +42,7 @@ def several(key: Key[Array, ""], count: int) -> Key[Array, " count"]:
 
 
 def keys_at(keys: Key[Array, " models"], places: Int[np.ndarray, " places"] | slice) -> Key[Array, " places"]:
-    """`keys[places]`, picked on the host: JAX would compile several programs for each number of places.
+    """`keys[places]`, indexed on the host: JAX would compile several programs for each number of indices.
 
     >>> keys = jax.random.split(jax.random.key(7), 3)
     >>> bool((keys_at(keys, np.array([2, 0])) == keys[np.array([2, 0])]).all())
@@ -52,7 +52,7 @@ def keys_at(keys: Key[Array, " models"], places: Int[np.ndarray, " places"] | sl
 
 
 def joined(parts: Iterable[Key[Array, " _"]]) -> Key[Array, " all"]:
-    """The keys of all parts, one after another, on the host for the same reason.
+    """Concatenates arrays of keys on the host, which compiles no program.
 
     >>> keys = jax.random.split(jax.random.key(7), 3)
     >>> bool((joined([keys[:1], keys[1:]]) == keys).all())
@@ -67,5 +67,5 @@ def _wrapped(words: np.ndarray, like: Key[Array, " models"]) -> Key[Array, " key
 
 
 def generator_of(key: Key[Array, ""]) -> np.random.Generator:
-    """NumPy's generator, seeded by the key."""
+    """A NumPy generator that is seeded with the key."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint64))

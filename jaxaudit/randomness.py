@@ -1,4 +1,4 @@
-"""Random streams by name: every purpose has its own key, so that adding work does not change other numbers.
+"""Random keys by name: every purpose has its own random key, so that adding work changes no other number.
 
 A key by position (the third of five) changes if something is inserted before it. A key by name does not: adding a test,
 a target, a replicate or a method leaves all other draws, seeds and p-values unchanged.
@@ -18,7 +18,7 @@ of that with these options, with the same bits; the speed of such a program does
 
 
 def stream(key: Key[Array, ""], *purpose: str | int) -> Key[Array, ""]:
-    """The key of a purpose, named by words and numbers: `stream(key, "train", "never")`.
+    """The random key for a purpose, which is named by words and numbers: `stream(key, "train", "never")`.
 
     A word folds in its CRC-32, a number itself, so the same purpose has the same key in every version and process.
     Several keys for one purpose are `several(stream(...), count)`; more keys begin with the same ones.
@@ -67,5 +67,5 @@ def _wrapped(words: np.ndarray, like: Key[Array, " models"]) -> Key[Array, " key
 
 
 def generator_of(key: Key[Array, ""]) -> np.random.Generator:
-    """NumPy's generator, seeded by the key."""
+    """A NumPy generator that is seeded with the key."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint64))

@@ -1,4 +1,4 @@
-"""Shadow models, wherever they were trained: their membership masks, and their outputs on the records of an audit."""
+"""Shadow models: their training sets, and their outputs on the records of a pool, wherever they were trained."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,15 +18,15 @@ from jaxaudit.metrics.exchangeability import Alike
 
 
 class Kind(StrEnum):
-    """What a shadow model was trained on, beside a share of the calibration set; also the name of its random stream.
+    """The kinds of shadow models, by their training set. The value also names the kind's random stream.
 
     Attributes:
-        NEVER: none of the query set.
-        HALF: a random half of it.
-        FULLY: all of it.
-        MIXED: a random part of query set and holdout together.
-        OTHER: another part of these sets, which no test uses.
-        QUERY, CALIBRATION, BOTH: the models that rho compares: the query set alone, the calibration set alone, both.
+        NEVER: a share of the calibration set and none of the query set.
+        HALF: a share of the calibration set and a random half of the query set.
+        FULLY: a share of the calibration set and all of the query set.
+        MIXED: a share of the calibration set and a random choice among query set and holdout.
+        OTHER: another part of the query set or holdout, which no test uses.
+        QUERY, CALIBRATION, BOTH: for rho: the query set alone, the calibration set alone, both.
     """
 
     NEVER = "never"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
     @property
     def words(self) -> str:
-        """What models of this kind were trained on, as a phrase that follows their number."""
+        """Describes the training set of models of this kind, as a phrase that follows their number."""
         return {
             Kind.NEVER: "without the query set",
             Kind.HALF: "with half of the query set",
@@ -50,28 +50,27 @@ class Kind(StrEnum):
 
 
 OF_QUERY = (Kind.NEVER, Kind.HALF, Kind.FULLY)
-"""Kinds trained on none, half and all of the query set."""
+"""The kinds that were trained on none, half and all of the query set."""
 OF_RHO = (Kind.QUERY, Kind.CALIBRATION, Kind.BOTH)
 
 
 class Pool(NamedTuple):
-    """The records of an audit, set by set.
-
-    The order is: query set, holdout, calibration set, a separate reference, known members, records of simulated
-        targets.
+    """All records of an audit, set after set: query set, holdout, calibration set, a separate reference, known members,
+    then records that only simulated targets use.
 
     Attributes:
         examples: all records; without inputs if they come from a bank.
-        query, holdout, calibration: index ranges of these sets.
-        groups: of each query and holdout record, if groups are kept whole.
-        reference: known non-members with known outputs of the target: the calibration set or a separate set; else
-            empty.
-        members: known members of the targets. `member_groups`: the group of each, numbered together with `groups`.
-        kept: for each set as given, by role, which of its records are in the pool; a set without an entry is complete.
-        sampled_alike: an earlier test whether query set and holdout are exchangeable, if their inputs are not
-            available.
-        at_hand: the known members, the query set and the holdout with their inputs, in this order, if `examples` has no
-            inputs. They are used only to test whether the sets are exchangeable.
+        query, holdout, calibration: the indices of these sets' records.
+        groups: the group of each query and holdout record, if whole groups were chosen at random.
+        reference: the indices of records that the target is known not to have used and for which its outputs are known:
+            the calibration set, or a separate set; otherwise empty.
+        members: the indices of known members: records that the targets are known to have used.
+        member_groups: the group of each known member, numbered together with `groups`.
+        kept: by role, which records of a set as it was given are in the pool; no entry if all are.
+        sampled_alike: the p-values of "query set and holdout are exchangeable", if they were measured before and the
+            inputs are not available.
+        at_hand: known members, query set and holdout with their inputs, in this order, if `examples` have no inputs.
+            They are used only to check whether the sets are exchangeable.
     """
 
     examples: Examples
@@ -88,7 +87,7 @@ class Pool(NamedTuple):
 
     @property
     def asked(self) -> Int[np.ndarray, " asked"]:
-        """Indices of the records whose outputs the tests of use compare: query set, holdout, reference, members."""
+        """The indices of records whose outputs the tests of use need: query set, holdout, reference, members."""
         return np.r_[self.query, self.holdout, self.reference, self.members]
 
     @property
@@ -97,7 +96,7 @@ class Pool(NamedTuple):
         return self.reference.start >= self.calibration.stop
 
     def take(self, records: Int[np.ndarray, " records"]) -> "Pool":
-        """The pool of only these records, in ascending order, each in its own set."""
+        """The pool of these records alone (indices, ascending); each stays in its set."""
         query, holdout, calibration, reference, members = (
             slice(*np.searchsorted(records, [part.start, part.stop]).tolist())
             for part in (self.query, self.holdout, self.calibration, self.reference, self.members)
@@ -114,36 +113,37 @@ class Pool(NamedTuple):
 
     @property
     def training_order(self) -> slice | Int[np.ndarray, " n"]:
-        """The order of records in training, on which minibatches depend: the holdout comes third."""
+        """The order of records in training, on which minibatches depend: the holdout is the third set."""
         if self.holdout.start == self.holdout.stop or self.calibration.start == self.calibration.stop:
             return slice(None)
         return np.r_[self.query, self.calibration, self.holdout, self.calibration.stop : len(self.examples)]
 
 
 def pool_of_sets(examples: Examples, sizes: Sequence[int], **more: Any) -> Pool:
-    """The pool of these records, with the given numbers of records in query set, holdout and calibration set."""
+    """The pool of these records, given the sizes of query set, holdout and calibration set."""
     query, holdout, calibration = (slice(*each) for each in pairwise(np.cumsum([0, *sizes]).tolist()))
     return Pool(examples, query, holdout, calibration, **more)
 
 
 @dataclass(frozen=True, eq=False)
 class ShadowModels:
-    """Shadow models: the membership mask of each, and its outputs on every record of a pool.
+    """Shadow models: their training sets, and their outputs on every record of a pool.
 
     Attributes:
         pool: the records.
-        kinds: what each model was trained on: a `Kind`, or a kind that your own test names.
-        membership: which records each model was trained on.
-        log_odds: nats, of each record's own class; NaN for records without outputs.
-        correct: whether each record is classified correctly; with several views, the share of them.
+        kinds: the kind of each model: a `Kind`, or a name that a user's own test defines.
+        membership: the models' membership masks.
+        log_odds: log-odds of each record's own class, in nats; NaN for records without outputs.
+        correct: whether each record is classified correctly; with several views, the share of views.
         confidences: the probability of each record's own class.
-        own_accuracy: the accuracy of each model on all of its training records; NaN if it has none.
-        designs: the index of each model's design. `design_names`: of all designs, empty if there is one.
-        signals: EMA's signals on query and calibration records; None unless requested.
-        resolutions: outputs of some models as stored, one for each resolution of files; empty if outputs were not
-            stored.
-        content_hash: of the bank that they come from; empty if they were trained by this process.
-        models_per_batch: how many were trained at the same time; None if none was trained.
+        own_accuracy: each model's accuracy on its training records; NaN without any.
+        designs: the index of each model's design (architecture and training recipe).
+        design_names: the names of all designs; empty if there is only one.
+        signals: EMA's signals on query and calibration records; None unless they were requested.
+        resolutions: outputs of some models as they were stored, one for each resolution of the files; empty if the
+            outputs were not stored.
+        content_hash: the hash of the bank that the models come from; empty if they were trained here.
+        models_per_batch: the number of models trained at the same time; None if none was trained here.
     """
 
     pool: Pool
@@ -164,7 +164,7 @@ class ShadowModels:
         return len(self.kinds)
 
     def of(self, *kinds: str) -> Int[np.ndarray, " some"]:
-        """Indices of the models of these kinds, kind after kind."""
+        """The indices of the models of these kinds, kind after kind."""
         found = [[index for index, each in enumerate(self.kinds) if each == kind] for kind in kinds]
         return np.array([index for indices in found for index in indices], int)
 
@@ -174,16 +174,16 @@ class ShadowModels:
         records: Int[np.ndarray, " records"] | None = None,
         pool: Pool | None = None,
     ) -> "ShadowModels":
-        """Some of the models, and some of the records.
+        """Selects some of the models, and some of the records.
 
         Args:
             models: indices of models.
             records: indices of records, ascending unless `pool` is given.
-            pool: these records, if they change sets.
+            pool: the pool of these records, if they are to be in other sets than before.
         """
 
         def taken(array: Any) -> Any:
-            # As `array[models][:, records]`, with the records of a model contiguous in memory.
+            # As `array[models][:, records]`, in C order.
             return array[models] if records is None else np.take(array[models], records, axis=1)
 
         kinds: Sequence[str] = np.array(self.kinds, object)[models].tolist()
@@ -214,5 +214,5 @@ def no_models(pool: Pool) -> ShadowModels:
 
 
 def examples_of(pool: Pool, part: slice) -> Examples | None:
-    """The records of a set of a pool; None if the set is empty."""
+    """The records of one set of a pool; None if the set is empty."""
     return pool.examples.take(part) if part.stop > part.start else None

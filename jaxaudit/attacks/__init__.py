@@ -1,6 +1,6 @@
-"""Membership attacks: was this record in the training set? Outputs of shadow models in, one score per target out.
+"""Membership attacks: was a record in a model's training set? They learn from the outputs of shadow models.
 
-`__init__.pyi` lists the names, imported when first used: only the untargeted attack needs a network library.
+`__init__.pyi` lists the public names. Each is imported when it is first used, since some need a network library.
 """
 
 import lazy_loader

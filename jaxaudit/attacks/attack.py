@@ -1,4 +1,4 @@
-"""The interface of a membership attack, on models of random halves."""
+"""The interface of a membership attack on models that were trained on random halves."""
 
 from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -13,8 +13,8 @@ class AttackInputs(NamedTuple):
 
     Attributes:
         outputs: log-probabilities, nats.
-        inputs: the records, each input divided by its largest absolute value.
-        labels: their classes.
+        inputs: the records' features, each divided by its largest absolute value.
+        labels: the records' classes.
         bins: equal bins of [0, 1] into which probabilities are rounded before any use; 0 for none.
     """
 
@@ -25,7 +25,7 @@ class AttackInputs(NamedTuple):
 
 
 class PairedShadows(NamedTuple):
-    """Log-probabilities, nats, at each target, of shadow models trained with it and without it.
+    """Outputs (log-probabilities, nats) on each target record, of shadow models trained with it and without it.
 
     The two models of a pair differ only by the target: they have the same key and the same order of minibatches.
     """
@@ -39,8 +39,8 @@ class PooledShadows(NamedTuple):
 
     Attributes:
         outputs: log-probabilities, nats.
-        membership: which candidates each was trained on.
-        inputs, labels: the candidates, as in `AttackInputs`.
+        membership: the shadow models' membership masks over the candidates.
+        inputs, labels: the candidates' features and classes, as in `AttackInputs`.
     """
 
     outputs: Float[np.ndarray, "shadows candidates classes"]
@@ -51,13 +51,13 @@ class PooledShadows(NamedTuple):
 
 @runtime_checkable
 class Attack(Protocol):
-    """A membership attack: outputs, labels and shadow models in, one score per record out.
+    """A membership attack: computes one score per record from outputs, labels and shadow models.
 
     Attributes:
         name: letters, digits and hyphens.
-        meaning: what it does, in one sentence.
-        source: the paper it is from.
-        shadows: which shadow models it learns from, see `PairedShadows` and `PooledShadows`.
+        meaning: what the attack does, in one sentence.
+        source: the paper that proposes it.
+        shadows: the kind of shadow models that it learns from: `PairedShadows` or `PooledShadows`.
         needs_bins: whether outputs must be binned.
     """
 
@@ -78,8 +78,8 @@ class Attack(Protocol):
 
         Args:
             key: random key of the attack.
-            asked: the targets, and the attacked models' outputs.
-            shadows: of the kind that `shadows` names.
-            progress: called as learning proceeds.
+            asked: the target records, and the attacked models' outputs on them.
+            shadows: shadow models of the kind in the attribute `shadows`.
+            progress: called as learning proceeds; None: not called.
         """
         ...

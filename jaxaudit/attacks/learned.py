@@ -29,16 +29,16 @@ SOURCE = "Nicolae et al. 2018; Shokri et al. 2017"
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 100, 100, 1e-4
 OUTPUT_WIDTHS, LABEL_WIDTHS = (512, 100, 64), (256, 64)
 MOST_PER_BATCH = 8
-"""The most attack networks per batch on a CPU; on other devices, all of them."""
+"""The largest number of attack networks per batch on a CPU; other devices train all in one batch."""
 
 
 class LearnedAttack(NamedTuple):
     """Trained attack networks, one per target model.
 
     Attributes:
-        params: of the networks; leading axis: models.
-        mean: of the outputs that each network was trained on.
-        scale: their standard deviation, or 1 if that is 0; outputs are standardised with mean and scale.
+        params: the networks' parameters, with a leading axis over models.
+        mean: the mean of the outputs that each network was trained on.
+        scale: the standard deviation of these outputs, or 1 if that is 0. Outputs are standardised with both.
     """
 
     params: Any
@@ -70,21 +70,21 @@ def fit_learned(
 ) -> LearnedAttack:
     """Trains one attack network for every target model.
 
-    The toolbox's defaults: outputs through 512, 100 and 64 units, the one-hot label through 256 and 64, each with
-    ReLU, then one logistic unit on both; PyTorch's initialisation; Adam at 1e-4, minibatches of 100, 100 epochs of
-    binary cross-entropy; outputs standardised over the records trained on.
+    Architecture and recipe are the toolbox's defaults. Outputs pass through layers of 512, 100 and 64 units, the
+    one-hot label through 256 and 64, all with ReLU; one logistic unit combines both. PyTorch's initialisation; Adam at
+    1e-4; minibatches of 100; 100 epochs of binary cross-entropy. Outputs are standardised over the training records.
 
     Args:
         keys: one random key per target model.
-        outputs: of each target model on each record: probabilities, or their logarithms.
+        outputs: each target model's outputs on each record: probabilities or their logarithms.
         labels: the records' classes.
         membership: whether each target model (row) was trained on the record (column).
         classes: the number of classes.
         used: which records each attack network is trained on; by default all.
         epochs: training epochs.
-        execution: how networks are trained, progress (in networks), and where they are kept, trained or in training; a
-            later call with the same arguments resumes from them, see `fit_many`. By default the number per batch is
-            chosen for the device, without measurement.
+        execution: how networks are trained, progress (in networks), and where finished networks and training states
+            are kept; a later call with the same arguments resumes from them, see `fit_many`. By default the number per
+            batch is chosen for the device, without measurement.
 
     Raises:
         InputError: shapes disagree, an output is not finite, a label is not a class, or a network would see only
@@ -137,14 +137,14 @@ def fit_learned(
 def learned_probabilities(
     attack: LearnedAttack, outputs: Float[np.ndarray, "models n features"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "models n"]:
-    """The probability, by its attack network, that each target model was trained on each record.
+    """The attack networks' probabilities that each target model was trained on each record.
 
-    Without information, a network gives the share of members among the records that it was trained on.
+    If outputs carry no information, a network gives the share of members among its training records.
 
     Args:
-        attack: from `fit_learned`.
-        outputs: of each target model on these records, of the kind that the attack was trained on.
-        labels: their classes.
+        attack: the attack networks, from `fit_learned`.
+        outputs: each target model's outputs on the records, of the kind that the attack was trained on.
+        labels: the records' classes.
 
     Raises:
         InputError: the number of models or features is not that of the attack.
@@ -179,7 +179,7 @@ def _check(outputs: np.ndarray, labels: np.ndarray, membership: np.ndarray, used
 
 
 def _models_per_batch(models: int) -> int:
-    """The number per batch that keeps every core busy until the end."""
+    """The number of networks per batch that keeps every core busy until the end."""
     if jax.default_backend() != "cpu":
         return models
     at_once = concurrent_chunks()
@@ -190,7 +190,7 @@ def _standard(outputs: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.nda
     """Mean and standard deviation over the records used, one row per model, in float64."""
     chosen = [row[mask].astype(np.float64) for row, mask in zip(outputs, used, strict=True)]
     mean, scale = (np.stack([function(row, axis=0) for row in chosen]) for function in (np.mean, np.std))
-    # A column that is constant but for rounding carries nothing, and must not be blown up.
+    # A column that is constant up to rounding has no information; dividing by its deviation would amplify rounding.
     constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(mean)
     return mean, np.where(constant, 1.0, scale)
 
@@ -202,7 +202,7 @@ def _start(keys: Key[Array, " models"], features: int, classes: int) -> tuple[An
 
 
 def _init(key: Key[Array, ""], features: int, classes: int) -> _Net:
-    """PyTorch's: weights and biases uniform within one over the square root of the number of inputs."""
+    """PyTorch's initialisation: weights and biases uniform within 1 / sqrt(number of inputs) of 0."""
     count = iter(range(100))
 
     def layer(inputs: int, outputs: int) -> _Layer:
@@ -230,7 +230,7 @@ def _logits(params: _Net, outputs: Float[Array, "n features"], one_hot: Float[Ar
             hidden = jax.nn.relu(hidden @ layer.kernel + layer.bias)
         return hidden
 
-    # There are no more different labels than classes: each is taken through its layers once, up to the logistic unit.
+    # The label layers are evaluated once per class and not once per record.
     of_class = through(params.labels, jnp.eye(one_hot.shape[1])) @ params.combine.kernel[OUTPUT_WIDTHS[-1] :]
     of_output = through(params.outputs, outputs) @ params.combine.kernel[: OUTPUT_WIDTHS[-1]]
     return (of_output + one_hot @ of_class + params.combine.bias)[:, 0]

@@ -1,7 +1,7 @@
-"""The two targeted attacks of Long, Bindschaedler & Gunter (2017): each record by pairs of models that it tells apart.
+"""The two targeted attacks of Long, Bindschaedler & Gunter (2017), with pairs of models that differ in one record.
 
-`Distance`: is the output nearer to that of models trained with the record, or without? `Frequency`: how many models
-trained with, or without, the record give this output?
+`Distance`: is the output nearer to that of models trained with the record, or without it? `Frequency`: how many models
+trained with the record, and without it, give this output?
 """
 
 from dataclasses import dataclass
@@ -113,10 +113,10 @@ def frequency_scores(
     _check_shadows(target_log_probs, in_log_probs, out_log_probs)
     if not 0 <= smoothing < np.inf:
         raise InputError(f"smoothing must be a number of at least 0; got {smoothing}.")
-    place = bin_indices(as_log_probs(target_log_probs, "the attacked model"), bins)
-    places_in = bin_indices(as_log_probs(in_log_probs, "shadow models trained with the target"), bins)
-    places_out = bin_indices(as_log_probs(out_log_probs, "shadow models trained without it"), bins)
-    return _total((places_in == place).sum(axis=0) + smoothing, (places_out == place).sum(axis=0) + smoothing)
+    index = bin_indices(as_log_probs(target_log_probs, "the attacked model"), bins)
+    bins_in = bin_indices(as_log_probs(in_log_probs, "shadow models trained with the target"), bins)
+    bins_out = bin_indices(as_log_probs(out_log_probs, "shadow models trained without it"), bins)
+    return _total((bins_in == index).sum(axis=0) + smoothing, (bins_out == index).sum(axis=0) + smoothing)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _total(
     of_out: Float[np.ndarray, "targets classes"],
     weights: Float[np.ndarray, "targets classes"] | None = None,
 ) -> Float[np.ndarray, " targets"]:
-    """sum over classes of weight * log(of_in / of_out), with a meaning for every 0.
+    """The sum over classes of weight * log(of_in / of_out), defined for zeros, too.
 
     A class of weight 0, or with 0 on both sides, adds nothing; infinities of both signs cancel.
 

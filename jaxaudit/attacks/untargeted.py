@@ -25,9 +25,9 @@ class UntargetedAttack(NamedTuple):
     """A trained attack network, for `untargeted_scores`.
 
     Attributes:
-        learner: its learner.
-        params: its parameters, with a leading axis of one model.
-        bins: equal bins into which outputs are rounded before.
+        learner: the learner of the network.
+        params: the network's parameters, with a leading axis of one model.
+        bins: equal bins into which outputs are rounded first; 0 for none.
     """
 
     learner: NetworkLearner
@@ -204,5 +204,5 @@ class Untargeted:
 
 @lru_cache(maxsize=8)
 def _network_of(features: int) -> NetworkLearner:
-    """Made once, because every new learner is compiled again."""
+    """The attack network's learner, cached because every new learner is compiled again."""
     return attack_network(features)

@@ -12,11 +12,11 @@ from jaxaudit.ensemble.program import chunk_bits
 from jaxaudit.learners.batch_order import own_batches, pool_batches
 from jaxaudit.learners.learner import SteppedLearner
 
-TABLE_ENTRIES = 1 << 22  # the most index entries of one block: 32 MB with their weights
+TABLE_ENTRIES = 1 << 22  # most index entries in a block: 32 MB with the weights
 
 
 class Block(NamedTuple):
-    """Up to a block's length of steps of an epoch, `before` which it has others; rows past `steps` are padding."""
+    """Consecutive steps of an epoch, after its first `before` steps; rows past the first `steps` are padding."""
 
     indices: Int[np.ndarray, "block models batch"] | Int[np.ndarray, "block batch"]
     weights: Float[np.ndarray, "block models batch"]
@@ -26,9 +26,9 @@ class Block(NamedTuple):
 
 
 def _block_length(learner: SteppedLearner, steps: int, models: int) -> int:
-    """Steps a block: a whole epoch, rounded up to a power of four, where the table stays small.
+    """Steps per block: a whole epoch, rounded up to a power of four, but no more than the table's bound allows.
 
-    Of four, not two: each length is a program of its own, and the models of one audit differ in their steps.
+    Powers of four, not of two, give fewer lengths, and each length is compiled separately.
     """
     bound = max(1, TABLE_ENTRIES // (models * learner.batch_size))
     whole = max(steps - 1, 0).bit_length()
@@ -42,7 +42,7 @@ def epoch_blocks(
     rows: Bool[np.ndarray, "models examples"],
     epoch: int,
 ) -> Iterator[Block]:
-    """The blocks of one epoch for the models with these keys and membership rows."""
+    """The blocks of one epoch for the models with these keys and membership masks."""
     models, batch = len(rows), learner.batch_size
     length = _block_length(learner, group.steps, models)
     indices, weights = (_pool_epoch if group.pool else _own_epoch)(group, keys, rows, epoch, batch)
@@ -67,7 +67,7 @@ def blocks_after(
     rows: Bool[np.ndarray, "models examples"],
     taken: int,
 ) -> Iterator[tuple[Block, int]]:
-    """The blocks of all epochs that are left after so many steps, and the step of each that is the next to take."""
+    """The blocks that are left of all epochs after `taken` steps, each with its first step that is not taken yet."""
     first, skip = divmod(taken, max(group.steps, 1))
     for epoch in range(first, learner.epochs):
         for block in epoch_blocks(learner, group, keys, rows, epoch):
@@ -100,12 +100,12 @@ def _own_epoch(
     for model, mine in enumerate(members):
         table, real = own_batches(bits[model, : len(mine)], mine, batch)
         indices[: len(table), model], weights[: len(table), model] = table, real
-        # A finished row repeats its first record at weight 0: nothing but a member is ever touched.
+        # A model without further steps repeats its first member at weight 0, so no non-member is ever read.
         indices[len(table) :, model] = mine[0] if len(mine) else 0
     return indices, weights
 
 
 def place_block(block: Block, group: Group) -> tuple[Array, Array]:
-    """A block's tables on the devices, split among them like the models."""
+    """Puts a block's tables on the devices, split over them like the models."""
     indices = place_pool(block.indices) if group.shared else place_models(block.indices, axis=1)
     return indices, place_models(block.weights, axis=1)

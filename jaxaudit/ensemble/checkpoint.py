@@ -25,14 +25,14 @@ from jaxaudit.errors import InputError
 from jaxaudit.membership import AllBut, Membership
 
 PLAIN = "biufc"
-"""The kinds of number that a .npz file gives back as they were."""
+"""The kinds of NumPy dtypes that a .npz file stores without loss."""
 DIGEST_BYTES = 16
 
 
 def call_directory(
     checkpoints: Path, keys: Key[Array, " models"], membership: Membership | AllBut, *pool: Array | np.ndarray
 ) -> Path:
-    """The folder in `checkpoints` for the chunks of these models, on devices such as this process has.
+    """The folder in `checkpoints` for the chunks of one call, on this process's kind and number of devices.
 
     `pool`: inputs and labels.
     """
@@ -41,7 +41,7 @@ def call_directory(
 
 
 def digest_of(text: str, *arrays: Array | np.ndarray) -> str:
-    """32 hexadecimal digits, the same for the same text and arrays."""
+    """A digest of text and arrays (values, types and shapes): 32 hexadecimal digits."""
     digest = hashlib.blake2b(text.encode(), digest_size=16)
     for array in arrays:
         host = np.ascontiguousarray(array)
@@ -57,19 +57,19 @@ def kept_models_per_batch(
     labels: Int[Array | np.ndarray, " examples"],
     checkpoints: Path,
 ) -> int | None:
-    """The models per batch of the chunks of these models in `checkpoints`, if any."""
+    """The models per batch of the chunks that `checkpoints` holds of these models; None without chunks."""
     return models_per_batch_of(call_directory(checkpoints, keys, membership, inputs, labels))
 
 
 def models_per_batch_of(directory: Path) -> int | None:
-    """How many models a call's chunks have, finished or not: the most frequent number; None without chunks."""
+    """The most frequent models per batch of a call's chunks, finished or not; None without chunks."""
     numbers = [path.name.partition("-")[0] for path in directory.glob("*-*")]
     counts = Counter(int(number) for number in numbers if number.isdecimal() and int(number))
     return counts.most_common(1)[0][0] if counts else None
 
 
 def kept_models(checkpoints: Path) -> int:
-    """How many trained models `checkpoints` holds, over all calls; of a damaged chunk, none."""
+    """How many trained models `checkpoints` holds, over all calls; damaged chunks count as empty."""
     return sum(len(_rows(path)) for path in checkpoints.glob("*/*-*.npz"))
 
 
@@ -82,39 +82,39 @@ def chunk_path(directory: Path, models_per_batch: int, rows: Int[np.ndarray, " r
 
 
 def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> bool:
-    """Keeps a chunk's result, and says whether it could: see `write_arrays`.
+    """Writes a chunk's result; returns whether it was written (see `write_arrays`).
 
     Raises:
-        InputError: where the result is not an array or a tuple (a NamedTuple, too) of arrays of plain numbers.
+        InputError: the result is not an array or a tuple (or NamedTuple) of arrays of plain numbers.
     """
     kind, leaves = _taken_apart(tree)
     return write_arrays(path, {"rows": rows, "kind": np.array(kind), **numbered(leaves)})
 
 
 def read_chunk(path: Path, rows: Int[np.ndarray, " rows"]) -> Any | None:
-    """The result kept for these rows, bit for bit; None where there is none, or a damaged or a different one."""
+    """The result kept for these rows, bit for bit; None if the file is missing, damaged, or of other rows."""
     kept = read_arrays(path)
     if kept is None or not np.array_equal(kept.pop("rows", np.zeros(0)), rows):
         return None
     try:
         return _put_together(str(kept.pop("kind")), list(kept.values()))
-    except Exception:  # one for a class that is no more
+    except Exception:  # the NamedTuple's class no longer exists
         return None
 
 
 def numbered(leaves: list[np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays without names of their own, for `write_arrays`."""
+    """Names arrays by their index, for `write_arrays`."""
     return {str(index): leaf for index, leaf in enumerate(leaves)}
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> bool:
-    """Keeps named arrays of plain numbers and text: whole or not at all, since a draft is written and moved there.
+    """Writes named arrays of plain numbers and text, completely or not at all: a draft is written, then moved.
 
-    A disk that cannot be written costs a RuntimeWarning, not the training: then False.
+    If the disk cannot be written, issues a RuntimeWarning and returns False, so that training continues.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A digest tells what a loss of power left of it.
+        # The file is not flushed to the disk; its digest reveals damage by a power failure.
         with whole_file(path, lasting=False) as file:
             file.write(bytes(DIGEST_BYTES))
             np.savez(file, allow_pickle=False, **arrays)
@@ -133,7 +133,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> bool:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
-    """What `write_arrays` kept, in its order, bit for bit; None where there is nothing, or it is damaged."""
+    """Reads what `write_arrays` wrote, in order, bit for bit; None if the file is missing or damaged."""
     try:
         with open_regular(path, links=False) as file:
             if file.read(DIGEST_BYTES) != _digest_of_rest(file):
@@ -141,35 +141,35 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
             file.seek(DIGEST_BYTES)
             with np.load(file, allow_pickle=False) as archive:
                 members = archive.zip.infolist()
-                # Neither packed nor one inside the other: what is read is no larger than the file.
+                # Members must be uncompressed and must not overlap, so that arrays are no larger than the file.
                 if any(m.compress_type for m in members) or sum(m.file_size for m in members) > path.stat().st_size:
                     return None
                 return {name: archive[name] for name in archive.files}
-    except Exception:  # whatever a damaged file makes the reader raise, the answer is the same: train it again
+    except Exception:  # any error of reading a damaged file: the chunk is trained again
         return None
 
 
 def _digest_of_rest(file: IO[bytes]) -> bytes:
-    """Of everything behind the place of the digest."""
+    """The digest of everything after the digest's own bytes."""
     file.seek(DIGEST_BYTES)
     return hashlib.file_digest(cast(Any, file), lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).digest()
 
 
 def remove_kept(path: Path) -> None:
-    """Removes what `write_arrays` kept, if it is there; what cannot be removed does no harm."""
+    """Removes a file of `write_arrays`, if it exists; a failure to remove it is ignored."""
     with suppress(OSError):
         path.unlink(missing_ok=True)
 
 
 def drop_drafts(directory: Path) -> None:
-    """Removes the halves of files that kills left in a call's folder; what cannot be removed does no harm."""
+    """Removes incomplete files that killed processes left in a call's folder; failures are ignored."""
     with suppress(OSError):
         for draft in directory.glob(f"{DRAFT}*"):
             draft.unlink(missing_ok=True)
 
 
 def is_key(leaf: Any) -> bool:
-    """Whether this is an array of random keys, which NumPy cannot hold."""
+    """Whether `leaf` is an array of random keys, which NumPy cannot store."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
@@ -211,7 +211,7 @@ def _put_together(kind: str, leaves: list[np.ndarray]) -> Any:
 
 
 def _named_tuple(kind: str) -> Any:
-    """The NamedTuple class of this name, looked up among loaded modules: a file never makes anything be imported."""
+    """The NamedTuple class of this name among loaded modules, or None; a file never causes an import."""
     module, _, name = kind.partition(":")
     found = getattr(sys.modules.get(module), name, None)
     return found if isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields") else None

@@ -1,4 +1,4 @@
-"""A chunk of models: what they are a function of, and their training, the same wherever it runs."""
+"""A chunk of models: the inputs that determine them, and their training, in this process or in a worker."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,20 +22,20 @@ from jaxaudit.learners.left_out import LeftOutModels
 from jaxaudit.membership import AllBut, Membership
 
 FIRST_STEPS = 8
-"""Steps that a chunk takes in its first call of the compiled program; then up to twice as many in each."""
+"""Most steps in the first call of the compiled program; each later call may take twice as many as the one before."""
 CALL_SECONDS = 5.0
-"""What a call may take: between calls progress is told, a stop is seen, and the training state is kept."""
+"""Target duration of a call. Progress, interrupts and checkpoints are handled between calls."""
 
 
 class Chunk(NamedTuple):
-    """What a chunk's models are a function of, with their learner and the pool.
+    """The inputs that, with the learner and the pool, determine a chunk's models.
 
     Attributes:
-        rows: which models they are: row numbers of the membership. Copies that fill the chunk up occur again.
-        keys: of each.
-        membership: who each is trained on; `held`: the records beside those that each holds back, for a learner that
-            validates.
-        group: how they take their steps together; None for a learner without steps.
+        rows: the models' row numbers in the membership; copies that pad the chunk repeat a number.
+        keys: each model's random key.
+        membership: each model's membership mask, without the records in `held`.
+        held: the records that each model holds back to validate; None for a learner that does not validate.
+        group: how the models take their steps together; None for a learner without steps.
     """
 
     rows: Int[np.ndarray, " models"]
@@ -55,11 +55,11 @@ def train_chunk(
     """The parameters of a chunk's models, with a leading `models` axis, on this process's devices.
 
     Args:
-        learner: what is trained.
-        chunk: the models.
+        learner: model and training recipe.
+        chunk: the models to train.
         pool: inputs and labels, on the devices.
-        advance: called with the model-steps taken, for a learner with steps.
-        keeper: keeps the training state, for a learner with steps.
+        advance: called with the number of model-steps taken since the last call, for a learner with steps.
+        keeper: saves the training state, for a learner with steps.
     """
     group = chunk.group
     if isinstance(learner, LeftOutModels):
@@ -70,7 +70,7 @@ def train_chunk(
         return _fit_chunk(learner, place_models(chunk.keys), *pool, weights)
     end = epoch_end(learner, chunk.held, pool)
     train = train_from_host if steps_from_host(learner) and len(chunk.rows) == 1 else _train_on_device
-    # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
+    # The states must have no name here: it would keep them on the devices while the next chunk trains.
     return jax.vmap(learner.finish)(train(learner, group, chunk.keys, chunk.membership[:], pool, advance, keeper, end))
 
 
@@ -96,7 +96,7 @@ def _train_on_device(
 
     most, steps, began = FIRST_STEPS // 2, 1, time.monotonic()
     try:
-        # Tables are made while the devices work on the block before; no more than one call is in flight.
+        # Tables are made while the devices work on the previous block; at most one call is pending.
         for arrays, block, start in ahead(tables(now.taken)):
             while start < block.steps:
                 jax.block_until_ready(now.states)

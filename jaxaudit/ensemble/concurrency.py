@@ -1,4 +1,4 @@
-"""Several chunks at the same time, where one of them cannot keep the device busy."""
+"""Trains several chunks at the same time, if a single one cannot use all cores."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -16,9 +16,9 @@ MOST_CONCURRENT_CHUNKS = 8
 def concurrent_chunks() -> int:
     """How many chunks to train at the same time.
 
-    XLA runs the small operations of a step on one core of a CPU, whatever the number of cores, so a CPU that is one
-    device trains a chunk a core: up to three times as fast on two cores for the networks of leave-one-out audits,
-    and a quarter faster for one of half a million parameters, whose products are spread over the cores already.
+    XLA runs the small operations of a step on one core of a CPU. So a CPU that is one device trains one chunk per core,
+    at most 8. On two cores this is up to three times as fast for the networks of leave-one-out audits, and 25% faster
+    for a network of half a million parameters, whose products already use all cores. Other devices train one chunk.
     """
     if jax.default_backend() != "cpu" or len(jax.local_devices()) > 1:
         return 1
@@ -47,11 +47,11 @@ class Stop:
 def run_at_once(
     tasks: Sequence[Any], work: Callable[[Any, Stop], Any], collect: Callable[[Any, Any], None], at_once: int
 ) -> None:
-    """`collect(task, work(task, stop))` for every task, at most `at_once` of them under way.
+    """Calls `collect(task, work(task, stop))` for every task, with at most `at_once` tasks running.
 
-    `collect` runs in the calling thread, a task after another as they finish, and a task starts only when there is
-    room for it after a `collect`: no more than `at_once` results exist at a time. The first exception, an interrupt of
-    the calling thread included, ends the others at their next `stop.check()` and is raised.
+    `work` runs in threads; `collect` runs in the calling thread, in the order in which tasks finish. A new task starts
+    only after a `collect`, so at most `at_once` results exist at a time. The first exception, including an interrupt of
+    the calling thread, ends the other tasks at their next `stop.check()` and is raised.
     """
     stop = Stop()
     if min(at_once, len(tasks)) <= 1:
@@ -75,10 +75,10 @@ def run_at_once(
 
 
 def ahead(items: Iterator[Any]) -> Iterator[Any]:
-    """`items`, each made while its predecessor is in use.
+    """Yields `items`, computing each one in another thread while the previous one is in use.
 
-    By another thread, because a CPU runs the programs that one thread hands over one after another: a program that
-    helps to make an item would wait for those that use the last one.
+    A CPU runs the programs of one thread one after another. In the same thread, a program that computes the next item
+    would wait for the programs that use the previous one.
     """
     end = object()
     with ThreadPoolExecutor(1) as thread:

@@ -1,4 +1,4 @@
-"""Where the models live: over all local devices, a share of every chunk on each."""
+"""Placement on devices: the models of a chunk are split over all local devices, the pool is on each."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ def _mesh() -> Mesh:
 
 
 def place_models(tree: Any, axis: int = 0) -> Any:
-    """`tree` on the devices, its models axis split evenly among them."""
+    """Puts `tree` on the devices, with its models axis split evenly over them."""
     return jax.device_put(tree, NamedSharding(_mesh(), PartitionSpec(*[None] * axis, "models")))
 
 
 def place_pool(tree: Any) -> Any:
-    """`tree` on every device, whole."""
+    """Puts a copy of `tree` on every device."""
     return jax.device_put(tree, NamedSharding(_mesh(), PartitionSpec()))

@@ -1,4 +1,4 @@
-"""Chunks handed to an executor: each until it is trained, however many workers end on the way."""
+"""Trains chunks by an executor's workers; a chunk whose worker ended is submitted again."""
 
 import warnings
 from collections import deque
@@ -21,27 +21,28 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Learner
 
 ATTEMPTS = 4
-"""How often a chunk is handed to a worker before one that ends is no accident."""
+"""How often a chunk is submitted before workers that end are an error."""
 MOST_ENDED = 500
-"""So many workers that end one after another, none of them with a chunk, are no accident either."""
+"""If so many workers end in a row without a trained chunk, it is an error."""
 AHEAD_BYTES, LEAST_AHEAD, MOST_AHEAD = 1 << 28, 64, 4096
-"""Chunks that are handed over at a time: as many as have this much membership, within bounds."""
+"""The number of chunks submitted at a time: membership masks of this many bytes, within bounds on the number."""
 HEARTBEAT = 1.0
-"""Seconds between two looks at progress, and at an interrupt, while no chunk is finished."""
+"""Longest wait for a finished chunk, in seconds, before progress and interrupts are handled."""
 
 
 class MixedDevicesWarning(RuntimeWarning):
-    """A worker that rounds differently trains chunks."""
+    """Some chunks are trained by a worker whose machine rounds differently."""
 
 
 class Call(NamedTuple):
-    """What all chunks of a call have in common.
+    """The arguments that all chunks of a call share.
 
     Attributes:
-        learner: what is trained; `summarize`: what is kept of it.
+        learner: model and training recipe.
+        summarize: computes the results to keep from trained parameters.
         pool: inputs and labels, on the host.
-        folder: an existing one that workers see; None: they are on this machine.
-        mixed_devices: whether any worker will do.
+        folder: an existing folder that all workers can read; None if workers are on this machine.
+        mixed_devices: whether workers may round differently from this process.
     """
 
     learner: Learner
@@ -59,16 +60,17 @@ def distribute(
     collect: Callable[[Any, np.ndarray, Any], None],
     heartbeat: Callable[[], None],
 ) -> None:
-    """`collect(part, rows, tree)` for what an executor's workers make of each part's chunk, in the calling thread.
+    """Trains each part's chunk in a worker and calls `collect(part, rows, results)` in the calling thread.
 
-    A chunk whose worker ended is handed over again, with a RuntimeWarning.
+    A chunk whose worker ended is submitted again, with a RuntimeWarning.
 
     Args:
         executor: hands chunks to workers.
-        call: what they are trained with.
-        parts: of the call; `chunk_of(part)` cuts its chunk out when it is its turn.
-        collect: takes what is finished.
-        heartbeat: called at least every second.
+        call: the arguments that all chunks share.
+        parts: the parts of the call.
+        chunk_of: makes the chunk of a part, when it is submitted.
+        collect: receives the results of each finished chunk.
+        heartbeat: called about every second.
 
     Raises:
         InputError: a worker would round differently, a chunk's workers ended `ATTEMPTS` times, or the executor takes
@@ -96,13 +98,13 @@ def distribute(
                     future.add_done_callback(finished.put)
                 done = _all_of(finished)
                 heartbeat()
-                # What is finished first: where all else is lost, it is kept.
+                # Collect finished chunks first, so that an error below does not lose them.
                 for future in sorted(done, key=lambda each: not isinstance(_answer(each), Trained)):
                     now, answer = running.pop(future), _answer(future)
                     if isinstance(answer, Trained):
                         ended = 0
                         collect(now.part, answer.rows, unpacked(answer.tree, source))
-                        _tell_once(answer.machine, here, others)
+                        _warn_once(answer.machine, here, others)
                     else:
                         ended += 1
                         waiting.appendleft(_again(now, answer, here, ended))
@@ -112,7 +114,7 @@ def distribute(
 
 
 class _Try(NamedTuple):
-    """A part, and how often it was handed over."""
+    """A part, and the number of times that it was submitted."""
 
     part: Any
     attempt: int
@@ -129,7 +131,7 @@ def _submitted(executor: Executor, task: Task) -> Future[Answer]:
 
 
 def _all_of(finished: SimpleQueue[Future[Answer]]) -> list[Future[Answer]]:
-    """What is finished by now; waits for the first, not longer than a heartbeat."""
+    """All futures that are finished; waits for the first of them, at most `HEARTBEAT` seconds."""
     found = list[Future[Answer]]()
     with suppress(Empty):
         found.append(finished.get(timeout=HEARTBEAT))
@@ -139,7 +141,7 @@ def _all_of(finished: SimpleQueue[Future[Answer]]) -> list[Future[Answer]]:
 
 
 def _answer(future: Future[Answer]) -> Answer | Exception:
-    """What a worker answered, or what is known of its end. An interrupt of its own ends this process's work, too."""
+    """A worker's answer, or the exception if it ended. (A KeyboardInterrupt from a worker is raised.)"""
     try:
         return future.result()
     except (CancelledError, Exception) as error:
@@ -147,11 +149,12 @@ def _answer(future: Future[Answer]) -> Answer | Exception:
 
 
 def _again(now: _Try, answer: Other | Failed | Exception, here: Machine, ended: int) -> _Try:
-    """The next try of a chunk whose worker ended, as `ended` did since one trained a chunk.
+    """The next try of a chunk that was not trained; `ended` workers have ended since the last trained chunk.
 
     Raises:
-        InputError: it was the last, workers only end, or the worker cannot take part.
-        Exception: the learner's own.
+        InputError: the chunk was tried `ATTEMPTS` times, `MOST_ENDED` workers ended, or the worker would round
+            differently.
+        Exception: what the learner or `summarize` raised.
     """
     if isinstance(answer, Failed):
         raise answer.error
@@ -175,11 +178,11 @@ def _again(now: _Try, answer: Other | Failed | Exception, here: Machine, ended: 
     return _Try(now.part, now.attempt + 1)
 
 
-def _tell_once(there: Machine, here: Machine, told: set[str]) -> None:
-    """A RuntimeWarning for every kind of machine beside this one."""
+def _warn_once(there: Machine, here: Machine, warned: set[str]) -> None:
+    """Warns once about each kind of worker that rounds differently from this process."""
     words = unlike(there, here)
-    if words and words not in told:
-        told.add(words)
+    if words and words not in warned:
+        warned.add(words)
         words = f"a worker that rounds differently trains models, too ({words})"
         warnings.warn(words, MixedDevicesWarning, stacklevel=4)
 

@@ -12,10 +12,10 @@ from typing import Any, Protocol, runtime_checkable
 from jaxaudit.errors import InputError
 
 Progress = Callable[[int, int], None]
-"""`progress(done, total)`: work done, and in total; the caller chooses the unit.
+"""`progress(done, total)`: how much work is done, and how much there is in total, in a unit of the reporter's choice.
 
-`fit_many` counts model-steps (whole models, for a learner without steps). Padding of the last chunk counts, too.
-Divided work counts in units of 1 / `WHOLE`: see `Execution.split`.
+`fit_many` counts model-steps (models, for a learner without steps), including the padding of the last chunk. After
+`Execution.split`, work is counted in millionths (`WHOLE`).
 """
 
 WHOLE = 1_000_000
@@ -24,7 +24,7 @@ WHOLE = 1_000_000
 
 @runtime_checkable
 class Executor(Protocol):
-    """What hands work to workers: a `concurrent.futures.Executor`, or anything with its `submit`."""
+    """Any object with the `submit` method of `concurrent.futures.Executor`."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """The future result of `fn(*args, **kwargs)` in a worker."""
@@ -33,7 +33,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Execution:
-    """How models are trained. It affects time, memory and what is kept on disk; results only by rounding.
+    """How models are trained: this affects time, memory and files on disk, and results only by rounding.
 
     Attributes:
         models_per_batch: models trained at the same time in one program (a chunk); None: chosen by measurement. Models
@@ -43,12 +43,12 @@ class Execution:
         checkpoints: a directory for finished chunks and training states, created if missing; a later call with the same
             arguments resumes from them. None keeps nothing. The models per batch of kept chunks take precedence over
             `models_per_batch`.
-        executor: trains the chunks, such as `ensemble.LocalWorkers`, a `ProcessPoolExecutor` of spawned processes,
-            Dask's `get_executor()`, executorlib's, or `ensemble.RayWorkers`. This process plans, and keeps what is
-            finished; a worker that ended costs the chunk that it trained, which is then trained again. The learner and
-            `summarize` go to workers by cloudpickle: what they import must be importable there. None: this process.
-        mixed_devices: let workers of other devices, or with other versions of JAX, train chunks too. They round
-            differently, so a chunk's numbers then depend on who trained it. By default they are refused.
+        executor: trains the chunks in workers: `ensemble.LocalWorkers`, `ensemble.RayWorkers`, a `ProcessPoolExecutor`
+            of spawned processes, Dask's `get_executor()`, or executorlib's. This process plans and keeps the results.
+            If a worker ends, only its chunk is trained again. The learner and `summarize` are sent by cloudpickle: the
+            modules that they import must be importable in workers. None: chunks are trained in this process.
+        mixed_devices: accept workers with other devices or other versions of JAX. They round differently, so a
+            chunk's numbers then depend on which worker trained it. By default such workers are refused.
 
     >>> Execution(models_per_batch=8)
     Execution(models_per_batch=8, progress=None, checkpoints=None, executor=None, mixed_devices=False)
@@ -61,7 +61,7 @@ class Execution:
     mixed_devices: bool = False
 
     def at(self, models_per_batch: int | None) -> "Execution":
-        """The same with this number of models per batch; None: measured.
+        """A copy with this number of models per batch; None: chosen by measurement.
 
         >>> Execution(models_per_batch=8).at(2).models_per_batch
         2
@@ -69,7 +69,7 @@ class Execution:
         return replace(self, models_per_batch=models_per_batch)
 
     def split(self, *weights: int | float) -> "tuple[Execution, ...]":
-        """One execution for each part of the work; progress is reported for the whole.
+        """One execution for each part of the work; their progress is reported as that of the whole.
 
         The total is always `WHOLE` (1,000,000), and progress never decreases. Parts may run in any order, repeatedly,
         or at the same time: each counts by its weight. `WHOLE` is reported once every part with a weight above 0 has
@@ -92,7 +92,7 @@ class Execution:
         >>> seen
         [(375000, 1000000), (625000, 1000000), (1000000, 1000000)]
         """
-        # Not so for no weight at all: work without parts has nothing to report.
+        # No weights are allowed: work without parts reports nothing.
         if weights and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
             raise InputError(
                 f"weights of parts are {', '.join(f'{weight:g}' for weight in weights)}: give finite numbers of at "
@@ -109,7 +109,7 @@ DEFAULT_EXECUTION = Execution()
 
 
 class _Whole:
-    """One count of progress over parts of some weight."""
+    """Adds up the progress of weighted parts."""
 
     def __init__(self, progress: Progress, weights: Sequence[int | float]) -> None:
         total = sum(weights)
@@ -119,7 +119,7 @@ class _Whole:
 
     def report(self, part: int, done: int, total: int) -> None:
         reached = done / total if done < total else 1.0
-        # Held while others are told, so that they are told in order.
+        # The lock is held during the report, so that reports are in order.
         with self.lock:
             self.done += self.shares[part] * max(0.0, reached - self.reached[part])
             self.reached[part] = max(self.reached[part], reached)

@@ -31,25 +31,26 @@ def fit_many(
     summarize: Summarize | None = None,
     members_only: bool = False,
 ) -> Any:
-    """Trains a model for every row of `membership` and returns the arrays that `summarize` makes of them.
+    """Trains one model for every row (membership mask) of `membership` and returns the results of `summarize`.
 
-    Model `m` is trained on the records where row `m` is true, with key `keys[m]`. Its result is a function of its
-    key, its row and the pool alone. With the same `execution.models_per_batch` on a CPU it has the same bits whatever
-    the other rows are, and up to the rounding of differently shaped products it equals training with `learner.fit`.
-    Rows with the same key that leave out at most a tenth of the pool have the same minibatches, so that they differ
-    only by the left-out records; see `jaxaudit.learners.batch_order`. A learner that validates (`stop_early`) holds
-    back some of each model's records, drawn by its key, and draws its minibatches from the others.
+    Model `m` is trained on the records where row `m` is true, with the random key `keys[m]`. Its result is a function
+    of its key, its row and the pool alone. With the same `execution.models_per_batch` on a CPU it is the same bit for
+    bit, whatever the other rows are. It equals training with `learner.fit` up to the rounding of products of other
+    shapes. Rows with the same key that leave out at most a tenth of the pool have the same minibatches, so that they
+    differ only by the left-out records; see `jaxaudit.learners.batch_order`. A learner that validates (`stop_early`)
+    holds back some of each model's records, drawn with its key, and draws minibatches from the rest.
 
-    Models are trained in chunks of `models_per_batch`, the last padded with copies, vmapped and jitted, split over all
-    local devices. A CPU, which is one device, trains as many chunks at the same time as it has cores (at most 8):
-    `concurrent_chunks`; elsewhere 1. Memory on the devices is bounded by the chunks, not by the number of models:
+    Models are trained in chunks of `models_per_batch`, vmapped and jitted, and split over all local devices; the last
+    chunk is padded with copies. A CPU that is one device trains as many chunks at the same time as it has cores (at
+    most 8: `concurrent_chunks`), other devices one. Memory on the devices depends on the chunks, not on the number of
+    models:
 
         pool + concurrent_chunks * (
             models_per_batch * (2 * training state + batch_size * (record + activations)) + 80 MB of index tables
         )
 
     where the training state is parameters, optimiser and module state (three times the parameters for Adam) and the
-    second copy is for gradients; `summarize` adds its own needs. What it returns is kept on the host for all models.
+    second copy is for gradients. `summarize` may need more. Its results for all models are kept on the host.
 
     With `execution.checkpoints`, what `summarize` returns for a finished chunk is also written there, and a later
     call with the same arguments reads it back, bit for bit, instead of training the chunk. For learners that train by
@@ -58,22 +59,23 @@ def fit_many(
     is ignored. Chunks of other keys, another membership or another pool are never used, so several calls may share a
     directory. The caller must ensure that `learner` and `summarize` are unchanged.
 
-    With `execution.executor`, its workers train the chunks: see `Execution`. The numbers are those of this process.
+    With `execution.executor`, workers train the chunks (see `Execution`), with the same results as this process.
 
     Args:
         keys: one random key per model.
-        membership: which records each model is trained on. `AllBut` takes no memory a record.
-        inputs: the pool's records; `labels`: their classes.
+        membership: the membership masks. `AllBut` needs no memory per record.
+        inputs: the pool's records.
+        labels: the classes of these records.
         learner: a `SteppedLearner`, or any `Learner`, whose `fit` is then vmapped.
         execution: models per batch (by default the fastest, by measurement), progress, and where finished chunks are
-            kept. Progress is in model-steps, or whole models for a learner without steps; chunks read back count as
-            done at once. With `checkpoints`, `summarize` must return an array or a tuple (or NamedTuple) of arrays of
-            plain numbers; if chunks of these models are kept already, their size is used, not `models_per_batch`.
+            kept. Progress is in model-steps, or models for a learner without steps; chunks that are read back count
+            as done at once. With `checkpoints`, `summarize` must return an array or a tuple (or NamedTuple) of arrays
+            of plain numbers; if chunks of these models exist already, their size replaces `models_per_batch`.
         summarize: a function of the parameters of a finished chunk (leading axis: the chunk's models) and their rows of
             `membership`; it returns arrays with the same leading axis. By default it returns the parameters. Rows that
             pad a chunk occur twice.
-        members_only: draw every model's minibatches from its own members, whatever its row. Then no other record of the
-            pool affects its model, not even through the order of minibatches.
+        members_only: draw every model's minibatches from its own members. Then no other record of the pool affects a
+            model, not even through the order of minibatches.
 
     Returns:
         `summarize`'s arrays for all models in the order of `membership`, as NumPy arrays with a leading `models` axis
@@ -81,7 +83,7 @@ def fit_many(
 
     Raises:
         InputError: shapes disagree, there are no models, `models_per_batch` is below 1, the result of `summarize`
-            cannot be kept in `checkpoints`, a worker would round differently, or workers ended again and again.
+            cannot be kept in `checkpoints`, a worker would round differently, or workers end repeatedly.
     """
     membership = membership if isinstance(membership, AllBut) else np.asarray(membership)
     _check(keys, membership, len(inputs), len(labels))
@@ -110,8 +112,7 @@ def measure_models_per_batch(
 ) -> BatchChoice:
     """The models per batch that `fit_many` would choose for these models, with its measurements.
 
-    If several calls, or a later repetition, must give the same numbers, choose once and pass the number on; see
-    `choose_models_per_batch`.
+    If several calls must give the same numbers, measure once and pass the result to all; see `choose_models_per_batch`.
     """
     membership = membership if isinstance(membership, AllBut) else np.asarray(membership)
     _check(keys, membership, len(inputs), len(labels))

@@ -1,4 +1,4 @@
-"""Messages through a pipe: eight bytes that say how long each is, then it. Imports nothing heavy."""
+"""Messages through a pipe: eight bytes hold a message's length and precede it. Imports nothing heavy."""
 
 import struct
 from typing import IO
@@ -7,14 +7,14 @@ HEAD = struct.Struct("<Q")
 
 
 def write_frame(pipe: IO[bytes], content: bytes) -> None:
-    """Writes a message."""
+    """Writes one message."""
     pipe.write(HEAD.pack(len(content)))
     pipe.write(content)
     pipe.flush()
 
 
 def read_frame(pipe: IO[bytes]) -> bytes | None:
-    """The next message; None where the pipe was closed, in the midst of one, too."""
+    """Reads the next message; None if the pipe was closed, even within a message."""
     head = pipe.read(HEAD.size)
     if len(head) < HEAD.size:
         return None

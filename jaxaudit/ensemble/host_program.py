@@ -1,8 +1,8 @@
-"""Training one model step by step from the host: what convolutions on a CPU need.
+"""Trains one model with a call per step from the host, for convolutional networks on a CPU.
 
-XLA compiles a convolution inside a loop on a CPU to code 15 to 25 times slower than outside (jax issue 12868). And one
-compiled step that both differentiates and updates copies the optimiser's arrays before overwriting them: three
-programs, of which the first only reads, take little more than half the time for a network of some million parameters.
+On a CPU, XLA compiles a convolution inside a loop to code that is 15 to 25 times slower than outside (jax issue 12868).
+Each step is three programs (gradient, parameters, optimiser state). A single program would copy the optimiser's arrays
+before overwriting them, which takes almost twice as long for a network of a few million parameters.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ from jaxaudit.learners.learner import SteppedLearner, TrainState
 from jaxaudit.learners.stepped import moment_of
 
 When = tuple[Key[Array, ""], int | Int[Array, ""], int | Int[Array, ""]]
-"""A model's key, an epoch, and a step of it."""
+"""A model's key, an epoch, and a step within the epoch."""
 
 
 def steps_from_host(learner: SteppedLearner) -> bool:
-    """Whether this learner's steps are dispatched one by one here."""
+    """Whether this process trains the learner with one call per step."""
     return learner.convolves and jax.default_backend() == "cpu" and len(jax.local_devices()) == 1
 
 
@@ -89,7 +89,7 @@ def _gradient(
     weight: Array,
     when: When,
 ) -> tuple[Any, Any]:
-    """The gradient, written over the `last` one: fresh memory in every step costs a sixth of its time."""
+    """The gradient, written into the memory of the `last` one: new memory in every step would take 1/6 of its time."""
     state = state._replace(moment=moment_of(*when))
     return learner.gradient(state, inputs[chosen], labels[chosen], weight)
 
@@ -98,7 +98,7 @@ def _update_in_parts(
     learner: SteppedLearner, state: TrainState, gradient: Any, module_state: Any, when: When
 ) -> TrainState:
     optimizer = state.optimizer
-    # The parameters go first: their update reads the old optimiser state, which is then free to be overwritten.
+    # Parameters are updated first: their update reads the old optimiser state, which may be overwritten afterwards.
     params = _update_params(learner, state.params, optimizer, gradient, when)
     return TrainState(params, module_state, _update_optimizer(learner, params, optimizer, gradient, when))
 
@@ -122,7 +122,7 @@ def _update_optimizer(learner: SteppedLearner, params: Any, optimizer: Any, grad
 
 
 def _optimizer_reads_params(learner: SteppedLearner, state: TrainState, key: Key[Array, ""]) -> bool:
-    """Whether the new optimiser state depends on the parameters, by following the update's program backwards."""
+    """Whether the new optimiser state depends on the parameters, found by tracing the update's program backwards."""
     state = state._replace(moment=moment_of(key, 0, 0))
     traced = jax.make_jaxpr(lambda state, gradient: learner.update(state, gradient, None).optimizer)
     jaxpr = traced(state, state.params).jaxpr

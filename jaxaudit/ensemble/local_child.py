@@ -1,4 +1,4 @@
-"""The process of a local worker: answers calls from its input, and ends as soon as that is closed."""
+"""The process of a local worker: reads calls from its standard input and ends when that is closed."""
 
 import os
 import pickle
@@ -13,12 +13,12 @@ ORPHANED = 0
 
 
 def main() -> None:
-    """Answers calls until the process that makes them ends."""
+    """Answers calls until the calling process ends."""
     own = os.environ.pop("JAXAUDIT_CORES", "")
     if own and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {int(core) for core in own.split(",")})
     calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # What is printed while training must not be taken for an answer.
+    # Text that is printed while training must not be mistaken for an answer.
     os.dup2(2, 1)
     sys.stdin.close()
     waiting = SimpleQueue[bytes]()
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _listen(calls: IO[bytes], waiting: SimpleQueue[bytes]) -> None:
-    """Passes calls on; ends the process at once, in the midst of one, too, when there can be no more."""
+    """Queues calls; when the input is closed, ends the process at once, even during a call."""
     while (call := read_frame(calls)) is not None:
         waiting.put(call)
     os._exit(ORPHANED)

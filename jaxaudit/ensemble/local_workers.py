@@ -1,7 +1,7 @@
-"""Workers that are processes of this machine: one a device, or on a CPU one a share of the cores.
+"""Workers that are processes on this machine: each has a GPU, or on a CPU a share of the cores.
 
-They are started afresh (spawned), since a process whose JAX has started must not be forked, and end with this process,
-however it ends: their input is a pipe that closes with it.
+They are new (spawned) processes, since a process must not be forked once JAX has started. They end when this process
+ends, even if it is killed: their input is a pipe from this process, which is then closed.
 """
 
 import os
@@ -24,21 +24,21 @@ from jaxaudit.ensemble.pull import Pulling, WorkerEnded
 from jaxaudit.errors import InputError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""The variable by which CUDA itself limits a process's devices. JAX's own limit is a setting that no variable sets."""
+"""The environment variable that limits which GPUs CUDA shows to a process. (JAX's own limit has no variable.)"""
 KINDS = tuple(map(re.compile, (r"[0-9]+", r"GPU-.+", r"MIG-.+")))
 CHILD = "from jaxaudit.ensemble.local_child import main; main()"
 
 
 class LocalWorkers(Pulling):
-    """An executor of processes of this machine; to be used as a context, or closed.
+    """An executor of processes on this machine. Use it as a context manager, or call `close`.
 
-    On a CPU each has a share of this process's cores and, so that its numbers are this process's bit for bit, as many
-    threads. On a GPU each has one device: of those that `CUDA_VISIBLE_DEVICES` names, in their order, else from the
-    first. JAX in this process must use one device as well, with memory not taken beforehand: before its first use,
-    `jax.config.update("jax_cuda_visible_devices", "0")`, and `XLA_PYTHON_CLIENT_PREALLOCATE=false` in the environment.
+    On a CPU each worker has a share of this process's cores, but as many threads as this process, so that its numbers
+    are the same bit for bit. With GPUs each worker has one: the first `count` of `CUDA_VISIBLE_DEVICES`, or of all. JAX
+    in this process must then use one GPU, too, without preallocating memory: before its first use, call
+    `jax.config.update("jax_cuda_visible_devices", "0")`, with `XLA_PYTHON_CLIENT_PREALLOCATE=false` in the environment.
 
     Args:
-        count: how many.
+        count: the number of workers.
 
     Raises:
         InputError: there are fewer than 1 worker, or more than GPUs were named.
@@ -49,36 +49,36 @@ class LocalWorkers(Pulling):
             raise InputError(f"{count} workers train nothing; give at least 1.")
         on_cpu = jax.default_backend() == "cpu"
         chosen = [] if on_cpu else gpus_of(os.environ.get(VISIBLE), count)
-        super().__init__(lambda place: _Process(_environment(place, count, on_cpu, chosen)), count)
+        super().__init__(lambda index: _Process(_environment(index, count, on_cpu, chosen)), count)
 
 
 def shares(everything: list[int], count: int) -> list[list[int]]:
-    """The cores of each of `count` workers, shared as evenly as can be.
+    """The cores of each of `count` workers, divided as evenly as possible.
 
     >>> shares([0, 1, 2, 3, 4], 2), shares([0, 1], 3)
     ([[0, 1], [2, 3, 4]], [[0], [1], [0]])
     """
     if count > len(everything):
-        return [[everything[place % len(everything)]] for place in range(count)]
-    ends = [place * len(everything) // count for place in range(count + 1)]
+        return [[everything[index % len(everything)]] for index in range(count)]
+    ends = [index * len(everything) // count for index in range(count + 1)]
     return [everything[start:end] for start, end in pairwise(ends)]
 
 
 def gpus_of(visible: str | None, count: int) -> list[str]:
-    """The GPU of each worker: of those that are visible, in their order, else from the first.
+    """The GPU of each worker: the first `count` visible GPUs, in order.
 
     Args:
-        visible: the value of `CUDA_VISIBLE_DEVICES`; None where it is not set.
-        count: how many workers.
+        visible: the value of `CUDA_VISIBLE_DEVICES`; None if it is not set, and all GPUs are visible.
+        count: the number of workers.
 
     Raises:
-        InputError: fewer are visible than there are workers.
+        InputError: fewer GPUs are visible than there are workers.
 
     >>> gpus_of("3,5", 2), gpus_of(None, 2)
     (['3', '5'], ['0', '1'])
     """
     if visible is None:
-        return [str(place) for place in range(count)]
+        return [str(index) for index in range(count)]
     own = seen_by_cuda(visible)
     if len(own) < count:
         raise InputError(
@@ -89,10 +89,10 @@ def gpus_of(visible: str | None, count: int) -> list[str]:
 
 
 def seen_by_cuda(visible: str) -> list[str]:
-    """The devices that CUDA sees of a value of `CUDA_VISIBLE_DEVICES`, if the machine has all that it names.
+    """The devices that CUDA uses for a value of `CUDA_VISIBLE_DEVICES`, assuming that all named devices exist.
 
-    Entries are indices, or identifiers of GPUs, or identifiers of their parts (MIG). CUDA reads up to the first entry
-    that is not of the first one's kind, and sees no device where one is named twice.
+    Entries are indices, identifiers of GPUs, or identifiers of GPU partitions (MIG). CUDA ignores everything from the
+    first entry that is of another kind than the first, and uses no device if one is named twice.
 
     >>> seen_by_cuda("2, 0,-1,1"), seen_by_cuda("MIG-a,MIG-b,3"), seen_by_cuda("1,1"), seen_by_cuda("")
     (['2', '0'], ['MIG-a', 'MIG-b'], [], [])
@@ -104,20 +104,20 @@ def seen_by_cuda(visible: str) -> list[str]:
     return seen if len(set(seen)) == len(seen) else []
 
 
-def _environment(place: int, count: int, on_cpu: bool, gpus: list[str]) -> dict[str, str]:
-    # What this process can import, a worker can: the order of folders is kept, and no other is put before them.
+def _environment(worker: int, count: int, on_cpu: bool, gpus: list[str]) -> dict[str, str]:
+    # A worker has this process's import path, in the same order.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(each) for each in sys.path)}
     if on_cpu:
-        own = ",".join(map(str, shares(cores(), count)[place]))
+        own = ",".join(map(str, shares(cores(), count)[worker]))
         return environment | {"JAX_PLATFORMS": "cpu", "NPROC": str(threads()), "JAXAUDIT_CORES": own}
-    return environment | {VISIBLE: gpus[place], "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    return environment | {VISIBLE: gpus[worker], "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 class _Process:
     """A process that answers calls through pipes."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        # In a group of its own a terminal's Ctrl-C does not reach it: this process ends it.
+        # In its own process group it does not receive the terminal's Ctrl-C; this process ends it.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", CHILD],
             stdin=subprocess.PIPE,
@@ -148,13 +148,13 @@ class _Process:
             self._process.kill()
             self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
-                # What was not written yet has no reader.
+                # Closing may fail to flush unwritten data, which nobody needs any more.
                 with suppress(OSError):
                     if pipe is not None:
                         pipe.close()
 
     def _end(self) -> str:
-        """How it ended, in words."""
+        """Describes how the process ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
         status = self._process.poll()

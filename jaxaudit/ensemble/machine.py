@@ -1,4 +1,4 @@
-"""What the rounding of a chunk's numbers depends on beside its program: the machine that trains it."""
+"""Facts about a machine that affect the rounding of a chunk's numbers."""
 
 import os
 from importlib.metadata import version
@@ -17,9 +17,9 @@ Machine = dict[str, Any]
 
 
 def this_machine() -> Machine:
-    """The facts of this process's devices.
+    """The facts about this process that affect rounding.
 
-    On a CPU the number of threads is one of them: it decides how a large product is cut into sums.
+    On a CPU they include the number of threads, which determines how large products are split into partial sums.
     """
     devices = jax.local_devices()
     facts: Machine = {"device": f"{devices[0].platform}: {devices[0].device_kind}", "devices": len(devices)}
@@ -31,13 +31,13 @@ def this_machine() -> Machine:
 
 
 def unlike(there: Machine, here: Machine) -> str:
-    """The facts in which another machine differs from this one, in words; empty where it does not."""
+    """Describes the facts in which another machine differs from this one; empty if there are none."""
     names = [name for name in {**here, **there} if here.get(name) != there.get(name)]
     return "; ".join(f"{name}: {there.get(name) or 'none'} there, {here.get(name) or 'none'} here" for name in names)
 
 
 def threads() -> int:
-    """How many threads XLA has on this process's CPU: NPROC, else the cores that it may use."""
+    """The number of threads of XLA on a CPU: the variable NPROC if set, else the number of cores."""
     wanted = os.environ.get("NPROC", "")
     return int(wanted) if wanted.isdecimal() and int(wanted) else len(cores())
 
@@ -48,7 +48,7 @@ def cores() -> list[int]:
 
 
 def processor() -> str | None:
-    """The processor's name, where the system has a file that says it: code is compiled for what it can do."""
+    """The processor's name from /proc/cpuinfo, or None; compiled code depends on the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

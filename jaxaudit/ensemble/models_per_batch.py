@@ -1,4 +1,4 @@
-"""The number of models per batch, by measurement: it depends on the cache of a CPU and on the size of a GPU."""
+"""Chooses the number of models per batch by measurement: the best depends on a CPU's cache and a GPU's size."""
 
 import time
 from collections.abc import Callable
@@ -19,13 +19,13 @@ from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
 
 PROBE_SHARE = 0.1
-"""Measuring stops once it has taken this share of the training it is meant to speed up."""
+"""Measuring stops once it has taken this share of the expected training time."""
 GIVE_UP = 1.15
-"""The search turns back after two numbers in a row that are this much slower than the best."""
+"""The search stops after two numbers in a row that are slower than the best by this factor."""
 TIE = 1.03
-"""Numbers this near to the best are as good; the largest of them is taken."""
+"""Numbers within this factor of the least time count as equal; the largest of them is chosen."""
 START = 4
-"""The number tried first: seldom far from the best on a CPU, for work too short to try others."""
+"""The number that is tried first; it is rarely far from the best on a CPU."""
 PROBE_STEPS = 32
 PROBE_SECONDS = 0.2
 CPU_BYTES = 4 << 30
@@ -54,17 +54,17 @@ def choose_models_per_batch(
 ) -> BatchChoice:
     """The models per batch with the least time per model-step, measured over some steps each.
 
-    Tries 4, 8, 16, ..., then 2 and 1, on the group with the most work, with as many chunks at the same time as in
-    training. The search reverses at the second number in a row that is clearly slower than the best, or if memory would
-    be short; smaller chunks than the first are tried only if no larger one was faster. It ends when measuring has taken
-    a tenth of the expected training time. Nothing is measured if there is a single choice or no step, or if `near`, the
-    number that was chosen for the same network on records of another shape, is given: it is taken, or the largest below
-    it for which there is memory. Two runs may choose differently, and models trained in chunks of another size differ
-    by rounding: pass the reported number to repeat a run exactly.
+    Tries 4, 8, 16, ... on the group with the most work, with as many chunks at the same time as in training. Upward, it
+    stops at the second number in a row that is clearly slower than the best, or at the limit of memory. 2 and 1 are
+    tried only if 4 was the fastest. The search ends when it has taken a tenth of the expected training time. Nothing is
+    measured if there is only one choice or no step. Nor if `near` is given, the number that was chosen for the same
+    network on records of another shape: it is used, or the largest smaller number that fits into memory. Two runs may
+    choose differently, and models trained in chunks of another size differ by rounding: pass the reported number to
+    repeat a run exactly.
     """
     group = max(groups, key=lambda group: group.steps * len(group.rows))
     work = learner.epochs * sum(g.steps * len(g.rows) for g in groups)
-    # All chunks that are trained at a time are to have models.
+    # Chunks must be small enough that all concurrent chunks have models.
     most = -(-len(group.rows) // concurrent_chunks())
     candidates = _candidates(learner, keys, pool, most) if work else [most]
     if len(candidates) == 1:
@@ -87,7 +87,7 @@ def choose_models_per_batch(
     search(candidates[first:])
     if min(seconds, key=lambda number: seconds[number]) == candidates[first]:
         search(candidates[:first][::-1])
-    # What happens between the steps, once a chunk, is not in the measurement and is less for large ones.
+    # Work between steps is not measured; it is done once per chunk, so larger chunks have less of it.
     best = min(seconds.values())
     return BatchChoice(max(number for number in seconds if seconds[number] <= TIE * best), seconds)
 
@@ -120,7 +120,7 @@ def probe_models_per_batch(
 ) -> float:
     """Seconds per model-step with this many models per batch: the best of up to three timed runs."""
     at_once = min(concurrent_chunks(), -(-len(group.rows) // models_per_batch))
-    # Filled up like a chunk in training, so that the devices share it evenly.
+    # Padded like a chunk in training, so that it divides evenly over the devices.
     group = group.chunks(models_per_batch, len(jax.local_devices()))[0]
     rows = group.rows
     own_keys = place_models(keys_at(keys, rows))
@@ -139,7 +139,7 @@ def probe_models_per_batch(
         states[:] = threads.map(one_chunk, states)
         return time.perf_counter() - start
 
-    # Programs that one thread hands over run one after another.
+    # One thread per chunk, since programs of one thread run one after another.
     with ThreadPoolExecutor(at_once) as threads:
         return _best(run, steps, block.steps) / at_once / len(np.unique(rows))
 
@@ -147,7 +147,7 @@ def probe_models_per_batch(
 def _best(run: Callable[[int], float], steps: int, most: int) -> float:
     """The least seconds per step of up to three timed runs."""
     run(steps)  # compiles
-    # Enough steps that handing them over, which training does once an epoch, takes no part of the time.
+    # Enough steps to make the time of the call itself negligible.
     steps = min(most, max(steps, int(steps * PROBE_SECONDS / 4 / run(steps))))
     best, spent = np.inf, 0.0
     for _ in range(3):

@@ -1,6 +1,6 @@
-"""What all chunks of a call share, on its way to workers: small objects as bytes, large arrays once, beside them.
+"""Sends the data that all chunks of a call share to workers: small objects pickled, large arrays separately and once.
 
-Bytes of code are unpacked by workers that this process gave them to, and are never read from a file.
+Pickled bytes are passed to workers by the executor and are never read from a file.
 """
 
 import io
@@ -23,15 +23,15 @@ from jaxaudit.ensemble.checkpoint import digest_of
 from jaxaudit.errors import InputError
 
 LARGE = 1 << 16
-"""Bytes of an array from which it goes beside what holds it."""
+"""Arrays of at least this many bytes are sent separately."""
 LEARNER, PREFIX, LOCK = "learner", "jaxaudit-pool-", "lock"
 SETTLED = 60.0
-"""Seconds after which a folder whose lock nobody holds was left by a process that was killed."""
+"""A folder older than this many seconds, whose lock is free, was left by a killed process."""
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Where a worker gets large arrays from."""
+    """Loads large arrays in a worker."""
 
     def load(self, name: str) -> np.ndarray:
         """The array of this name."""
@@ -40,18 +40,18 @@ class Source(Protocol):
 
 @runtime_checkable
 class Shares(Protocol):
-    """An executor with a store of its own for large arrays."""
+    """An executor with its own store for large arrays."""
 
     def share(self, arrays: Mapping[str, np.ndarray]) -> Source:
-        """The arrays, where workers find them as long as this process lives."""
+        """Stores the arrays for workers as long as this process lives."""
         ...
 
 
 class ArrayFiles(NamedTuple):
-    """Large arrays as files, which the workers of one machine map into memory once for all of them.
+    """Large arrays in files, which workers map into memory, so that those on one machine share a copy.
 
     Attributes:
-        folder: where they are, of this process's user alone.
+        folder: the folder of the files, accessible only to this process's user.
     """
 
     folder: str
@@ -73,20 +73,20 @@ class ArrayFiles(NamedTuple):
 
 @contextmanager
 def shared(executor: Any, arrays: Mapping[str, np.ndarray], beside: Path | None) -> Iterator[Source]:
-    """Where an executor's workers find these arrays, within this context: its own store, else files.
+    """Makes arrays available to an executor's workers within this context: in its own store, or else in files.
 
     Args:
         executor: hands work to workers.
-        arrays: by name.
-        beside: an existing folder in which the files' own is made; None: where temporary files are.
+        arrays: the arrays by name.
+        beside: an existing folder in which to create the folder of the files; None: the one for temporary files.
     """
     if isinstance(executor, Shares):
         yield executor.share(arrays)
         return
-    place = Path(gettempdir()) if beside is None else beside.absolute()
-    drop_left(place)
-    # A folder of a name that nobody can foresee, for its owner alone.
-    with TemporaryDirectory(prefix=PREFIX, dir=place, ignore_cleanup_errors=True) as folder, _held(Path(folder)):
+    parent = Path(gettempdir()) if beside is None else beside.absolute()
+    drop_left(parent)
+    # The folder has an unpredictable name and is accessible only to its owner.
+    with TemporaryDirectory(prefix=PREFIX, dir=parent, ignore_cleanup_errors=True) as folder, _held(Path(folder)):
         try:
             for name, array in arrays.items():
                 np.save(Path(folder) / f"{name}.npy", array, allow_pickle=False)
@@ -98,13 +98,13 @@ def shared(executor: Any, arrays: Mapping[str, np.ndarray], beside: Path | None)
         yield ArrayFiles(folder)
 
 
-def drop_left(place: Path) -> None:
-    """Removes this user's folders of arrays in `place` whose process was killed: their lock is held by nobody.
+def drop_left(parent: Path) -> None:
+    """Removes this user's folders of arrays in `parent` that killed processes left: their locks are free.
 
-    One that was made less than a minute ago stays: its process may be about to take the lock.
+    A folder that is less than a minute old stays: its process may not have locked it yet.
     """
     own = getattr(os, "getuid", lambda: None)()
-    for lock in place.glob(f"{PREFIX}*/{LOCK}"):
+    for lock in parent.glob(f"{PREFIX}*/{LOCK}"):
         with suppress(OSError, NotImplementedError):
             folder = lock.parent.lstat()
             if not S_ISDIR(folder.st_mode) or (own is not None and folder.st_uid != own):
@@ -117,7 +117,7 @@ def drop_left(place: Path) -> None:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Says, as long as this process lives, that the folder is in use, where the file system has locks."""
+    """Locks the folder while it is in use, if the file system supports locks."""
     lock = FileLock(folder / LOCK, 0, 0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
     with suppress(OSError, NotImplementedError):
         lock.acquire()
@@ -132,7 +132,7 @@ def _size(arrays: Mapping[str, np.ndarray]) -> float:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Leaves out large arrays, and the learner where it is known."""
+    """Leaves out large arrays, and the learner if it is given."""
 
     def __init__(self, file: io.BytesIO, arrays: dict[str, np.ndarray], learner: Any) -> None:
         super().__init__(file, protocol=5)
@@ -143,7 +143,7 @@ class _Pickler(cloudpickle.Pickler):
             return LEARNER
         if type(obj) is not np.ndarray or obj.nbytes < LARGE or obj.dtype.hasobject:
             return None
-        # Types that NumPy does not know, such as bfloat16, become raw bytes in a file: they go as whole numbers.
+        # A file would store types that NumPy does not know, such as bfloat16, as raw bytes: store integers instead.
         plain = obj.view(f"u{obj.itemsize}") if obj.dtype.kind == "V" else obj
         if id(obj) not in self.names:
             name = digest_of("", plain)
@@ -153,10 +153,10 @@ class _Pickler(cloudpickle.Pickler):
 
 
 def packed(value: Any, arrays: dict[str, np.ndarray], learner: Any = None) -> bytes:
-    """A value as bytes, without its large arrays, which are put into `arrays`, and without `learner`.
+    """Pickles a value without its large arrays, which are added to `arrays`, and without `learner`.
 
     Raises:
-        InputError: it cannot be sent.
+        InputError: the value cannot be pickled.
     """
     file = io.BytesIO()
     try:
@@ -183,5 +183,5 @@ class _Unpickler(pickle.Unpickler):
 
 
 def unpacked(code: bytes, source: Source, learner: Any = None) -> Any:
-    """The value that `packed` made the bytes of."""
+    """Restores a value from the bytes that `packed` returned."""
     return _Unpickler(io.BytesIO(code), source, learner).load()

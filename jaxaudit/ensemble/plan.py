@@ -1,4 +1,4 @@
-"""Which models train together: rows of a membership, gathered into chunks of one size."""
+"""Plans which models train together: groups the rows of a membership matrix into chunks of equal size."""
 
 from dataclasses import dataclass, replace
 
@@ -12,15 +12,15 @@ from jaxaudit.membership import AllBut, Membership, member_counts
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that can share a chunk.
+    """Models (rows of the membership matrix) that can be trained in the same chunk.
 
     Attributes:
-        rows: row numbers of the membership, most steps first.
-        pool: whether they take their minibatches in the pool order (else each in its own).
-        shared: whether they also share one key, hence every minibatch: then records are gathered once for all.
-        steps_of_rows: steps of one epoch of each row.
-        uneven: whether some step of some row may have only weights of 0 and must change nothing. This takes another
-            program, whose sums can round differently; so it depends on a row's own steps only.
+        rows: row numbers, those with the most steps first.
+        pool: whether these models take minibatches of the whole pool; otherwise each takes its own members.
+        shared: whether they also share one key, and so every minibatch: records are then gathered once for all models.
+        steps_of_rows: steps per epoch of each row.
+        uneven: whether a row may have a step with only weights of 0, which must change nothing. That needs another
+            program, whose sums can round differently; so it is decided by each row's own steps alone.
     """
 
     rows: Int[np.ndarray, " rows"]
@@ -31,14 +31,14 @@ class Group:
 
     @property
     def steps(self) -> int:
-        """Steps of one epoch, the most of any row."""
+        """The largest number of steps per epoch of any row."""
         return int(self.steps_of_rows[0])
 
     def chunks(self, models_per_batch: int, devices: int = 1) -> "list[Group]":
-        """The rows in order, in chunks of one size: see `chunk_places`."""
+        """The rows in order, in chunks of equal size: see `chunk_places`."""
         return [
-            replace(self, rows=self.rows[places], steps_of_rows=self.steps_of_rows[places])
-            for places in chunk_places(len(self.rows), models_per_batch, devices)
+            replace(self, rows=self.rows[indices], steps_of_rows=self.steps_of_rows[indices])
+            for indices in chunk_places(len(self.rows), models_per_batch, devices)
         ]
 
 
@@ -48,19 +48,21 @@ def plan(
     learner: SteppedLearner,
     members_only: bool = False,
 ) -> list[Group]:
-    """Groups that cover every row once: in the pool order, without and with empty steps, and in an order of their own.
+    """At most three groups that cover every row once.
+
+    Rows in the pool order without empty steps, rows in the pool order with empty steps, and rows in their own order.
 
     Args:
-        key_words: the rows' keys, as numbers.
-        membership: who is trained on what.
-        learner: for its batch size, and whether records touch one another.
-        members_only: give every row an order of its own.
+        key_words: the rows' random keys, as integers.
+        membership: the membership masks.
+        learner: gives the batch size, and whether records of a batch affect one another.
+        members_only: give every row its own order.
     """
     examples, batch = membership.shape[1], learner.batch_size
     members = member_counts(membership)
     pool = takes_pool_order(members, examples, learner.batch_coupled or members_only)
     steps = -(-examples // batch)
-    # A step is empty only where the left-out records of a row could fill a whole minibatch.
+    # A row can have an empty step only if its left-out records could fill a whole minibatch.
     gaps = examples - members >= min(examples - (steps - 1) * batch, batch)
     groups = []
     for uneven in (False, True):
@@ -77,13 +79,13 @@ def plan(
 
 
 def chunk_places(count: int, models_per_batch: int, devices: int = 1) -> list[Int[np.ndarray, " models"]]:
-    """The places 0 to count - 1 in chunks of `models_per_batch`, made a multiple of `devices` (hence at least that).
+    """The indices 0 to count - 1 in chunks of `models_per_batch`, rounded to a multiple of `devices`, down if possible.
 
-    All are of the same size, whatever the count, because models of chunks of another size are rounded differently: the
-    last is filled up by repeating the last place. At one size a model's result has the same bits whatever its
-    neighbours are.
+    All chunks have the same size, because models in chunks of another size are rounded differently. The last chunk is
+    padded by repeating the last index. In chunks of one size a model's result is the same bit for bit, whatever the
+    other models are.
 
-    >>> [list(map(int, places)) for places in chunk_places(5, 3)]
+    >>> [list(map(int, indices)) for indices in chunk_places(5, 3)]
     [[0, 1, 2], [3, 4, 4]]
     """
     size = max(devices, models_per_batch // devices * devices)

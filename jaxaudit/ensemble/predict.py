@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from jaxaudit.learners.learner import Learner
 
 BATCH = 1024
-"""Model-records evaluated at a time: with more models, fewer records each."""
+"""The number of pairs of a model and a record that are evaluated at a time."""
 
 
 def log_probs_many(
@@ -20,9 +20,9 @@ def log_probs_many(
     """Log-probabilities (nats) of every model for every record, on the host.
 
     Args:
-        learner: the learner the models were trained with.
-        params: their parameters, with a leading `models` axis, as `fit_many` passes them to `summarize`.
-        inputs: records; evaluated about 1,024 model-records at a time, so that device memory grows with neither.
+        learner: the learner that trained the models.
+        params: the models' parameters, with a leading `models` axis, as `fit_many` passes them to `summarize`.
+        inputs: the records. About 1,024 pairs of a model and a record are evaluated at a time, which bounds memory.
     """
     models = len(jax.tree.leaves(params)[0])
     size = min(len(inputs), max(1, BATCH // models))
@@ -31,7 +31,7 @@ def log_probs_many(
         batch = jnp.asarray(inputs[start : start + size])
         count = len(batch)
         if count < size:
-            # The last batch is filled up, so that there is one compilation and not two.
+            # The last batch is padded to the size of the others, so that only one program is compiled.
             batch = jnp.concatenate([batch, jnp.repeat(batch[-1:], size - count, axis=0)])
         parts.append(np.asarray(_log_probs(learner, params, batch))[:, :count])
     return np.concatenate(parts, axis=1)

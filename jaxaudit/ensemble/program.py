@@ -15,10 +15,10 @@ from jaxaudit.learners.stepped import moment_of, take_step
 from jaxaudit.randomness import RUN_ONCE
 
 DISPATCH = Lock()
-"""Held while a program is handed to the device (not while it runs): two threads must not compile the same one."""
+"""Held while a program is compiled and started (not while it runs), so that no two threads compile the same one."""
 
 LEAST_WORDS = 512
-"""Drawing so many costs less than handing over the program."""
+"""At least so many random words are drawn, since that takes less time than starting the program."""
 
 
 @partial(jax.jit, static_argnames="learner", compiler_options=RUN_ONCE)
@@ -28,9 +28,9 @@ def init_chunk(learner: SteppedLearner, keys: Key[Array, " models"]) -> Any:
 
 
 def chunk_bits(keys: Key[Array, " models"], epoch: int, count: int, *, shared: bool = False) -> np.ndarray:
-    """The random words of one epoch for every model of a chunk, or for the first alone where its key is everyone's.
+    """The random words of one epoch for every model of a chunk; if all share a key, only those of the first.
 
-    One compilation serves all counts up to the next power of two: words that are not wanted are drawn, and left.
+    The number of drawn words is rounded up to a power of two, so that few programs are compiled.
     """
     drawn = 1 << max(count - 1, LEAST_WORDS - 1).bit_length()
     return np.asarray(_chunk_bits(keys, epoch, drawn, shared))[:, :count]
@@ -56,10 +56,10 @@ def run_block(
     epoch: int = 0,
     before: int = 0,
 ) -> Any:
-    """The states after so many minibatches of a block, from `start` on; `states` is handed over.
+    """The states after `steps` minibatches of a block, from index `start`; the memory of `states` is reused.
 
-    The block is of this epoch, in which so many steps come `before` it. One compilation serves every start and length;
-    the block's length only bounds them.
+    The block belongs to epoch `epoch` and follows the first `before` steps of it. One compiled program serves all
+    values of `start` and `steps`.
     """
     when = (keys, epoch, before)
     return _run_block(learner, states, when, inputs, labels, indices, weights, start, start + steps, shared, uneven)
@@ -94,7 +94,7 @@ def _run_block(
         chosen = indices[index]
         moments = jax.vmap(lambda key: moment_of(key, epoch, before + index))(keys)
         if weights.shape[1] == 1:
-            # Products with a models axis of one are compiled to slower code than without it.
+            # Products with a models axis of length one are compiled to slower code than without the axis.
             batch = (inputs[chosen], labels[chosen]) if shared else chosen[0]
             return add_axis(step(drop_axis(states), batch, weights[index, 0], drop_axis(moments)))
         if shared:

@@ -1,4 +1,4 @@
-"""Workers that pull: each task goes to the first that is ready, and those that end are replaced."""
+"""An executor whose workers pull tasks: each task goes to the first idle worker; workers that end are replaced."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from threading import Lock, Thread
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 STARTS = 3
-"""How often in a row a worker may fail to start, or to do anything, before its place is given up."""
+"""How often in a row a worker may fail, at its start or in its calls, before it is no longer replaced."""
 START_SECONDS = 2.0
-"""Between two of them."""
+"""Seconds between two attempts to start a worker."""
 
 
 class WorkerEnded(RuntimeError):
@@ -20,14 +20,14 @@ class WorkerEnded(RuntimeError):
 
 @runtime_checkable
 class Worker(Protocol):
-    """A process that does one thing at a time."""
+    """A process that answers one call at a time."""
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`fn(*args, **kwargs)` there; raises `WorkerEnded` where there is no answer."""
+        """Returns `fn(*args, **kwargs)`, computed in the process; raises `WorkerEnded` if the process ends."""
         ...
 
     def kill(self) -> None:
-        """Ends it at once; again and from any thread does no harm."""
+        """Ends the process at once; may be called repeatedly and from any thread."""
         ...
 
 
@@ -39,13 +39,13 @@ class _Asked(NamedTuple):
 
 
 class Pulling:
-    """An executor with a place for each worker, whose thread starts it, again where it ended, and asks it.
+    """An executor with a fixed number of places for workers; a thread per place starts, calls and replaces its worker.
 
-    A place takes a task only when its worker is ready, so that a place that waits for a machine holds up nothing.
+    A place takes a task only when its worker is ready, so a worker that waits for a machine delays no task.
 
     Args:
-        start: `start(place)` gives the worker of a place from 0, once it is ready.
-        places: how many there are.
+        start: `start(place)` returns the worker of a place, numbered from 0, once it is ready.
+        places: the number of workers.
     """
 
     def __init__(self, start: Callable[[int], Worker], places: int) -> None:
@@ -57,16 +57,16 @@ class Pulling:
 
     @property
     def places(self) -> int:
-        """Workers that there are, or are to be; those that were given up do not count."""
+        """The number of workers, running or to be started, without places that were given up."""
         return self._left
 
     @property
     def answered(self) -> int:
-        """Tasks that were answered."""
+        """The number of tasks that were answered."""
         return self._answered
 
     def pace(self) -> str:
-        """How many workers are ready, and how many chunks they train in a minute, since the first was trained."""
+        """Describes how many workers are ready, and how many chunks per minute were trained since the first one."""
         ready = len(self._workers)
         ready = f"{ready} of {self._left} workers" if ready < self._left else f"{ready} workers"
         minutes = (time.monotonic() - self._first) / 60
@@ -87,11 +87,11 @@ class Pulling:
         return asked.future
 
     def everyone(self, fn: Callable[..., Any], seconds: float) -> list[Any]:
-        """What `fn()` gives in every worker, while nothing else is asked of them; an Exception where there is none.
+        """Calls `fn()` in every worker; returns each result, or an Exception. No other task may be running.
 
         Args:
             fn: a function without arguments.
-            seconds: how long workers may take to be ready, and then to answer; one that does not is ended.
+            seconds: the time limit for workers to be ready, and again to answer; workers that do not answer are ended.
         """
         with self._lock:
             self._begin()
@@ -103,7 +103,7 @@ class Pulling:
         with ThreadPoolExecutor(len(self._threads)) as threads:
             answers = [threads.submit(worker.call, fn, (), {}) for worker in workers]
             late = wait(answers, seconds).not_done
-            # Ended, it answers nobody, and nobody waits for it.
+            # End late workers, so that the pool of threads does not wait for their answers.
             for worker, answer in zip(workers, answers, strict=True):
                 if answer in late:
                     worker.kill()
@@ -112,7 +112,7 @@ class Pulling:
         return found + [missing] * (len(self._threads) - len(found))
 
     def close(self) -> None:
-        """Ends all workers at once, whatever they do."""
+        """Ends all workers at once, even during a task."""
         with self._lock:
             self._closed, workers = True, list(self._workers.values())
         for worker in workers:
@@ -133,7 +133,7 @@ class Pulling:
         self.close()
 
     def _begin(self) -> None:
-        """Starts the workers, once there is something to ask them."""
+        """Starts the threads of all workers, unless they have started."""
         for thread in self._threads:
             if thread.ident is None:
                 thread.start()
@@ -170,7 +170,7 @@ class Pulling:
                 return
 
     def _give_up(self, error: BaseException) -> None:
-        """A place has no worker; where it is the last, what is asked has no answer."""
+        """Gives up a place for a worker; if it is the last one, all waiting tasks fail with `error`."""
         with self._lock:
             self._left, self._error = self._left - 1, error
             while not self._left and not self._asked.empty():
@@ -180,17 +180,20 @@ class Pulling:
 
 
 def _answer(worker: Worker, asked: _Asked, failed: int) -> tuple[int, BaseException | None]:
-    """How often in a row workers of this place failed, and why this one lives no more; None where it does."""
+    """Runs a task; returns how often in a row the workers of this place failed, and the error that ended this worker.
+
+    The error is None if the worker is still alive.
+    """
     if not asked.future.set_running_or_notify_cancel():
         return failed, None
     try:
         asked.future.set_result(worker.call(asked.fn, asked.args, asked.kwargs))
     except BaseException as error:
-        # Gone before anybody hears of it: the next worker of this place is another.
+        # Kill the worker before the error is reported: another one replaces it.
         with suppress(Exception):
             worker.kill()
         asked.future.set_exception(error)
-        # One that ends may have been ended. One that answers with an error cannot do what is asked: tasks catch their
-        # own errors.
+        # A worker that ended may have been ended from outside, which is no failure of its place. Tasks catch their own
+        # errors, so an error in an answer is a failure of the worker.
         return (failed if isinstance(error, WorkerEnded) else failed + 1), error
     return 0, None

@@ -1,7 +1,7 @@
-"""Workers of a Ray cluster: an actor a device, each a process that stays, so that programs are compiled once.
+"""Workers in a Ray cluster: one actor per device. Each is a lasting process, so programs are compiled once.
 
-Ray places them and says which ended; what they do and what is done again is decided here (`pull`, `distribute`). Large
-arrays go into Ray's object store once. Ray is imported here alone, and only when it is asked for.
+Ray places actors on machines and reports which ended. This package assigns tasks and repeats them (`pull`,
+`distribute`). Large arrays are put into Ray's object store once. Ray is imported only in this module, when it is used.
 """
 
 import importlib
@@ -22,19 +22,20 @@ from jaxaudit.errors import InputError
 
 INSTALL = "pip install 'jaxaudit[ray]'"
 LOOK_SECONDS = 1.0
-"""Between two looks at whether the workers were closed, while one waits for a machine."""
+"""Seconds between checks whether the executor was closed, while a worker waits for a machine."""
 
 
 class RayWorkers(Pulling):
-    """An executor of a Ray cluster's actors, one a GPU, or a core where this process has none; to be used as a context.
+    """An executor of actors in a Ray cluster, one per GPU, or per core if this process uses a CPU.
 
-    Whoever reaches Ray's ports runs code on its machines, and Ray asks nobody for a token unless it is told to. A Ray
-    that is started here is told to (where this process has not imported Ray before), and ends with this process.
+    Use it as a context manager, or call `close`. Security: anyone who can reach Ray's ports can run code on its
+    machines, and by default Ray requires no token. A Ray that is started here requires one (unless this process has
+    imported Ray before), and ends with this process.
 
     Args:
-        address: of a cluster, such as `ray://head:10001`; None: that of RAY_ADDRESS, or the one that this process is
-            connected to, else a Ray of this machine is started.
-        count: how many actors; None: as many as the cluster has GPUs, or cores.
+        address: the cluster's address, such as `ray://head:10001`. None: the address in RAY_ADDRESS, or the cluster
+            that this process is connected to; without either, a Ray is started on this machine.
+        count: the number of actors; None: the number of GPUs, or cores, in the cluster.
 
     Raises:
         InputError: Ray is not installed, there is no cluster at the address, or it has no such device.
@@ -55,13 +56,13 @@ class RayWorkers(Pulling):
         super().__init__(lambda place: _RayWorker(ray, actor, lambda: self._closed), count or there)
 
     def share(self, arrays: Mapping[str, np.ndarray]) -> "ObjectStore":
-        """The arrays in Ray's object store; those of the call before are dropped."""
-        # This process's references keep them there: an actor that is started again asks for them again.
+        """Puts the arrays into Ray's object store; arrays of the previous call are dropped."""
+        # These references keep the arrays in the store, since a restarted actor loads them again.
         self._refs = {name: self._refs.get(name) or self._ray.put(array) for name, array in arrays.items()}
         return ObjectStore(self._refs)
 
     def close(self) -> None:
-        """Ends all actors, and a Ray that was started here."""
+        """Ends all actors, and Ray itself if it was started here."""
         super().close()
         self._end(self._ray)
 
@@ -76,19 +77,19 @@ class ObjectStore(NamedTuple):
     refs: dict[str, Any]
 
     def load(self, name: str) -> np.ndarray:
-        """The array of this name, in memory that a node's workers share."""
+        """The array of this name, in memory that all workers of a node share."""
         return _ray().get(self.refs[name])
 
 
 class _Actor:
-    """A process of a node."""
+    """The class of the actors, each of which is a process."""
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return fn(*args, **kwargs)
 
 
 class _RayWorker:
-    """An actor, once it is there."""
+    """An actor that has started."""
 
     def __init__(self, ray: Any, actor: Any, is_closed: Callable[[], bool]) -> None:
         self._ray, self._actor = ray, actor.remote()
@@ -109,31 +110,31 @@ class _RayWorker:
             raise WorkerEnded(f"an actor on {self._node}: {first}") from error
 
     def kill(self) -> None:
-        # Without a connection, too, there is nothing left to end.
+        # If the connection is lost, there is nothing to end.
         with suppress(Exception):
             self._ray.kill(self._actor)
 
 
 def _environment(kind: str) -> dict[str, str]:
-    """What an actor is told before JAX starts in it."""
-    told = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    """The environment variables of an actor, set before JAX starts in it."""
+    variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if kind == "CPU":
-        # An actor without a GPU is told that there is none, which a JAX for GPUs takes for an error.
-        told |= {"JAX_PLATFORMS": "cpu", "NPROC": str(threads())}
+        # Ray hides all GPUs from an actor without one, which JAX with CUDA would treat as an error.
+        variables |= {"JAX_PLATFORMS": "cpu", "NPROC": str(threads())}
     if "XLA_FLAGS" in os.environ:
-        told["XLA_FLAGS"] = os.environ["XLA_FLAGS"]
-    return told
+        variables["XLA_FLAGS"] = os.environ["XLA_FLAGS"]
+    return variables
 
 
 def connect(address: str | None) -> None:
-    """Connects this process to a cluster, or starts one here, unless it is connected; see `RayWorkers`.
+    """Connects this process to a Ray cluster, or starts one here, unless it is already connected; see `RayWorkers`.
 
     Raises:
         InputError: Ray is not installed, or there is no cluster at the address.
     """
     known = address or os.environ.get("RAY_ADDRESS")
     if known is None and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
-        # Ray listens to the whole network; a word that only this process's own know keeps others out.
+        # Ray listens on the whole network; a token that only this process and its workers know keeps others out.
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     ray = _ray()
     if ray.is_initialized():
@@ -154,9 +155,9 @@ def connect(address: str | None) -> None:
 
 
 def _ray() -> Any:
-    # Ray reports its use to its makers unless it is told not to.
+    # Ray reports usage statistics to its makers unless this is disabled.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # What Ray does with a GPU's visibility for workers without one is set in their environment here.
+    # Ray must not change the visibility of GPUs for workers without a GPU; `_environment` handles these.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         return importlib.import_module("ray")

@@ -1,4 +1,4 @@
-"""The finished chunks of one `fit_many`, kept on the host and, with checkpoints, on disk."""
+"""The results of the finished chunks of one call of `fit_many`, on the host and, with checkpoints, on disk."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,22 +22,22 @@ from jaxaudit.ensemble.checkpoint import (
 from jaxaudit.ensemble.training_state import STATE, StateKeeper
 
 Summarize = Callable[[Any, Int[np.ndarray, " models"]], Any]
-"""`summarize(params, rows)`: what to keep of a chunk's models, which have these rows of the membership."""
+"""`summarize(params, rows)`: computes the results to keep of a chunk's models, given their row numbers."""
 
 
 def summarized(
     summarize: Summarize | None, params: Any, rows: Int[np.ndarray, " models"]
 ) -> tuple[Int[np.ndarray, " rows"], Any]:
-    """What is kept of a chunk, on the host, less the copies that filled it up: its rows and their results."""
+    """The row numbers of a chunk and its results, on the host, without the copies that pad the chunk."""
     tree = params if summarize is None else summarize(params, rows)
     rows, first = np.unique(rows, return_index=True)
     return rows, jax.tree.map(lambda leaf: leaf[first] if is_key(leaf) else np.asarray(leaf)[first], tree)
 
 
 class Results:
-    """What `summarize` made of the chunks so far, on the host, less the copies that filled chunks up.
+    """The results of all chunks that are finished, on the host, without the copies that pad chunks.
 
-    With a directory, every chunk's is kept there as well.
+    With a directory, they are written there, too.
     """
 
     def __init__(self, summarize: Summarize | None, directory: Path | None) -> None:
@@ -48,7 +48,7 @@ class Results:
         self.chunks: list[tuple[np.ndarray, Any]] = []
 
     def restore(self, models_per_batch: int, rows: np.ndarray) -> bool:
-        """Takes the chunk with these rows from the directory, if it is there."""
+        """Reads the chunk with these rows from the directory; returns whether it was there."""
         path, rows = self._path(models_per_batch, rows), np.unique(rows)
         tree = path and read_chunk(path, rows)
         if path is None or tree is None:
@@ -58,23 +58,23 @@ class Results:
         return True
 
     def under_way(self, models_per_batch: int, rows: np.ndarray, steps: int, epochs: int) -> StateKeeper:
-        """Keeps the training state of the chunk with these rows, of so many steps an epoch, in the directory."""
+        """The keeper of the training state of the chunk with these rows, with `steps` steps per epoch."""
         path = self._path(models_per_batch, rows)
         return StateKeeper(path and path.with_suffix(STATE), rows, steps, epochs)
 
     def add(self, models_per_batch: int, rows: np.ndarray, params: Any) -> None:
-        """Takes a chunk that was trained just now."""
+        """Adds a chunk that was trained in this process."""
         self.keep(models_per_batch, rows, *summarized(self.summarize, params, rows))
 
     def keep(self, models_per_batch: int, filled: np.ndarray, rows: np.ndarray, tree: Any) -> None:
-        """Takes what `summarized` made of the chunk whose rows, with the copies that filled it up, are `filled`."""
+        """Adds the result of `summarized` for a chunk; `filled` are its rows with the copies that pad it."""
         path = self._path(models_per_batch, filled)
         if path is not None and write_chunk(path, rows, tree):
             remove_kept(path.with_suffix(STATE))
         self.chunks.append((rows, tree))
 
     def folder(self) -> Path | None:
-        """The directory, once it is there."""
+        """The directory, created if missing; None without a directory or if it cannot be created."""
         if self.directory is not None:
             with suppress(OSError):
                 self.directory.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ class Results:
         return None
 
     def in_order(self) -> Any:
-        """All chunks as one, in the order of the membership's rows."""
+        """The results of all models, in the order of the membership's rows."""
         order = np.argsort(np.concatenate([rows for rows, _ in self.chunks]), kind="stable")
         return jax.tree.map(lambda *leaves: _concatenate(leaves)[order], *[tree for _, tree in self.chunks])
 

@@ -1,4 +1,4 @@
-"""The training speed of a model on this machine, for planning."""
+"""Measures the training speed of a model on this machine, for planning."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,14 +22,14 @@ from jaxaudit.membership import everyone
 from jaxaudit.randomness import keys_at
 
 MODELS = 64
-"""About as many models as a plan has; the number per batch is chosen for them."""
+"""The number of models for which the models per batch are chosen, about as many as an audit trains."""
 RECORDS = 4096
-"""The most records that measuring trains on and asks about."""
+"""The largest number of records that are used for measuring."""
 HOST_STEPS, HOST_SECONDS = 24, 4.0
 
 
 class Speed(NamedTuple):
-    """The speed of training with as many models at the same time as in training.
+    """The training speed, measured with as many models at the same time as in training.
 
     Attributes:
         models_per_batch: models trained at the same time.
@@ -52,16 +52,17 @@ def measure_speed(
     models_per_batch: int | None = None,
     near: int | None = None,
 ) -> Speed:
-    """Times the training of some models for some steps; the first steps, which compile, do not count.
+    """Times the training of some models for some steps; the first steps, which include compilation, do not count.
 
     Args:
         key: random key.
-        inputs: records like the training records; `labels`: their classes.
+        inputs: records like the training records.
+        labels: the classes of these records.
         learner: model and training recipe.
         models_per_batch: models trained at the same time; by default chosen by measurement
             (`choose_models_per_batch`), which takes most of the time.
-        near: the number that was chosen for this network on records of another shape; it is kept, as far as memory
-            allows, and its speed on these records is timed.
+        near: the number that was chosen for this network on records of another shape; it is used if it fits into
+            memory, and its speed on these records is timed.
     """
     inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])
     keys = jax.random.split(key, MODELS)
@@ -86,7 +87,7 @@ def measure_speed(
 def _host_step(
     learner: SteppedLearner, keys: Array, membership: np.ndarray, pool: tuple[Array, Array], group: Group
 ) -> float:
-    """Seconds a model-step where the host drives: the median step of as many models as are trained at a time."""
+    """Seconds per model-step with one call per step: the median step, with as many models at a time as in training."""
 
     def train(chunk: Group) -> float:
         times, started = list[float](), time.perf_counter()
@@ -107,7 +108,7 @@ def _host_step(
 
 
 class _Enough(Exception):
-    """Ends a training that was only begun to be timed."""
+    """Ends a training that only serves to measure its speed."""
 
 
 def _record(learner: SteppedLearner, keys: Array, inputs: np.ndarray) -> float:

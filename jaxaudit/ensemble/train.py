@@ -1,4 +1,4 @@
-"""Training all models of a plan, chunk by chunk: here, several at the same time, or by an executor's workers."""
+"""Trains all models of a plan in chunks, in this process or by an executor's workers."""
 
 from collections.abc import Sequence
 from threading import Lock
@@ -29,7 +29,8 @@ class Models(NamedTuple):
 
     Attributes:
         keys: one per model.
-        membership: who each is trained on; `held`: see `Chunk`.
+        membership: the membership masks.
+        held: see `Chunk`.
         pool: inputs and labels.
     """
 
@@ -39,14 +40,14 @@ class Models(NamedTuple):
     pool: tuple[np.ndarray, np.ndarray]
 
     def chunk(self, part: "Part") -> Chunk:
-        """What the models of one part are a function of."""
+        """The chunk of one part."""
         rows = part.rows
         held = None if self.held is None else self.held[rows]
         return Chunk(rows, keys_at(self.keys, rows), self.membership.take(rows, axis=0), held, part.group)
 
 
 class Part(NamedTuple):
-    """A chunk before it is cut out: its rows, how they take their steps, and how much progress they are."""
+    """The plan of a chunk: its row numbers, its group, and its amount of work in units of progress."""
 
     rows: np.ndarray
     group: Group | None
@@ -61,7 +62,7 @@ def train_stepped(
     execution: Execution,
     results: Results,
 ) -> None:
-    """Trains every row of these groups minibatch by minibatch and hands each finished chunk to `results`."""
+    """Trains all models of these groups minibatch by minibatch and adds each finished chunk to `results`."""
     size = 1 if steps_from_host(learner) else models_per_batch
     if size is None:
         size = choose_models_per_batch(learner, *models[:2], place_pool(models.pool), groups).models_per_batch
@@ -73,10 +74,10 @@ def train_stepped(
 def train_whole(
     models: Models, learner: Learner, models_per_batch: int | None, execution: Execution, results: Results
 ) -> None:
-    """Trains every row by the learner's own `fit`, in chunks."""
+    """Trains all models by the learner's own `fit`, in chunks."""
     size = models_per_batch or WHOLE_FITS_PER_BATCH
-    places = chunk_places(len(models.membership), size, len(jax.local_devices()))
-    _train(models, learner, [Part(rows, None, len(np.unique(rows))) for rows in places], size, execution, results)
+    chunks = chunk_places(len(models.membership), size, len(jax.local_devices()))
+    _train(models, learner, [Part(rows, None, len(np.unique(rows))) for rows in chunks], size, execution, results)
 
 
 def _train(
@@ -126,7 +127,7 @@ def _train_here(
 
 
 class _Counted:
-    """Progress that several chunks make, one call at a time."""
+    """Adds up the progress of chunks that train at the same time."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self.progress, self.total, self.done, self.lock = progress, total, 0, Lock()

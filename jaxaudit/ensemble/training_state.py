@@ -1,9 +1,9 @@
-"""The training state of an unfinished chunk, kept on disk so that a kill costs minutes and not the chunk.
+"""Saves the training state of an unfinished chunk, so that a killed process loses minutes and not the whole chunk.
 
     checkpoints/<digest of a call>/<models a batch>-<digest of a chunk's rows>.state
 
-A chunk has one such file, its newest, which goes once the chunk is finished. Not an Orbax checkpoint, which is a folder
-of a dozen files that cannot be replaced at once, and gives back other numbers where a bit of it was flipped.
+A chunk has one such file, with its newest state, which is removed when the chunk is finished. Orbax is not used: its
+checkpoint is a folder of a dozen files that cannot be replaced atomically, and it does not detect flipped bits.
 """
 
 import math
@@ -22,23 +22,23 @@ from jaxaudit.errors import InputError
 
 STATE = ".state"
 KEEP_SECONDS = 60.0
-"""Seconds of training between two writes, unless the environment's `JAXAUDIT_KEEP_SECONDS` says otherwise."""
+"""Seconds of training between two writes, unless the environment variable `JAXAUDIT_KEEP_SECONDS` is set."""
 MOST_SECONDS = 240.0
-"""No more of them, however slow writing is."""
+"""The largest number of seconds between two writes, however slow writing is."""
 WRITING_SHARE = 0.02
-"""What writing may take of the time, up to there."""
+"""Writing may take this share of the time, as long as `MOST_SECONDS` allows."""
 WORTH_SECONDS = 5.0
-"""An interrupt that comes sooner after the last write, or the chunk's begin, keeps nothing more."""
+"""After an interrupt, the state is saved only if so many seconds passed since the last write or the chunk's start."""
 CHEAP_BYTES = 1 << 28
-"""An interrupt keeps no larger state than this, so that it does not take long."""
+"""After an interrupt, only states up to this size are saved, so that it does not take long."""
 
 
 class UnderWay(NamedTuple):
-    """A chunk in training. One value, because an interrupt may come between any two assignments.
+    """A chunk in training. Both fields change in one assignment, because an interrupt may come between two.
 
     Attributes:
-        states: the training states of its models, a pytree.
-        taken: the steps that made them.
+        states: the training states of the chunk's models, a pytree.
+        taken: the number of steps taken.
     """
 
     states: Any
@@ -46,12 +46,12 @@ class UnderWay(NamedTuple):
 
 
 class KeptState(NamedTuple):
-    """What is kept of a chunk that is not finished.
+    """The saved training state of an unfinished chunk.
 
     Attributes:
-        models: how many it has.
-        epoch: the epoch, from 1, in which it resumes.
-        epochs: of how many.
+        models: the number of its models.
+        epoch: the epoch, from 1, in which training resumes.
+        epochs: the number of epochs in total.
     """
 
     models: int
@@ -60,13 +60,13 @@ class KeptState(NamedTuple):
 
 
 class StateKeeper:
-    """Keeps one chunk's newest training state, and gives it back.
+    """Saves and restores the newest training state of one chunk.
 
     Args:
-        path: its file; None keeps nothing.
-        rows: the chunk's rows of the membership, copies included.
-        steps: steps of an epoch.
-        epochs: of the training.
+        path: the file; None saves nothing.
+        rows: the chunk's row numbers in the membership, copies included.
+        steps: steps per epoch.
+        epochs: epochs in total.
     """
 
     def __init__(self, path: Path | None, rows: Int[np.ndarray, " models"], steps: int, epochs: int) -> None:
@@ -74,9 +74,10 @@ class StateKeeper:
         self.wait, self.since = keep_seconds(), time.monotonic()
 
     def begin(self, states: Any) -> UnderWay:
-        """Where training resumes: the kept state, bit for bit, else `states`, those before the first step.
+        """The state in which training starts: the saved state, bit for bit, or else the initial `states`.
 
-        What was kept is taken only if it fits `states` in the number, types and shapes of arrays, and on their devices.
+        A saved state is used only if it has the rows of this chunk, and the number, types and shapes of the arrays in
+        `states`. It is put on the same devices.
         """
         kept = (self.path and read_arrays(self.path)) or {}
         like, structure = jax.tree.flatten(states)
@@ -87,12 +88,12 @@ class StateKeeper:
         return UnderWay(structure.unflatten(leaves), int(kept["position"][0]))
 
     def passing(self, now: UnderWay) -> None:
-        """Keeps the state if it is time to."""
+        """Saves the state if the time between two writes has passed."""
         if self.path is not None and time.monotonic() - self.since >= self.wait:
             self._keep(self.path, now)
 
     def stopping(self, now: UnderWay) -> None:
-        """Keeps the state, since training ends here, if that is worth it and costs little."""
+        """Saves the state after an interrupt, if enough time has passed and the state is small."""
         size = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(now.states))
         worth = time.monotonic() - self.since >= min(WORTH_SECONDS, self.wait)
         if self.path is not None and worth and size <= CHEAP_BYTES:
@@ -100,7 +101,7 @@ class StateKeeper:
 
     def _keep(self, path: Path, now: UnderWay) -> None:
         leaves = jax.tree.leaves(now.states)
-        # An interrupt may find states handed over to a step. Weakly typed arrays would not come back as such.
+        # After an interrupt, a step may have taken over the arrays' memory. Weak types cannot be stored.
         if any(leaf.is_deleted() or getattr(leaf, "weak_type", False) for leaf in leaves):
             return
         jax.block_until_ready(leaves)
@@ -115,7 +116,7 @@ class StateKeeper:
 
 
 def kept_states(checkpoints: Path) -> list[KeptState]:
-    """What `checkpoints` holds of chunks that are not finished, over all calls; nothing of damaged files."""
+    """The saved states of all unfinished chunks in `checkpoints`, over all calls; damaged files are left out."""
     found = []
     for path in sorted(checkpoints.glob(f"*/*-*{STATE}")):
         kept = read_arrays(path)
@@ -126,10 +127,10 @@ def kept_states(checkpoints: Path) -> list[KeptState]:
 
 
 def keep_seconds() -> float:
-    """`KEEP_SECONDS`, or what the environment says.
+    """The environment variable `JAXAUDIT_KEEP_SECONDS`, or `KEEP_SECONDS` if it is not set.
 
     Raises:
-        InputError: it is not a number of seconds.
+        InputError: the variable is not a number of seconds.
     """
     text = os.environ.get("JAXAUDIT_KEEP_SECONDS") or str(KEEP_SECONDS)
     try:
@@ -145,7 +146,7 @@ def keep_seconds() -> float:
 
 
 def _plain(leaf: Any) -> np.ndarray:
-    """A leaf as an array that a .npz file gives back; `_like` undoes it."""
+    """A leaf as an array that a .npz file can store; `_like` undoes the conversion."""
     host = np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
     return host if host.dtype.kind in PLAIN else host.view(f"u{host.dtype.itemsize}")
 

@@ -1,4 +1,4 @@
-"""A small chunk that any worker can be tried with, and its numbers compared by."""
+"""Trains a small chunk to test a worker, and to compare its numbers with those of other workers."""
 
 import os
 import socket
@@ -21,13 +21,13 @@ MODELS, RECORDS, FEATURES, CLASSES = 4, 256, 64, 10
 
 
 class Tried(NamedTuple):
-    """What a worker did.
+    """The result of testing a worker.
 
     Attributes:
-        host, process: where.
-        machine: what the rounding of its numbers depends on.
-        digest: of the numbers; workers of one digest may share a run.
-        seconds: that training took, without compiling.
+        host, process: the worker's host name and process id.
+        machine: facts about the worker that affect rounding.
+        digest: the digest of the trained parameters; workers with equal digests round alike and may share a run.
+        seconds: the training time, without compilation.
     """
 
     host: str
@@ -38,7 +38,7 @@ class Tried(NamedTuple):
 
 
 def try_out(seed: int) -> Tried:
-    """Trains a chunk of four small networks in this process, twice: the first time compiles."""
+    """Trains a chunk of four small networks in this process twice: the first training compiles."""
     random = np.random.default_rng(seed)
     inputs, labels = random.normal(size=(RECORDS, FEATURES)).astype(np.float32), np.arange(RECORDS) % CLASSES
     learner = network(MLP, (FEATURES,), CLASSES, optimizer=optax.adam(1e-3), epochs=2, batch_size=64)

@@ -1,4 +1,4 @@
-"""What follows an epoch of a learner that validates: its models' losses on the records that each holds back."""
+"""Validation after each epoch: the models' losses on the records that they hold back."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ from jaxaudit.learners.learner import SteppedLearner, ValidatedLearner
 from jaxaudit.membership import AllBut, Membership, member_counts
 
 EpochEnd = Callable[[Any], tuple[Any, bool]]
-"""`epoch_end(states)`: a chunk's training states after an epoch, and whether nothing later changes its models."""
+"""`epoch_end(states)`: the training states of a chunk after validating an epoch, and whether all models stopped."""
 
 
 def held_back_rows(
@@ -36,13 +36,13 @@ def held_back_rows(
 def epoch_end(
     learner: SteppedLearner, held: Bool[np.ndarray, "models examples"] | None, pool: tuple[Array, Array]
 ) -> EpochEnd | None:
-    """What judges a chunk's models after each epoch; None for a learner that does not validate.
+    """The function that validates a chunk's models after each epoch; None for a learner that does not validate.
 
-    The losses of a minibatch are added at a time, each by a program whose shapes are those of the chunk, so a model's
-    loss has the same bits whatever the number of records that its neighbours hold back.
+    Losses are added one minibatch at a time, in a program whose shapes depend only on the size of the chunk. So a
+    model's loss is the same bit for bit, however many records the chunk's other models hold back.
 
     Args:
-        learner: what is trained.
+        learner: model and training recipe.
         held: the records that each model of the chunk holds back.
         pool: inputs and labels.
     """
@@ -66,15 +66,15 @@ def epoch_end(
 def _batches(held: np.ndarray, batch_size: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Record indices `[models, batch]` of each minibatch, and which of them are real."""
     steps = -(-int(held.sum(axis=1).max()) // batch_size)
-    places = np.arange(steps * batch_size)
-    indices = np.zeros((len(held), len(places)), np.int32)
+    positions = np.arange(steps * batch_size)
+    indices = np.zeros((len(held), len(positions)), np.int32)
     for row, own in zip(indices, map(np.flatnonzero, held), strict=True):
         if len(own):
-            row[:] = own[places % len(own)]
-    real = places < held.sum(axis=1)[:, None]
+            row[:] = own[positions % len(own)]
+    real = positions < held.sum(axis=1)[:, None]
     return [
         (indices[:, start : start + batch_size], real[:, start : start + batch_size])
-        for start in range(0, len(places), batch_size)
+        for start in range(0, len(positions), batch_size)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a worker runs: one chunk, with a learner and a pool that it keeps from one chunk to the next."""
+"""The function that a worker runs: trains one chunk, and caches the learner and the pool for the next."""
 
 import pickle
 from threading import Lock
@@ -18,17 +18,18 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Learner
 
 PROGRAMS = 8
-"""Learners that a worker keeps, each with its compiled programs."""
+"""The number of learners, with their compiled programs, that a worker caches."""
 
 
 class Task(NamedTuple):
-    """A chunk, and what it is trained with.
+    """The training of one chunk, as it is sent to a worker.
 
     Attributes:
-        chunk: the models.
-        learner: packed; `rest`: `summarize`, inputs and labels, packed beside it.
-        source: where their large arrays are.
-        machine: what the worker must be; None: it may be anything.
+        chunk: the models to train.
+        learner: the pickled learner.
+        rest: `summarize`, inputs and labels, pickled without the learner.
+        source: loads the large arrays of both.
+        machine: the facts that the worker's machine must match; None: any machine is accepted.
     """
 
     chunk: Chunk
@@ -45,13 +46,13 @@ class Other(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The answer of a worker where the learner or `summarize` raised an error. Sent again it would be raised again."""
+    """The answer of a worker if the learner or `summarize` raised an error; the chunk is not tried again."""
 
     error: Exception
 
 
 class Trained(NamedTuple):
-    """A chunk's rows, without copies, and what `summarize` made of their models, packed; and who trained them."""
+    """A trained chunk: its row numbers without copies, the pickled results, and the machine that trained it."""
 
     rows: Any
     tree: bytes
@@ -73,7 +74,7 @@ _lock = Lock()
 
 
 def train_there(task: Task) -> Answer:
-    """Trains a task's chunk in this process. What is raised by anything but the training is the worker's own end."""
+    """Trains a task's chunk in this process. An exception outside the training counts as the worker's failure."""
     machine = this_machine()
     if task.machine is not None and machine != task.machine:
         return Other(machine)
@@ -92,7 +93,7 @@ def _trained(work: _Work, task: Task, machine: Machine) -> Trained | Failed:
         keeper = StateKeeper(None, task.chunk.rows, 0, 0)
         params = train_chunk(work.learner, task.chunk, work.pool, _silent, keeper)
         rows, tree = summarized(work.summarize, params, task.chunk.rows)
-        # By value, as the learner came: a class of a script has its name in this process alone.
+        # cloudpickle sends classes of a script by value, since the receiver cannot import them.
         return Trained(rows, cloudpickle.dumps(tree, protocol=5), machine)
     except ModuleNotFoundError:
         raise
@@ -101,7 +102,7 @@ def _trained(work: _Work, task: Task, machine: Machine) -> Trained | Failed:
 
 
 def _work_of(task: Task) -> _Work:
-    """Unpacked once: programs are compiled for a learner, and a pool is put on the devices once."""
+    """Unpickles a task's learner and pool once, so that programs are compiled, and the pool placed, only once."""
     key = task.learner, task.rest
     if key not in _work:
         _work.clear()
@@ -117,7 +118,7 @@ def _work_of(task: Task) -> _Work:
 
 
 def _portable(error: Exception) -> Exception:
-    """The error, if it can travel; else one of the same words."""
+    """The error, if it can be pickled; otherwise a RuntimeError with the same message."""
     try:
         same = type(pickle.loads(pickle.dumps(error))) is type(error)
     except Exception:

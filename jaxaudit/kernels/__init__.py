@@ -1,4 +1,4 @@
-"""Pure array functions, batched and exact, used by every audit; `__init__.pyi` lists them."""
+"""Pure functions of arrays, batched and exact, that all audits use; `__init__.pyi` lists them."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A classifier's outputs, rounded to the centres of equal bins of [0, 1]."""
+"""Rounds a classifier's probabilities to the centres of equal bins of [0, 1]."""
 
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -6,20 +6,20 @@ from jaxtyping import Array, Float, Int
 from jaxaudit.errors import InputError
 
 EDGE = 1e-6
-"""A probability within this relative distance below an edge is on it, the precision of float32 log-probabilities."""
+"""A probability within this relative distance below a bin's edge counts as on the edge (float32 precision)."""
 
 MOST_BINS = 1_000_000
-"""The largest number of bins; narrower bins would be thinner than their edges."""
+"""The largest number of bins; narrower bins would be smaller than the tolerance at their edges."""
 
 ABOVE_ONE = 1e-4
-"""How far rounding may lift a log-probability (nats) above 0."""
+"""The largest log-probability (nats) above 0 that is accepted as rounding."""
 
 
 def as_log_probs(log_probs: Float[Array | np.ndarray, "..."], of: str) -> Float[np.ndarray, "..."]:
-    """Log-probabilities (nats) on the host in float64; minus infinity, a probability of 0, is allowed.
+    """Converts log-probabilities (nats) to float64 on the host; minus infinity, a probability of 0, is allowed.
 
     Raises:
-        InputError: one is NaN, or above 0 by more than rounding.
+        InputError: a value is NaN, or above 0 by more than rounding.
     """
     values = np.asarray(log_probs, np.float64)
     largest = values.max(initial=-np.inf)  # NaN where any is
@@ -37,7 +37,7 @@ def as_log_probs(log_probs: Float[Array | np.ndarray, "..."], of: str) -> Float[
 
 
 def check_bins(bins: int) -> None:
-    """Refuses more bins than probabilities can be told apart.
+    """Refuses more bins than the precision of probabilities allows.
 
     Raises:
         InputError: `bins` is above a million.

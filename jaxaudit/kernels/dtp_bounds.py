@@ -1,7 +1,7 @@
-"""Bounds of how far a record can move any output on any input, from its change at its own input.
+"""Bounds of DTP: how much removing a record can change any output on any input, from the change at its own input.
 
-Theorem 6.2 of Long, Bindschaedler & Gunter (2017), and what holds in its place for the normalised outputs of naive
-Bayes and random trees. `jaxaudit.metrics.stability` says what the terms mean and which claims of the paper hold.
+Theorem 6.2 of Long, Bindschaedler & Gunter (2017), and bounds that hold instead for the normalised outputs of naive
+Bayes and random trees. `jaxaudit.metrics.stability` defines the terms and lists which claims of the paper hold.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from jaxaudit.errors import InputError
 def dtp_bound(pdtp: Float[Array | np.ndarray, " records"], delta: float) -> Float[np.ndarray, " records"]:
     """An upper bound of DTP, in nats, from PDTP: max(PDTP, log delta) (theorem 6.2).
 
-    It needs an algorithm that is `delta`-training stable in the very outputs PDTP was measured in, and exact PDTP
-    (`bins=0`). The classifiers of this package give normalised probabilities, in which of these algorithms only Bayes
-    inference (or a single random tree) is stable: for the others use `posterior_dtp_bound`.
+    The algorithm must be `delta`-training stable in the same outputs that PDTP was measured with, and PDTP must be
+    exact (`bins=0`). Classifiers of this package give normalised probabilities. In these, only Bayes inference and a
+    single random tree are stable: for the other algorithms use `posterior_dtp_bound`.
 
     Raises:
         InputError: `delta` is below 1, or a PDTP is negative or NaN.
@@ -40,17 +40,17 @@ def log_odds_dtp_bound(
     labels: Int[Array | np.ndarray, " records"],
     delta: float = 1.0,
 ) -> Float[np.ndarray, " records"]:
-    """An upper bound of DTP, in nats, for normalised outputs: max(R(x_t), log delta); at most 2 PDTP where delta is 1.
+    """An upper bound of DTP, in nats, for normalised outputs: max(R(x_t), log delta); at most 2 PDTP if delta is 1.
 
-    The bound of `posterior_dtp_bound` without its last step, from the outputs at the record themselves: R(x_t) is the
-    change of the log-odds of y_t, the record's own class, against all others. Not in the paper. For naive Bayes over
-    categorical columns, with `smoothed_naive_bayes_delta`, and for the geometric mean of random trees, with any
-    smoothing and `delta=1`. Infinite where y_t has no other member.
+    R(x_t) is the change of the log-odds of y_t, the record's own class, on its own input. The proof is that of
+    `posterior_dtp_bound` without the last step. Not in the paper. It holds for naive Bayes over categorical columns,
+    with `smoothed_naive_bayes_delta`, and for the geometric mean of random trees, with any smoothing and `delta=1`.
+    Infinite if y_t has no other member.
 
     Args:
         with_record: log-probabilities at x_t, nats, not binned, of the model trained on all records.
-        without_record: the same of the model trained without t.
-        labels: y_t of each record.
+        without_record: log-probabilities at x_t of the model trained without t.
+        labels: the class y_t of each record.
         delta: at least 1; see `smoothed_naive_bayes_delta`.
 
     Raises:
@@ -80,14 +80,14 @@ def log_odds_dtp_bound(
 
 
 def smoothed_naive_bayes_delta(smallest_class: int, category_counts: Sequence[int], smoothing: float) -> float:
-    """delta of naive Bayes' log-odds, for `log_odds_dtp_bound`: how far an input unlike t can move them the other way.
+    """The delta of naive Bayes for `log_odds_dtp_bound`: bounds the increase of log-odds of t's class without t.
 
     The product over columns of (n_min + s v) / (n_min - 1 + s v), for v categories and any smoothing s above 0. Not in
     the paper, whose constant is for the joint, for s = 1, and larger: 2.90 against 1.03 for the 8 categorical columns
     of Adult and 250 of 1,000 records in the smallest class.
 
-    Why: without t, a value that t does not have gains a factor of (n_y + s v) / (n_y - 1 + s v) in t's class, and the
-    class's prior loses some; nothing else moves the odds that way.
+    Why: without t, the probability in t's class of a value that t does not have grows by a factor of
+    (n_y + s v) / (n_y - 1 + s v). The class's prior decreases. Nothing else increases the odds of t's class.
 
     Raises:
         InputError: no record in the smallest class, no column, a numeric column (a count of 0), or no smoothing.

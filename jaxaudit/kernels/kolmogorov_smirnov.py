@@ -16,7 +16,7 @@ from jaxaudit.kernels.ks_host import ks_gap_rows
 
 
 class KSGap(NamedTuple):
-    """Where two empirical distribution functions differ most."""
+    """The widest gap between two empirical distribution functions: its size, location and sign; see `ks_gap`."""
 
     distance: Float[Array, ""]
     at: Float[Array, ""]
@@ -24,7 +24,7 @@ class KSGap(NamedTuple):
 
 
 def ks_distance(first: Float[Array | np.ndarray, " n"], second: Float[Array | np.ndarray, " m"]) -> Float[Array, ""]:
-    """Largest gap between the empirical distribution functions of two samples: 0 alike, 1 disjoint.
+    """The largest gap between the empirical distribution functions of two samples: 0 if equal, 1 if disjoint.
 
     The functions are right-continuous and compared over the union of the samples, ties included, so that the
     result equals `scipy.stats.ks_2samp(first, second).statistic` up to one rounding. Counting is in integers and
@@ -35,8 +35,7 @@ def ks_distance(first: Float[Array | np.ndarray, " n"], second: Float[Array | np
     inside a host callback (one row of a batch at a time: memory is some 40 bytes a value of one pair of samples);
     elsewhere by the device's sort (40 bytes a value of the whole batch). Not differentiable.
 
-    NaN has no place in an order: NaN input raises, but where values are not known while tracing (inside `jit`
-    or `vmap`) the result is NaN instead.
+    NaN input raises an error. Inside `jit` or `vmap`, where values are not known, the result is NaN instead.
 
     Raises:
         InputError: a sample is empty or holds NaN.
@@ -50,11 +49,11 @@ def ks_distance(first: Float[Array | np.ndarray, " n"], second: Float[Array | np
 
 
 def ks_gap(first: Float[Array | np.ndarray, " n"], second: Float[Array | np.ndarray, " m"]) -> KSGap:
-    """The widest gap of two empirical distribution functions: its size, its place and its sign.
+    """The widest gap of two empirical distribution functions: its size, location and sign.
 
-    `distance` is `ks_distance`; `at` is the smallest value of either sample where the gap is attained; `sign` is
-    +1 if the first function is above there (the first sample is smaller), -1 if below, 0 if the functions
-    are equal. Everything else as in `ks_distance`.
+    `distance` is `ks_distance`; `at` is the smallest value of either sample at which the gap is attained; `sign` is
+    +1 if the first function is larger there (the first sample is smaller), -1 if it is smaller, 0 if the functions
+    are equal. For everything else see `ks_distance`.
 
     Raises:
         InputError: a sample is empty or holds NaN.

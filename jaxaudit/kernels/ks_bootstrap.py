@@ -1,4 +1,4 @@
-"""Bootstrap of Kolmogorov-Smirnov distances: their variation over the choice of records."""
+"""Bootstrap of Kolmogorov-Smirnov distances over records."""
 
 from functools import partial
 from typing import Any
@@ -31,12 +31,12 @@ def bootstrap_ks(
 
     Each replicate draws n records from the first sample and m from the second, and measures `ks_distance`
     between the draws (Efron 1979). With `paired`, both samples are outputs of two models for the same n records in
-    the same order, and one draw of records serves both. Nothing is sorted but once: a replicate is a running sum
+    the same order, and one draw of records serves both. Samples are sorted only once: a replicate is a running sum
     of record counts in sorted order.
 
-    The bootstrap distribution of a distance lies above the distance itself where that is small (two resampled
-    copies of one sample are not at distance 0), so its quantiles are an interval for distances well above
-    1 / sqrt(n), not a test of equality.
+    For small distances the bootstrap distribution lies above the distance itself (two resampled copies of one sample
+    are not at distance 0). So its quantiles are an interval for distances well above 1 / sqrt(n), not a test of
+    equality.
 
     Works under `jit` and `vmap`. The result is a function of the key, and of where it runs: on a CPU NumPy's SFC64
     generator draws, seeded by 128 bits of the key, and the counts are exactly multinomial; elsewhere
@@ -68,10 +68,10 @@ def bootstrap_ks_paired(
     others: Float[Array | np.ndarray, "k m"],
     replicates: int,
 ) -> Float[Array, "replicates k"]:
-    """Distances of one model's outputs to those of k others, all resampled by the same records in a replicate.
+    """Bootstrap distances of one model's outputs to those of k other models, with the same draw of records for all.
 
-    Reference and others are outputs for the same n records in the same order. As the draw is common to
-    all columns of a row, ratios and differences of columns are bootstrapped jointly: with
+    Reference and others are outputs for the same n records in the same order. Since all columns of a row share a
+    draw, ratios and differences of columns are bootstrapped jointly: with
     `others = (target, calibration)`, column 0 over column 1 is the bootstrap distribution of
     rho = KS(query, target) / KS(query, calibration). A column equals
     `bootstrap_ks(key, reference, others[j], replicates, paired=True)`; everything else as there.
@@ -127,7 +127,7 @@ def _fill(_context: object, output: Any, words: Any, first: Any, others: Any, *,
 def bootstrap_by_sort(
     key: Array, first: Float[Array, " n"], others: Float[Array, "k m"], *, replicates: int, paired: bool
 ) -> Float[Array, "replicates k"]:
-    """The lowering for accelerators: `bootstrap_ks_paired` (or unpaired) in XLA, in chunks of replicates."""
+    """`bootstrap_ks_paired` (or unpaired) in XLA, for accelerators, in chunks of replicates."""
     n, (k, m) = first.size, others.shape
     unions = jax.vmap(lambda other: sorted_union(first, other))(others)
 

@@ -20,7 +20,7 @@ _BLOCK = 16  # replicates a random stream serves: threads share the work, yet th
 
 
 class Runs(NamedTuple):
-    """For each record, the run its value falls into: runs ascend, and the gap is monotone within each."""
+    """For each record, the number of the run that contains its value. Runs ascend; the gap is monotone within a run."""
 
     first: Int[np.ndarray, " n"]
     second: Int[np.ndarray, " m"]
@@ -97,7 +97,7 @@ def bootstrap_rows(
     replicates: int,
     paired: bool,
 ) -> Float[np.ndarray, "*lead_out replicates k"]:
-    """`bootstrap_distances` of every row, leading axes broadcast; NaN where a row holds NaN."""
+    """`bootstrap_distances` for every row, with leading axes broadcast; NaN for rows that contain NaN."""
     lead = np.broadcast_shapes(words.shape[:-1], first.shape[:-1], others.shape[:-2])
     words = np.broadcast_to(words, (*lead, words.shape[-1]))
     first = np.broadcast_to(first, (*lead, first.shape[-1]))
@@ -110,5 +110,5 @@ def bootstrap_rows(
 
 
 def _holds(value: Int[np.ndarray, " union"], member: Bool[np.ndarray, " union"]) -> Bool[np.ndarray, " distinct"]:
-    """Which distinct values have a member among their records."""
+    """Which distinct values have at least one record that is a member."""
     return np.bincount(value[member], minlength=int(value[-1]) + 1) > 0

@@ -1,7 +1,7 @@
-"""The widest gap of two empirical distribution functions, in XLA: one sort, then running counts.
+"""The widest gap of two empirical distribution functions in XLA, by one sort and running counts.
 
-This is the lowering for accelerators, whose sort is fast. Counts stay integers; where a product of counts
-may exceed 31 bits it is kept as two 32-bit halves, because jax has no 64-bit integers unless x64 is enabled.
+This version is for accelerators, whose sort is fast. Counts are integers. A product of counts that may exceed 31 bits
+is stored as two 32-bit halves, because JAX has no 64-bit integers unless x64 is enabled.
 """
 
 import math
@@ -17,7 +17,7 @@ from jaxaudit.kernels.wide_integers import choose, multiply, subtract
 
 
 class Union(NamedTuple):
-    """Two samples in one ascending order: where each value came from, and where runs of equal values end."""
+    """Two samples sorted together: the sample of each value, and where runs of equal values end."""
 
     keys: UInt[Array, " union"]
     record: Int[Array, " union"]  # 0..n-1 in the first sample, n.. in the second
@@ -25,14 +25,14 @@ class Union(NamedTuple):
 
 
 def sorted_union(first: Float[Array, " n"], second: Float[Array, " m"]) -> Union:
-    """Sort both samples together; equal values are one run whatever sample they come from."""
+    """Sorts both samples together; equal values of either sample are one run."""
     keys = device_keys(jnp.concatenate([first, second]))
     keys, record = jax.lax.sort((keys, jnp.arange(keys.size, dtype=jnp.int32)), num_keys=1, is_stable=False)
     return Union(keys, record, jnp.append(keys[1:] != keys[:-1], True))
 
 
 def ks_gap_by_sort(first: Float[Array, " n"], second: Float[Array, " m"]) -> tuple[Array, Array, Array]:
-    """Distance, place and sign of the widest gap; NaN if a sample holds NaN. Memory: about 40 bytes a value."""
+    """Distance, location and sign of the widest gap; NaN if a sample contains NaN. Memory: about 40 bytes per value."""
     union = sorted_union(first, second)
     below_first = jnp.cumsum(union.record < first.size, dtype=jnp.int32)
     below_second = jnp.arange(1, union.keys.size + 1, dtype=jnp.int32) - below_first

@@ -1,12 +1,11 @@
-"""The widest gap of two empirical distribution functions, on the host, in integers: branch and bound, and exact.
+"""The exact widest gap of two empirical distribution functions on the host, by branch and bound in integers.
 
-XLA's CPU sort is 8 to 50 times slower than NumPy's, by machine. NumPy's is quick where it has AVX-512 instructions;
-elsewhere it is a large part of the time of a Kolmogorov-Smirnov distance, and searching each sample for every value of
-the other always is. Both do too much: the gap is needed only where it may be the widest. Between two keys it rises by
-at most the first sample's share of what lies between and falls by at most the second's. So it is found at a few keys,
-and then only between those where it may reach the best so far. Where sorting is quick, those few are every so many of
-the sorted samples. Where it is not, nothing is sorted: keys are counted in buckets (one `bincount` a sample), and
-buckets split into finer ones until a bucket is one key.
+XLA's CPU sort is 8 to 50 times slower than NumPy's, depending on the machine. NumPy's sort is fast with AVX-512
+instructions. Without them it takes a large part of the time, as does searching one sample for every value of the other.
+Neither is needed everywhere: between two keys the gap rises by at most the share of the first sample that lies between
+them, and falls by at most the second's. So the gap is computed at a few keys, and then only in intervals where it may
+exceed the best so far. If sorting is fast, the first keys are a regular selection of the sorted samples. Otherwise
+nothing is sorted: keys are counted in buckets (one `bincount` per sample), which are split until a bucket is one key.
 """
 
 import math
@@ -21,10 +20,10 @@ from jaxtyping import Float, Int, UInt
 from jaxaudit.kernels.ordered_keys import host_keys, host_values
 
 STRIDE = 128
-"""Of the sorted samples, every so many keys are looked at first."""
+"""The step between the keys of the sorted samples that are evaluated first."""
 
 SORT_TO_COUNT = 8
-"""Sorting keys may take this many times as long as counting them. It was twice with AVX-512 and 15 times without."""
+"""Keys are sorted if that takes at most this many times as long as counting (2 with AVX-512, 15 without it)."""
 
 
 class HostGap(NamedTuple):
@@ -38,9 +37,9 @@ class HostGap(NamedTuple):
 def widest_gap(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> HostGap:
     """The widest gap and the smallest key where it is attained; the samples hold no NaN and are not empty.
 
-    Time: that of two sorts or, where those are slow, usually of two to three passes over the samples. Where the
-    samples agree so closely that bounds exclude little (equal samples, say), that of the textbook way: they are
-    sorted, and each is searched for every value. Memory: about 40 bytes a value.
+    Time: that of two sorts or, if sorting is slow, usually of two to three passes over the samples. If bounds exclude
+    little, as for equal samples, time is that of the textbook method: both are sorted, and each is searched for every
+    value. Memory: about 40 bytes per value.
     """
     common = math.gcd(first.size, second.size)
     up, down = second.size // common, first.size // common  # steps of the gap, in units of 1 / denominator
@@ -71,7 +70,7 @@ def ks_gap_rows(
 def _by_splitting(
     first: UInt[np.ndarray, " n"], second: UInt[np.ndarray, " m"], up: int, down: int
 ) -> tuple[int, np.unsignedinteger] | None:
-    """Branch and bound over key intervals; None when the bounds exclude too little to be worth it."""
+    """Branch and bound over intervals of keys; None if the bounds exclude too little."""
     unsigned = first.dtype.type
     lowest = min(first.min(), second.min())
     first, second = first - lowest, second - lowest
@@ -120,7 +119,7 @@ def _buckets(codes: UInt[np.ndarray, " n"], shift: np.unsignedinteger) -> Int[np
 
 
 def _bits_to_split(size: int, intervals: int, width: int) -> int:
-    """Into how many buckets (2 to this power) to split each interval: about eight values a bucket in all."""
+    """The logarithm to base 2 of how many buckets an interval is split into: about eight values per bucket."""
     bits = max(size.bit_length() - 3, intervals.bit_length() + 2) - (intervals - 1).bit_length()
     return min(width, max(bits, 1))
 
@@ -128,7 +127,7 @@ def _bits_to_split(size: int, intervals: int, width: int) -> int:
 def _by_sorting(
     first: UInt[np.ndarray, " n"], second: UInt[np.ndarray, " m"], up: int, down: int
 ) -> tuple[int, np.unsignedinteger]:
-    """Both functions at some keys, then at every key between those where the gap may be wider; sorts in place."""
+    """Evaluates both functions at some keys, then at all keys of intervals where the gap may be wider; sorts."""
     first.sort()
     second.sort()
     cuts = np.sort(np.concatenate([first[::STRIDE], first[-1:], second[::STRIDE], second[-1:]]))
@@ -148,12 +147,12 @@ def _by_sorting(
 
 
 def _counts(ordered: UInt[np.ndarray, " n"], keys: UInt[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
-    """How many are at most each key."""
+    """How many values are at most each key."""
     return np.searchsorted(ordered, keys, side="right")
 
 
 def _between(starts: Int[np.ndarray, " k"], ends: Int[np.ndarray, " k"]) -> Int[np.ndarray, " places"]:
-    """All places from each start to before its end.
+    """All indices from each start up to, but excluding, its end.
 
     >>> _between(np.array([2, 7]), np.array([4, 10])).tolist()
     [2, 3, 7, 8, 9]
@@ -164,9 +163,9 @@ def _between(starts: Int[np.ndarray, " k"], ends: Int[np.ndarray, " k"]) -> Int[
 
 @cache
 def sorting_pays() -> bool:
-    """Whether this machine's sort is quick enough: NumPy's is ten times as fast where it has AVX-512 instructions.
+    """Whether sorting is fast on this machine: NumPy's sort is ten times as fast with AVX-512 instructions.
 
-    Measured once in a process, on 65,536 keys: about a millisecond. It decides on time alone: both ways are exact.
+    Measured once per process on 65,536 keys, in about a millisecond. It affects only time: both methods are exact.
     """
     keys = np.random.default_rng(0).integers(0, 2**32, 2**16, np.uint32)
     buckets = (keys >> np.uint32(19)).astype(np.intp)

@@ -1,4 +1,4 @@
-"""What the outputs of a network say about a label: log-likelihoods, and what their Fisher information is made of."""
+"""Likelihoods: distributions of labels that a network's outputs describe, and their Fisher information."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from jaxaudit.kernels.log_softmax import precise_log_softmax
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """A distribution of labels for outputs `[n, K]`; equal ones are interchangeable.
+    """A distribution of labels, given outputs `[n, K]`; equal objects are interchangeable.
 
     The Fisher information of an example is the sum over k of `weight[k]` times the outer product of the gradient of
     `score` k with itself.
@@ -47,7 +47,7 @@ def _of(values: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of K classes; outputs are logits, labels `int[n]`."""
+    """A label is one of K classes; outputs are logits, labels `int[n]`."""
 
     name = "categorical"
     statement = "log p(y) = z_y - log(sum_k exp z_k)"
@@ -67,7 +67,7 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Bernoulli:
-    """K labels of their own, each 0 or 1; outputs are logits, labels `[n, K]`, or `[n]` where K is 1.
+    """K independent labels, each 0 or 1; outputs are logits, labels `[n, K]`, or `[n]` if K is 1.
 
     >>> Bernoulli().log_prob(jnp.zeros((1, 2)), jnp.array([[1, 0]])).round(2).tolist()
     [-1.38...]
@@ -92,10 +92,10 @@ class Bernoulli:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """K real numbers around the outputs, each of the same standard deviation; labels `[n, K]`, or `[n]` where K is 1.
+    """K real labels, normal around the outputs with one standard deviation; labels `[n, K]`, or `[n]` if K is 1.
 
-    The information is in units of 1 / sigma^2, so sigma must be stated with it: with sigma 1, log p is minus half the
-    squared error, and a constant.
+    The Fisher information is proportional to 1 / sigma^2, so state sigma with it. With sigma 1, log p is minus half the
+    squared error, plus a constant.
 
     Raises:
         InputError: `sigma` is not positive.

@@ -1,15 +1,15 @@
-"""Logarithms of normalised probabilities, precise where one of them is nearly 1."""
+"""Log-softmax that is precise for probabilities near 1."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
 def precise_log_softmax(logits: Float[Array, "n classes"]) -> Float[Array, "n classes"]:
-    """Log-softmax, in nats, that keeps its relative precision where a probability is near 1.
+    """Log-softmax, in nats, that keeps its relative precision for probabilities near 1.
 
-    `jax.nn.log_softmax` adds the largest term, 1, to the others before the logarithm, so in float32 a confidence is
-    either 1 or at least 6e-8 away from it; here the others are summed alone: -log1p(1e-12) is -1e-12. So is the
-    derivative of that class by its own logit, 1 - p.
+    `jax.nn.log_softmax` adds the largest term, 1, to the other terms before the logarithm, so in float32 a confidence
+    is either 1 or at least 6e-8 below it. Here the other terms are summed separately: -log1p(1e-12) is -1e-12. The
+    derivative of the class's log-probability by its own logit, 1 - p, is equally precise.
 
     >>> precise_log_softmax(jnp.array([[0.0, 30.0]]))[0, 1] < 0
     Array(True, dtype=bool)

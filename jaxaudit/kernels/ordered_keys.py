@@ -1,11 +1,11 @@
-"""Floats as unsigned integers of the same order, on the host (NumPy) and on the device (jax).
+"""Maps floats to unsigned integers in the same order, on the host (NumPy) and on the device (JAX).
 
-For an IEEE 754 number the order of the values is the order of the bits once negative numbers have all bits
-flipped and the others only the sign bit. Integer keys make sorting, bucketing and testing for ties exact.
-Both zeros get one key. NaN has a key too, of no meaning: callers look for NaN first.
+IEEE 754 numbers have the order of their bits, once all bits of negative numbers and the sign bit of the others are
+flipped. Integer keys make sorting, bucketing and testing for ties exact. Both zeros have the same key. The key of NaN
+has no meaning: callers check for NaN first.
 
-Only integer operations are used: XLA's floating-point ones may take numbers below 1.2e-38 for zero, and so do
-NumPy's on a thread of XLA's, where the host callbacks run.
+Only integer operations are used: floating-point operations of XLA may treat numbers below 1.2e-38 as zero, and so do
+NumPy's in XLA's threads, where host callbacks run.
 """
 
 import jax

@@ -1,7 +1,7 @@
-"""How well scores put one group above another: ROC curves and the area under them, exact with ties, and resampled.
+"""ROC curves and the area under them, exact with ties, also for bootstrap replicates. Computed on the host.
 
-On the host. A resample changes how often a score occurs, never its rank: scores are sorted once, and a replicate is a
-running sum of counts in that order.
+Resampling changes how often a score occurs, never its rank: scores are sorted once, and a replicate is a running sum of
+counts in that order.
 """
 
 from typing import NamedTuple
@@ -13,12 +13,12 @@ from jaxaudit.errors import InputError
 
 
 class Ranking(NamedTuple):
-    """Scores in descending order, cut where their value changes.
+    """The order of scores from high to low.
 
     Attributes:
         order: indices of the scores, the highest first.
-        ends: position of the last of each distinct value in that order.
-        truth: which are of the group that should rank high, in that order.
+        ends: for each distinct score, the position of its last occurrence in that order.
+        truth: in that order, whether the record is positive (belongs to the group that should score high).
     """
 
     order: Int[np.ndarray, " n"]
@@ -30,8 +30,8 @@ class ROC(NamedTuple):
     """The points of a ROC curve, from (0, 0) to (1, 1); equal scores enter together.
 
     Attributes:
-        false_positive_rates: share of the others at or above each threshold.
-        true_positive_rates: share of the group at or above each threshold.
+        false_positive_rates: share of the negative records with a score of at least each threshold.
+        true_positive_rates: share of the positive records with a score of at least each threshold.
         thresholds: infinity, then every distinct score, descending.
     """
 
@@ -41,10 +41,10 @@ class ROC(NamedTuple):
 
 
 def rank(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray, " n"]) -> Ranking:
-    """Sorts the scores, once for all that is asked of them.
+    """Sorts the scores, for use in the functions below.
 
     Raises:
-        InputError: lengths differ, a score is NaN, or all records are of one group.
+        InputError: lengths differ, a score is NaN, or all records are positive, or all negative.
     """
     scores, truth = np.asarray(scores), np.asarray(truth)
     if scores.shape != truth.shape:
@@ -66,9 +66,9 @@ def rank(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray
 def running_counts(
     ranking: Ranking, counts: Int[np.ndarray, "replicates n"]
 ) -> tuple[Int[np.ndarray, "replicates distinct"], Int[np.ndarray, "replicates distinct"]]:
-    """How many of the group and of the others lie at or above each distinct score, record i occurring `counts[:, i]`.
+    """How many positive, and how many negative, records have at least each distinct score.
 
-    The last column is how many there are.
+    Record i counts `counts[:, i]` times. The last column holds the totals.
     """
     ordered = counts[:, ranking.order]
     group = np.cumsum(ordered * ranking.truth, axis=1)[:, ranking.ends]
@@ -78,9 +78,9 @@ def running_counts(
 def area(
     group: Int[np.ndarray, "replicates distinct"], others: Int[np.ndarray, "replicates distinct"]
 ) -> Float[np.ndarray, " replicates"]:
-    """The area under the ROC curve from `running_counts`: P(group > other) + P(group = other) / 2.
+    """The area under the ROC curve from `running_counts`: P(positive > negative) + P(positive = negative) / 2.
 
-    Mann & Whitney (1947). Counted in integers, so it is exact but for one rounding; NaN where either group is empty.
+    Mann & Whitney (1947). Counted in integers, so it is exact up to one rounding; NaN if either group is empty.
     """
     here = np.diff(group, axis=1, prepend=0)
     above = np.concatenate([np.zeros((len(others), 1), others.dtype), others[:, :-1]], axis=1)
@@ -92,12 +92,12 @@ def area(
 def power(
     group: Int[np.ndarray, "replicates distinct"], others: Int[np.ndarray, "replicates distinct"], level: float
 ) -> Float[np.ndarray, "2 replicates"]:
-    """The largest true positive rate of a threshold whose false positive rate is at most `level`, and that rate.
+    """The largest true positive rate at a false positive rate of at most `level`, and the latter rate.
 
-    Thresholds lie between distinct scores, so ties are called alike, and nothing is interpolated: never more than an
-    attacker could attain on these records. NaN where either group is empty.
+    Records with tied scores get the same answer, and nothing is interpolated, so the rate is never more than an
+    attacker could attain on these records. NaN if either group is empty.
     """
-    # 1e-9: a level such as 0.07 times 100 is 7, not the 7.000000000000001 or 6.999999999999999 of the product.
+    # 1e-9 corrects rounding: 0.07 * 100 must count as 7, not as 7.000000000000001 or 6.999999999999999.
     allowed = np.floor(level * others[:, -1:] + 1e-9)
     kept = others <= allowed
     hits, alarms = np.where(kept, group, 0).max(axis=1), np.where(kept, others, 0).max(axis=1)
@@ -106,12 +106,12 @@ def power(
 
 
 def auc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray, " n"]) -> float:
-    """The chance that a random record of the group scores above a random other, ties half; larger ranks better.
+    """The area under the ROC curve: the probability that a random positive record scores above a random negative one.
 
-    Scores that are all equal give 0.5. Infinite scores are scores like any.
+    Ties count half, so equal scores give 0.5. Infinite scores are allowed.
 
     Raises:
-        InputError: lengths differ, a score is NaN, or all records are of one group.
+        InputError: lengths differ, a score is NaN, or all records are positive, or all negative.
 
     >>> auc(np.array([0.9, 0.4, 0.4, 0.1]), np.array([True, True, False, False]))
     0.875
@@ -121,7 +121,7 @@ def auc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray,
 
 
 def roc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray, " n"]) -> ROC:
-    """The ROC curve: true against false positive rate as the threshold falls.
+    """The ROC curve: true and false positive rates for decreasing thresholds.
 
     Raises:
         InputError: as for `auc`.
@@ -138,7 +138,7 @@ def roc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray,
 def cluster_counts(
     random: np.random.Generator, clusters: int, replicates: int
 ) -> Int[np.ndarray, "replicates clusters"]:
-    """How often each cluster is drawn, when as many as there are are drawn with replacement.
+    """How often each cluster occurs in bootstrap replicates: as many clusters are drawn, with replacement.
 
     >>> cluster_counts(np.random.default_rng(3), 4, 2).sum(axis=1)
     array([4, 4])

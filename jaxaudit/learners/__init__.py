@@ -1,7 +1,8 @@
-"""Learners: ways to train one model, each as two pure functions; `__init__.pyi` lists the names, imported when used.
+"""Learners: each trains a model by two pure functions, `fit` and `log_probs`.
 
-Who only plans or reads models needs no network library. Import from a module that has the name of its function
-(`logistic_regression`, `naive_bayes`, `network`, `random_trees`) by its full name.
+`__init__.pyi` lists the public names. Each is imported when it is first used, since some need a network library. If a
+function has the name of its module (`logistic_regression`, `naive_bayes`, `network`, `random_trees`), the attribute is
+the function. Import from such a module by its full name.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Random changes of a minibatch's images, made anew in every step; each image is changed by itself."""
+"""Data augmentation: random changes of the images in a minibatch, drawn anew in every step and for each image."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,24 +10,24 @@ from jaxtyping import Array, Float, Key
 from jaxaudit.errors import InputError
 
 Augmentation = Callable[[Key[Array, ""], Float[Array, "batch ..."]], Float[Array, "batch ..."]]
-"""`augmentation(key, inputs) -> inputs` of the same shape; a pure function that treats every record by itself."""
+"""`augmentation(key, inputs) -> inputs` of the same shape: a pure function that changes each record independently."""
 
 PADDING = 1 / 8
-"""Of the side: 4 pixels of 32, as for CIFAR (He et al. 2016, section 4.2)."""
+"""Padding of `crop` as a share of the side: 4 pixels of 32, as for CIFAR (He et al. 2016, section 4.2)."""
 HOLE = 1 / 2
-"""Of the side: 16 pixels of 32, as for CIFAR-10 (DeVries & Taylor 2017)."""
+"""Side of `cutout`'s square as a share of the image's: 16 pixels of 32, as for CIFAR-10 (DeVries & Taylor 2017)."""
 NOISE = 0.05
-"""Standard deviation, for pixels in [0, 1]."""
+"""Standard deviation of `noise`, for pixels in [0, 1]."""
 
 
 def flip(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
-    """Every image, or with probability 1/2 its mirror image, left and right exchanged."""
+    """Mirrors each image with probability 1/2, exchanging left and right."""
     mirrored = jax.random.bernoulli(key, 0.5, (len(inputs),))
     return jnp.where(mirrored[:, None, None, None], inputs[:, :, ::-1], inputs)
 
 
 def crop(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
-    """A random window of every image's own size, after zeros were put around it: an eighth of the side, at least 1."""
+    """Pads each image with zeros by an eighth of its side (at least 1) and cuts out a random window of its old size."""
     sides = inputs.shape[1:3]
     high, wide = (max(1, round(PADDING * side)) for side in sides)
     padded = jnp.pad(inputs, ((0, 0), (high, high), (wide, wide), (0, 0)))
@@ -40,7 +40,7 @@ def crop(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "
 
 
 def cutout(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
-    """Every image with zeros in a square of half its side around a random pixel, which may reach beyond the image."""
+    """Sets a square of half the side around a random pixel of each image to 0; it may reach beyond the image."""
     centres = jax.random.randint(key, (len(inputs), 2), 0, jnp.array(inputs.shape[1:3]))
 
     def inside(axis: int) -> Array:
@@ -54,26 +54,26 @@ def cutout(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array,
 
 
 def noise(key: Key[Array, ""], inputs: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-    """Every image plus normal noise of standard deviation 0.05 on each number."""
+    """Adds independent normal noise of standard deviation 0.05 to each number."""
     return inputs + NOISE * jax.random.normal(key, inputs.shape, inputs.dtype)
 
 
 AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "crop": crop, "cutout": cutout, "noise": noise}
-"""By name, for images `[n, height, width, channels]` with pixels in [0, 1]."""
+"""The augmentations by name, for images `[n, height, width, channels]` with pixels in [0, 1]."""
 
 
 def augmented(augment: tuple[Augmentation, ...], key: Key[Array, ""], inputs: Any) -> Any:
-    """The inputs after every augmentation in turn, each with a key of its own."""
+    """Applies all augmentations in order, each with a random key of its own."""
     for number, one in enumerate(augment):
         inputs = one(jax.random.fold_in(key, number), inputs)
     return inputs
 
 
 def check_augmentations(augment: tuple[Augmentation, ...], input_shape: tuple[int, ...]) -> None:
-    """Refuses what does not fit records of this shape.
+    """Refuses augmentations that do not fit records of this shape.
 
     Raises:
-        InputError: an augmentation is for images and the records are none, or one changes the shape or the type.
+        InputError: an augmentation needs images and the records are not, or one changes the shape or the type.
     """
     images = set(AUGMENTATIONS.values())
     batch = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)

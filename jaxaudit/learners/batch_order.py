@@ -1,6 +1,6 @@
-"""The order of a model's minibatches and the keys of its steps: pure functions of its key and its membership row.
+"""The order of a model's minibatches, and the keys of its steps: pure functions of its key and its membership mask.
 
-Two batch orders, chosen by the row alone:
+There are two batch orders. The membership mask ("row") of a model decides which one it has:
 
 - *pool order*, for rows that leave out at most a tenth of the pool (leave-one-out, for example): every epoch is a
   permutation of the whole pool, and records that are not members have weight 0. Two rows with the same key then have
@@ -23,7 +23,7 @@ POOL_ORDER_SHARE = 0.9
 
 
 def takes_pool_order(members: Any, examples: int, batch_coupled: bool) -> Any:
-    """Whether rows with this many members take their minibatches in the pool order (elementwise)."""
+    """Whether rows with these numbers of members take minibatches in the pool order (elementwise)."""
     return (members >= POOL_ORDER_SHARE * examples) & (not batch_coupled)
 
 
@@ -33,22 +33,22 @@ def init_key(key: Key[Array, ""]) -> Key[Array, ""]:
 
 
 def epoch_bits(key: Key[Array, ""], epoch: int | Int[Array, ""], count: int) -> UInt32[Array, " count"]:
-    """Random words whose ranks are the order of an epoch; a shorter draw is a prefix of a longer one."""
+    """Random words, whose ranks are the order of records in an epoch; a shorter draw is a prefix of a longer one."""
     return jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, 1), epoch), (count,))
 
 
 def step_key(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[Array, ""]) -> Key[Array, ""]:
-    """The key of what is random in a step, from the step's number in its epoch; also a step without records has one."""
+    """The random key of a step, from its number within the epoch. Steps without records have numbers, too."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, 2), epoch), step)
 
 
 def held_back_bits(key: Key[Array, ""], count: int) -> UInt32[Array, " count"]:
-    """Random words of a row's members: the smallest are held back; a shorter draw is a prefix of a longer one."""
+    """Random words for a row's members: those with the smallest are held back. Shorter draws are prefixes."""
     return jax.random.bits(jax.random.fold_in(key, 3), (count,))
 
 
 def held_back_counts(examples: int, share: float) -> Int[np.ndarray, " counts"]:
-    """How many members a row of 0, 1, ..., `examples` members holds back: at least one, and not all.
+    """How many records a model with 0, 1, ..., `examples` members holds back: at least one, and not all.
 
     >>> held_back_counts(12, 0.25).tolist()
     [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3]
@@ -60,7 +60,7 @@ def held_back_counts(examples: int, share: float) -> Int[np.ndarray, " counts"]:
 def held_back(
     bits: UInt32[np.ndarray, " members"], members: Int[np.ndarray, " members"], share: float
 ) -> Int[np.ndarray, " held"]:
-    """The members of a row that are held back, in order."""
+    """The members of a row that are held back to validate, in ascending order."""
     count = held_back_counts(len(members), share)[-1]
     return np.sort(members[np.argsort(bits, kind="stable")[:count]])
 
@@ -68,7 +68,7 @@ def held_back(
 def traced_held_back(
     bits: UInt32[Array, " examples"], member: Bool[Array, " examples"], share: float
 ) -> Bool[Array, " examples"]:
-    """The same for a row known only at run time."""
+    """`held_back` in a traced program, where the row is not known in advance."""
     count = jnp.asarray(held_back_counts(member.shape[0], share))[jnp.sum(member)]
     own_order = _own_order(bits, member)
     return jnp.zeros_like(member).at[own_order].set(jnp.arange(member.shape[0]) < count)
@@ -77,14 +77,14 @@ def traced_held_back(
 def pool_batches(
     bits: UInt32[np.ndarray, " examples"], batch_size: int
 ) -> tuple[Int[np.ndarray, "steps batch"], Float[np.ndarray, "steps batch"]]:
-    """Record indices of an epoch in the pool order; 1 where a place is real, 0 where it fills up the last batch."""
+    """Record indices of an epoch's minibatches in the pool order, and their weights: 0 for padding of the last one."""
     return _fill(np.argsort(bits, kind="stable"), batch_size)
 
 
 def own_batches(
     bits: UInt32[np.ndarray, " members"], members: Int[np.ndarray, " members"], batch_size: int
 ) -> tuple[Int[np.ndarray, "steps batch"], Float[np.ndarray, "steps batch"]]:
-    """Record indices of an epoch in a row's own order; 1 where a place is real, 0 where it fills up the last batch."""
+    """Record indices of an epoch's minibatches in a row's own order, and weights: 0 for padding of the last one."""
     return _fill(members[np.argsort(bits, kind="stable")], batch_size)
 
 
@@ -99,7 +99,7 @@ def _fill(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
 def traced_batches(
     bits: UInt32[Array, " examples"], member: Bool[Array, " examples"], batch_size: int, batch_coupled: bool
 ) -> tuple[Int[Array, "steps batch"], Float[Array, "steps batch"]]:
-    """The same batches, and their weights, for a row known only at run time; steps past the row's last weigh 0."""
+    """The same minibatches in a traced program, where the row is not known; further steps have weights of 0."""
     examples = member.shape[0]
     members = jnp.sum(member)
     own_order = _own_order(bits, member)
@@ -113,6 +113,6 @@ def traced_batches(
 
 
 def _own_order(bits: UInt32[Array, " examples"], member: Bool[Array, " examples"]) -> Int[Array, " examples"]:
-    """Members first, in the order of their own words; the words of non-members never matter."""
+    """Record indices with the members first, ordered by their random words; non-members' words have no effect."""
     rank = jnp.maximum(jnp.cumsum(member) - 1, 0)
     return jnp.lexsort((bits[rank], ~member))

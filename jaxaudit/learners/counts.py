@@ -7,10 +7,10 @@ from jaxtyping import Array, Real
 
 
 def log_shares(counts: Real[Array | np.ndarray, "*many classes"], smoothing: float) -> Any:
-    """log((n_y + smoothing) / (n + smoothing * classes)), nats, in the counts' own library.
+    """log((n_y + smoothing) / (n + smoothing * classes)), in nats, for NumPy and JAX arrays.
 
-    Where this is 0 / 0 (nothing counted, nothing added), every class is equally likely. A class that was not counted
-    has minus infinity without smoothing.
+    If this is 0 / 0 (no record and no smoothing), every class is equally likely. Without smoothing, a class without
+    records has minus infinity.
 
     >>> np.exp(log_shares(np.array([[3, 1], [0, 0]]), 1.0)).round(3)
     array([[0.667, 0.333],

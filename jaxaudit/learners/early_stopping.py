@@ -1,4 +1,4 @@
-"""Early stopping: the parameters of the epoch with the least loss on records of a model's own that were held back."""
+"""Early stopping: keeps the parameters of the epoch with the least loss on some of a model's records, held back."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,18 +12,18 @@ from jaxaudit.learners.learner import SteppedLearner, TrainState
 from jaxaudit.learners.stepped import TrainsAsAnother
 
 VALIDATION = 0.1
-"""The share of a model's records that is held back, unless another is given."""
+"""The default share of a model's records that is held back."""
 
 
 class Stopping(NamedTuple):
-    """What early stopping remembers, in place of the optimiser's state.
+    """The state of early stopping, which takes the place of the optimiser's state and contains it.
 
     Attributes:
         optimizer: the optimiser's state.
         best: the parameters of the best epoch so far.
         loss: its validation loss, nats; infinite before the first epoch.
-        chosen: the best epoch, from 1; 0 before the first.
-        epochs: those that have passed.
+        chosen: the number of the best epoch, from 1; 0 before the first epoch.
+        epochs: the number of epochs that have passed.
     """
 
     optimizer: Any
@@ -35,9 +35,9 @@ class Stopping(NamedTuple):
 
 @dataclass(frozen=True)
 class EarlyStopping(TrainsAsAnother):
-    """A learner that trains as `learner` does, and keeps the best epoch; made by `stop_early`.
+    """A learner that trains like `learner` and keeps the best epoch; made by `stop_early`.
 
-    Guarantee: what comes after a model stopped does not change it, so it may be trained on in the company of others.
+    Guarantee: steps after a model has stopped do not change its result, so it may stay in a chunk with other models.
     """
 
     patience: int
@@ -70,10 +70,10 @@ class EarlyStopping(TrainsAsAnother):
         return -jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
 
     def judged(self, state: TrainState, loss: Float[Array, ""]) -> TrainState:
-        """The state after an epoch, with its parameters as the best if no loss was as small and it has not stopped."""
+        """The state after an epoch: its parameters become the best if no loss was as small and it has not stopped."""
         kept: Stopping = state.optimizer
         epochs = kept.epochs + 1
-        # Not where the loss is NaN.
+        # False if the loss is NaN.
         better = (loss < kept.loss) & ~self.finished(state)
         now = self.learner.finish(_inner(state))
         new = Stopping(
@@ -86,12 +86,12 @@ class EarlyStopping(TrainsAsAnother):
         return state._replace(optimizer=new)
 
     def finished(self, state: TrainState) -> Bool[Array, ""]:
-        """Whether `patience` epochs have passed without a smaller loss; never where there was none at all."""
+        """Whether `patience` epochs have passed without a smaller loss; False if no epoch had a finite loss."""
         kept: Stopping = state.optimizer
         return (kept.chosen > 0) & (kept.epochs - kept.chosen >= self.patience)
 
     def finish(self, state: TrainState) -> Any:
-        """The best epoch's parameters; the last ones where no epoch had a loss."""
+        """The best epoch's parameters; the last parameters if no epoch had a loss."""
         kept: Stopping = state.optimizer
         last = self.learner.finish(_inner(state))
         return jax.tree.map(lambda best, now: jnp.where(kept.chosen > 0, best, now), kept.best, last)
@@ -101,20 +101,19 @@ class EarlyStopping(TrainsAsAnother):
 
 
 def stop_early(learner: SteppedLearner, patience: int, validation: float = VALIDATION) -> EarlyStopping:
-    """The learner that trains as `learner` does, with early stopping (Prechelt 1998, "Early stopping - but when?").
+    """A learner that trains like `learner`, with early stopping (Prechelt 1998, "Early stopping - but when?").
 
-    Each model holds back a share of its own records, which its key draws, and is trained on the others. After every
-    epoch it computes their mean cross-entropy in evaluation. Its parameters are those of the epoch with the least, the
-    first of several; after `patience` epochs without a smaller one no later epoch counts. A learning rate's schedule
-    is that of all epochs, wherever a model stops.
+    Each model holds back a random share of its own records (validation records) and is trained on the rest. After every
+    epoch their mean cross-entropy is computed in evaluation mode. The model's parameters are those of the epoch with
+    the least cross-entropy (the first if tied). Once `patience` epochs have passed without a smaller one, later epochs
+    do not count. A learning rate schedule extends over all epochs, even if a model stops earlier.
 
-    The records held back are among those that a model used: no gradient knows them, but they choose its parameters. So
-    membership says of them what it says of all others. Models that differ in one record would also hold back others,
-    so leave-one-out audits refuse such a learner.
+    Validation records count as training records, since they select the epoch; the membership mask includes them. Models
+    that differ in one record would also hold back different records, so leave-one-out audits refuse such a learner.
 
     Args:
-        learner: trained minibatch by minibatch, such as one of `network`; its `epochs` are the most that are taken.
-        patience: epochs without a smaller loss after which a model stops.
+        learner: a learner that trains by minibatches, such as one made by `network`; its `epochs` are the maximum.
+        patience: a model stops after this many epochs without a smaller loss.
         validation: the share of a model's records that is held back, rounded to at least one record and less than all.
 
     Raises:
@@ -139,5 +138,5 @@ def stop_early(learner: SteppedLearner, patience: int, validation: float = VALID
 
 
 def _inner(state: TrainState) -> TrainState:
-    """The state as the inner learner has it."""
+    """The training state of the inner learner."""
     return state._replace(optimizer=state.optimizer.optimizer)

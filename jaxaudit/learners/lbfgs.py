@@ -1,8 +1,8 @@
-"""Minimises smooth convex functions to a stated gradient norm: preconditioned L-BFGS.
+"""Preconditioned L-BFGS: minimises many smooth convex functions at once, to a stated gradient norm.
 
-Liu & Nocedal (1989), for many functions at once. In every turn each of them takes one value and gradient: one that
-accepts its step and one that shortens it do the same work. The axis of functions is written out, not left to
-`jax.vmap`, which would copy the history of all steps several times a turn.
+Liu & Nocedal (1989). In every turn each function is evaluated once, with its gradient, whether its step is accepted or
+shortened. The axis over functions is explicit, since `jax.vmap` would copy the history of all steps several times per
+turn.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ History = Float[Array, "memory models parameters"]
 
 
 class Minimum(NamedTuple):
-    """Where minimisations ended.
+    """The results of the minimisations.
 
     Attributes:
-        point: the last one taken.
-        gradient_norm: Euclidean, there.
-        evaluations: of each function and its gradient.
+        point: the last point of each function.
+        gradient_norm: the Euclidean norm of the gradient at that point.
+        evaluations: how often each function and its gradient were evaluated.
     """
 
     point: Points
@@ -38,9 +38,9 @@ class Minimum(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """The last steps: moves, the gradient's changes along them, and those changes preconditioned.
+    """The last steps: the moves, the changes of the gradient along them, and these changes after preconditioning.
 
-    A ring: the newest stands in row `(turn - 1) % memory`. A turn without a step leaves zeros.
+    A ring buffer: the newest step is in row `(turn - 1) % memory`. A turn without a step leaves zeros.
     """
 
     moves: History
@@ -70,18 +70,18 @@ def minimise(
     evaluations: int,
     memory: int,
 ) -> Minimum:
-    """From each start to where the gradient's norm is at most `tolerance`.
+    """Minimises each function from its start until the norm of its gradient is at most `tolerance`.
 
-    Where that cannot be reached (rounding, or more than `evaluations`), `gradient_norm` says how far it came. Works in
-    the precision of `start`.
+    If that is not reached, because of rounding or the limit on evaluations, `gradient_norm` is larger. Computes in the
+    precision of `start`.
 
     Args:
-        value_and_gradient: smooth convex functions, each of its row of points.
-        start: a row a function.
-        precondition: a product with symmetric, positive definite approximations of the inverse second derivatives.
-        tolerance: on the Euclidean norm of the gradient.
+        value_and_gradient: the values and gradients of smooth convex functions, each at its row of the points.
+        start: the starting points, one row per function.
+        precondition: multiplies by symmetric, positive definite approximations of the inverse second derivatives.
+        tolerance: the bound on the Euclidean norm of the gradient.
         evaluations: the largest number of evaluations.
-        memory: steps remembered.
+        memory: the number of steps that are remembered.
 
     >>> bowl = jax.vmap(jax.value_and_grad(lambda x: (x[0] - 3) ** 2 + 10 * (x[1] + 1) ** 2))
     >>> found = minimise(bowl, jnp.zeros((1, 2)), lambda x: x, tolerance=1e-3, evaluations=50, memory=5)
@@ -125,12 +125,12 @@ def _turn(
     value_and_gradient: Callable[[Points], tuple[Numbers, Points]],
     precondition: Callable[[Points], Points],
 ) -> tuple[_State, _Steps]:
-    """Tries a step along each direction; takes it, or makes it longer or shorter."""
+    """Tries a step along each direction, and accepts, lengthens or shortens it."""
     move = state.step[:, None] * state.direction
     value, gradient = value_and_gradient(state.point + move)
     slope, slope_after = _dot(state.gradient, state.direction), _dot(gradient, state.direction)
     allowed = state.value + DECREASE * state.step * slope + NOISE * jnp.abs(state.value)
-    # The slope of a convex function only grows along a line: it says on which side of the lowest point a step ends.
+    # A convex function's slope increases along a line, so its sign shows on which side of the minimum a step ends.
     long = ~(value <= allowed) | ~(slope_after <= -CURVATURE * slope)
     short = ~long & (slope_after < CURVATURE * slope)
     taken = active & ~(long | short)
@@ -159,10 +159,10 @@ def _turn(
 
 
 def _direction(gradient: Points, preconditioned: Points, steps: _Steps, newest: Int[Array, ""]) -> Points:
-    """Minus the remembered inverse second derivatives times the gradients: the two-loop recursion.
+    """Minus the approximate inverse second derivatives times the gradients, by the two-loop recursion.
 
-    The preconditioner is linear, so what it makes of the vector between the loops follows from what it made of the
-    gradients: one application a turn.
+    The preconditioner is linear, so its product with the vector between the loops follows from its products with the
+    gradients, and it is applied only once per turn.
     """
     memory, models = steps.moves.shape[:2]
     zeros = jnp.zeros((memory, models), gradient.dtype)

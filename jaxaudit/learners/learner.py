@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 Progress = Callable[[int, int], None]
-"""`progress(done, total)`: pieces of work done, and in total."""
+"""`progress(done, total)`: the amount of work that is done, and the total, in the same unit."""
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """Anything that can be trained on a weighted set of records and then gives probabilities.
+    """Anything that can be trained on a weighted set of records and then predicts class probabilities.
 
     Both functions are pure and can be jitted and vmapped. A record of weight 0 is not a member of the training set
     and does not affect the result.
@@ -34,7 +34,7 @@ class Learner(Protocol):
 
 
 class LeftOut(NamedTuple):
-    """Outputs on records, of models with and without the record in their training set.
+    """Outputs on each record, of a model trained on all records and of a model trained without that record.
 
     Attributes:
         with_record: log-probabilities (nats) at record r of the model trained on everything.
@@ -71,12 +71,12 @@ class LeavesOneOut(Learner, Protocol):
 
 @runtime_checkable
 class ReadsAllForEach(LeavesOneOut, Protocol):
-    """A `LeavesOneOut` learner that reads the whole pool for each record: time is records by pool.
+    """A `LeavesOneOut` learner whose time is the number of left-out records times the size of the pool.
 
-    Pieces of the records are then worth a worker each, and worth keeping once they are done.
+    The left-out records are therefore processed in pieces, which can run in workers and are saved when finished.
 
     Attributes:
-        piece: how many records are answered together at most.
+        piece: the largest number of left-out records in a piece.
     """
 
     @property
@@ -85,10 +85,11 @@ class ReadsAllForEach(LeavesOneOut, Protocol):
 
 @runtime_checkable
 class BoundsDTP(Learner, Protocol):
-    """A learner with a proven bound of how far a record can move any output, on any input, without bins.
+    """A learner with a proven bound of differential training privacy (DTP), without bins.
 
-    Differential training privacy (DTP) is that largest change (Long, Bindschaedler & Gunter 2017, definition 4.2).
-    PDTP, at the record's own input, is only a lower bound of it. The learner's file names the proof.
+    DTP is the largest change of any output, on any input, by removing a record (Long, Bindschaedler & Gunter 2017,
+    definition 4.2). PDTP, the change at the record's own input, is only a lower bound of it. The file of each learner
+    names the proof.
 
     Attributes:
         largest_dtp: an upper bound in nats of the change of any output by any record, whatever the training set; None
@@ -101,22 +102,22 @@ class BoundsDTP(Learner, Protocol):
     def dtp_bound(
         self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
     ) -> Float[np.ndarray, " k"] | None:
-        """An upper bound of the DTP of each record left out, nats; None if none is proven for these options.
+        """An upper bound of the DTP of each left-out record, in nats; None if none is proven for these options.
 
         Args:
-            all_labels: of the whole training set.
-            labels: of the records left out.
-            left: outputs on these records of models with and without each.
+            all_labels: the labels of the whole training set.
+            labels: the labels of the left-out records.
+            left: the outputs on these records of models with and without each.
         """
         ...
 
 
 class Moment(NamedTuple):
-    """When a step is taken, and its own random key.
+    """The epoch of a step, and the step's random key.
 
     Attributes:
         epoch: the epoch, from 0.
-        key: the step's, a function of the model's key, the epoch and the step's number in it alone: `step_key`.
+        key: the step's key, a function of the model's key, the epoch and the step's number in it (`step_key`).
     """
 
     epoch: Int[Array, ""]
@@ -126,8 +127,8 @@ class Moment(NamedTuple):
 class TrainState(NamedTuple):
     """A model in training, as pytrees: its parameters, its module's other state, and its optimiser's state.
 
-    `moment` is told before each step, for learning rates that follow a schedule and for random steps. It is None
-    otherwise, so it is no part of what is kept of a training.
+    `moment` is set for each step, for learning rate schedules and random steps. Between steps it is None, so it is not
+    saved with the training state.
     """
 
     params: Any
@@ -195,11 +196,12 @@ class SteppedLearner(Learner, Protocol):
 
 @runtime_checkable
 class ValidatedLearner(SteppedLearner, Protocol):
-    """A learner that holds back some of a model's own records, and is told after every epoch how it does on them.
+    """A learner that holds back some of each model's records, and uses the loss on them after every epoch.
 
-    Which ones is a function of the model's key and its row (`batch_order.held_back`). Minibatches are drawn from the
-    others alone, always in the row's own order. After each epoch training calls `state = judged(state, loss)`, with the
-    mean of `losses` over the records held back (NaN if there are none), and may end once `finished(state)`.
+    The model's key and membership mask determine which records are held back (`batch_order.held_back`). Minibatches are
+    drawn from the other members, always in the model's own order. After each epoch, training calls
+    `state = judged(state, loss)` with the mean of `losses` over the records held back (NaN if there are none). It may
+    end once `finished(state)` is true.
 
     Attributes:
         validation: the share of a model's records that is held back.
@@ -215,9 +217,9 @@ class ValidatedLearner(SteppedLearner, Protocol):
         ...
 
     def judged(self, state: TrainState, loss: Float[Array, ""]) -> TrainState:
-        """The training state after an epoch with this loss."""
+        """The training state after an epoch with this validation loss."""
         ...
 
     def finished(self, state: TrainState) -> Bool[Array, ""]:
-        """Whether no later epoch changes what `finish` gives."""
+        """Whether later epochs cannot change the result of `finish` any more."""
         ...

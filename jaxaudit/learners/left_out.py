@@ -1,4 +1,4 @@
-"""Leave-one-out without refits: checks, chunks of equal size, and pieces that are trained like any other models."""
+"""Helpers for learners that compute leave-one-out models without refitting: checks, chunks, and pieces of records."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,31 +11,31 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import LeftOut, Progress, ReadsAllForEach
 
 PIECE = 4096
-"""Records that are answered together: a minute or less of one worker for a pool of a million."""
+"""Left-out records per piece: at most a minute of a worker's time for a pool of a million records."""
 
 
 @dataclass(frozen=True)
 class LeftOutModels:
-    """The leave-one-out models of a learner as one that `fit_many` trains: its parameters are its models' outputs.
+    """Makes a `LeavesOneOut` learner trainable by `fit_many`: the outputs of its models take the place of parameters.
 
-    Chunks are handed to workers, tried again and kept like those of any learner.
+    So pieces of left-out records are given to workers, repeated and saved like the chunks of any other learner.
 
     Attributes:
-        learner: answers for all records of a chunk at once.
+        learner: computes the outputs for all left-out records of a chunk at once.
     """
 
     learner: ReadsAllForEach
 
     def fit(self, key: Key[Array, ""], inputs: Array, labels: Array, weights: Array) -> Any:
-        """A single model, refitted."""
+        """A single model, trained by refitting."""
         return self.learner.fit(key, inputs, labels, weights)
 
     def log_probs(self, params: Any, inputs: Array) -> Array:
-        """Of a single model."""
+        """The log-probabilities of a single model."""
         return self.learner.log_probs(params, inputs)
 
     def outputs(self, key: Key[Array, ""], pool: tuple[Array, Array], left_out: Int[np.ndarray, " models"]) -> LeftOut:
-        """With and without each of these records of the pool, on it."""
+        """The outputs on each left-out record of the pool, of the models with it and without it."""
         return self.learner.leave_one_out(key, np.asarray(pool[0]), np.asarray(pool[1]), left_out)
 
 
@@ -45,10 +45,10 @@ def check_left_out(
     records: Int[np.ndarray, " k"],
     classes: int,
 ) -> None:
-    """Whether these records can be left out.
+    """Refuses records that cannot be left out.
 
     Raises:
-        InputError: inputs and labels differ in number, or a label or a record does not exist.
+        InputError: inputs and labels differ in number, or a label or an index of a record is out of range.
     """
     if len(inputs) != len(labels):
         raise InputError(
@@ -61,7 +61,7 @@ def check_left_out(
 
 
 def check_columns(inputs: Float[np.ndarray, "..."], columns: int) -> None:
-    """Whether every record has the columns the learner was made for.
+    """Refuses inputs without the columns that the learner was made for.
 
     Raises:
         InputError: `inputs` do not have shape (records, columns).
@@ -74,10 +74,10 @@ def check_columns(inputs: Float[np.ndarray, "..."], columns: int) -> None:
 
 
 def check_finite(values: Float[np.ndarray, "n columns"], columns: Int[np.ndarray, " columns"]) -> None:
-    """Whether all numbers are finite; `columns` are their places among all columns.
+    """Refuses numbers that are not finite; `columns` are the indices of their columns, for the message.
 
     Raises:
-        InputError: one is NaN or infinite.
+        InputError: a number is NaN or infinite.
     """
     bad = ~np.isfinite(values).all(axis=0)
     if bad.any():
@@ -94,9 +94,9 @@ def tell(progress: Progress | None, done: int, records: int) -> None:
 
 
 def in_chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """The rows, `size` at a time (all, where there are fewer); the last chunk is filled up with its last row.
+    """Splits rows into chunks of `size` (or one chunk of all, if there are fewer); pads the last with its last row.
 
-    One size is one compilation. The caller drops what lies past the last row.
+    Chunks of one size need one compilation. The caller drops the results of the padding.
 
     >>> [chunk.tolist() for chunk in in_chunks(np.arange(5), 3)]
     [[0, 1, 2], [3, 4, 4]]

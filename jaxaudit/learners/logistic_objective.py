@@ -1,9 +1,9 @@
 """The penalised loss of multinomial logistic regression for many models, its gradient, and approximate inverses of its
 second derivative.
 
-Models share the records and differ in their weights. Everything works in the precision of the weights. A model's
-parameters are rows, one a class; for two classes a single one, the log-odds of class 1. The last column of a row is its
-intercept, which is not penalised; the last column of `inputs` is all ones.
+Models share the records and differ in the records' weights. All functions compute in the precision of the weights. A
+model's parameters are one row per class, or for two classes a single row, for the log-odds of class 1. The last column
+of a row is its intercept, which is not penalised; the last column of `inputs` is all ones.
 """
 
 from typing import NamedTuple
@@ -17,20 +17,20 @@ from jaxaudit.learners.lbfgs import Minimum, minimise
 EVALUATIONS, MEMORY = 2000, 10
 
 INTERCEPT_RIDGE = 1e-3
-"""Share of the penalty that intercepts get in a preconditioner alone: a shift common to all classes has no slope."""
+"""Share of the penalty that intercepts get, in preconditioners only: else a shift common to all classes is singular."""
 
 Points = Float[Array, "models parameters"]
 
 
 class Objectives(NamedTuple):
-    """What each model minimises: sum over records of weight * -log p(label | record), plus the penalty.
+    """The objectives of models: sum over records of weight * -log p(label | record), plus the penalty.
 
     Attributes:
-        inputs: the records, and a last column of ones.
-        targets: 1 where a record is of the class.
-        weights: 1 for members, 0 for others.
-        present: the classes that have members (all, where none has); others have probability 0.
-        penalty: of a row's parameters, on their halved squares.
+        inputs: the records' features, and a last column of ones.
+        targets: 1 for the class of a record, 0 for other classes.
+        weights: 1 for members, 0 for other records.
+        present: the classes with members (all classes if none has any); other classes have probability 0.
+        penalty: the penalty factor of each parameter of a row, for half of its square.
     """
 
     inputs: Float[Array, "n columns"]
@@ -41,12 +41,12 @@ class Objectives(NamedTuple):
 
 
 class Inverse(NamedTuple):
-    """A symmetric, positive definite matrix: block-diagonal, and where there is a `coupling`, more of rank n.
+    """A symmetric, positive definite matrix: block-diagonal, plus a term of rank n if there is a `coupling`.
 
     Attributes:
-        blocks: one a row of parameters, or one for all rows.
-        chances: how each record couples the rows.
-        coupling: how records couple with one another.
+        blocks: one block per row of parameters, or one for all rows.
+        chances: the factors by which each record couples the rows.
+        coupling: the matrix that couples records with one another.
     """
 
     blocks: Float[Array, "blocks columns columns"]
@@ -61,7 +61,7 @@ def objectives(
     classes: int,
     l2: Float[Array, ""] | float,
 ) -> Objectives:
-    """The objectives of models with these weights, in their precision."""
+    """The objectives of models with these weights, in the precision of the weights."""
     dtype = weights.dtype
     extended = jnp.concatenate([inputs.astype(dtype), jnp.ones((len(inputs), 1), dtype)], axis=1)
     targets = jax.nn.one_hot(labels, classes, dtype=dtype).T
@@ -76,13 +76,13 @@ def weighted(of: Objectives, weights: Float[Array, "models n"]) -> Objectives:
 
 
 def start_of(of: Objectives) -> Points:
-    """All parameters zero: every class equally likely."""
+    """Starting points: all parameters 0, so that all classes are equally likely."""
     classes, columns = len(of.targets), of.inputs.shape[1]
     return jnp.zeros((len(of.weights), (1 if classes == 2 else classes) * columns), of.weights.dtype)
 
 
 def logits(of: Objectives, points: Points, inputs: Float[Array, "k columns"]) -> Float[Array, "models classes k"]:
-    """Of every class at `inputs` (with their column of ones); -inf for classes without members."""
+    """The logits of every class at `inputs` (with a last column of ones); -inf for classes without members."""
     scores = points.reshape(len(points), -1, inputs.shape[1]) @ inputs.T
     if len(of.targets) == 2:
         scores = jnp.concatenate([jnp.zeros_like(scores), scores], axis=1)
@@ -105,7 +105,7 @@ def value_and_gradient(of: Objectives, points: Points) -> tuple[Float[Array, " m
 
 
 def optima(of: Objectives, starts: Points, inverse: Inverse, tolerance: Float[Array, ""] | float) -> Minimum:
-    """Where each objective is lowest."""
+    """The minimum of each objective."""
     return minimise(
         lambda points: value_and_gradient(of, points),
         starts,
@@ -146,7 +146,7 @@ def inverse_at(of: Objectives, points: Points, *, coupled: bool) -> Inverse:
         return left - columns @ block @ columns.T, None
 
     left = jax.lax.scan(subtract, jnp.eye(chances.shape[1], dtype=blocks.dtype), (blocks, chances))[0]
-    # In float32, because it is applied in every step and need not be exact: half the memory to read.
+    # In float32: it is applied in every step and need not be exact, and half as much memory is read.
     return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), Inverse(blocks, chances, _inverse(left)))
 
 
@@ -167,7 +167,7 @@ def precondition(of: Objectives, inverse: Inverse, vectors: Points) -> Points:
 
 
 def _blocks(of: Objectives, weights: Float[Array, "rows n"]) -> Float[Array, "rows columns columns"]:
-    """Inverses of the weighted sums of squares of the inputs plus the penalty, one a row of weights."""
+    """Inverses of the weighted sums of outer products of the inputs, plus the penalty; one per row of weights."""
     ridge = jnp.diag(of.penalty.at[-1].set(INTERCEPT_RIDGE * of.penalty[0]))
     return jax.lax.map(lambda one: _inverse((of.inputs.T * one) @ of.inputs + ridge), weights)
 

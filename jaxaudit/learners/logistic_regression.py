@@ -1,9 +1,9 @@
 """Multinomial logistic regression, trained to its optimum.
 
-Leave-one-out models are many optimisations in float64 that start next to their optimum. The model of all records is
-trained once, the inverse of its second derivative made once. Every other model starts from its parameters with that
-inverse as preconditioner, so that the first step is Newton's, and goes on to the same gradient norm. Records that the
-model misses by much need more steps: records alike in that share a chunk.
+Leave-one-out models are many optimisations in float64 that start close to their optimum. The model of all records is
+trained once, and the inverse of its second derivative is computed once. Every leave-one-out model starts from its
+parameters, with that inverse as preconditioner, so that the first step is Newton's. It continues to the same gradient
+norm. Records with a large gradient need more steps, so records are sorted by it before they are put into chunks.
 """
 
 from dataclasses import dataclass
@@ -31,19 +31,19 @@ from jaxaudit.learners.logistic_objective import (
 )
 
 CHUNK_CELLS = 2**20
-"""Probabilities of all models of a chunk (8 MB)."""
+"""The largest number of probabilities in a chunk of models (8 MB)."""
 
 MOST_COUPLED = 4096
-"""Records up to which the inverse couples classes: it then holds a matrix of records by records (128 MB)."""
+"""Up to this many records, the inverse couples classes, which needs a matrix of records by records (128 MB)."""
 
 
 class LogisticRegressionParams(NamedTuple):
     """A trained model: log p(class | x) = weights[class] . x + intercepts[class], minus the normalisation.
 
     Attributes:
-        weights: of two classes, those of class 0 are zero; of more, they sum to zero over classes.
-        intercepts: likewise; -inf for a class without members.
-        gradient_norm: of the objective where training ended; above the tolerance, it did not converge.
+        weights: for two classes, those of class 0 are zero; for more, weights sum to zero over classes.
+        intercepts: normalised in the same way; -inf for a class without members.
+        gradient_norm: the norm of the objective's gradient at the end; above the tolerance, training did not converge.
     """
 
     weights: Float[Array, "classes inputs"]
@@ -69,7 +69,7 @@ class LogisticRegression:
     ) -> LogisticRegressionParams:
         """The optimum for the records whose weight is 1; the key is not used.
 
-        Found in float64 (whatever the default) and given in float32.
+        It is computed in float64 (for any JAX default) and returned in float32.
         """
         with jax.enable_x64(True):
             of = objectives(inputs, labels, weights.astype(jnp.float64)[None], self.classes, self.l2)
@@ -92,7 +92,7 @@ class LogisticRegression:
 
     @property
     def piece(self) -> int:
-        """Records that are answered together at most: see `ReadsAllForEach`."""
+        """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
         return PIECE
 
     def leave_one_out(
@@ -103,10 +103,10 @@ class LogisticRegression:
         records: Int[np.ndarray, " k"],
         progress: Progress | None = None,
     ) -> LeftOut:
-        """With and without each record: each model starts from that of all records and converges as `fit` does.
+        """Outputs with and without each record; each model starts from that of all records and converges like `fit`.
 
-        In float64; the key is not used. Memory: classes * columns^2 numbers for the preconditioner, at most the square
-        of `MOST_COUPLED` more, and a chunk of models.
+        Computed in float64; the key is not used. Memory: classes * columns^2 numbers for the preconditioner, up to
+        `MOST_COUPLED`^2 more, and a chunk of models.
 
         Raises:
             InputError: shapes disagree, an input is not finite, a label or a record is out of range, or a model does
@@ -183,7 +183,7 @@ def logistic_regression(inputs: int, classes: int, *, l2: float = 1.0, tolerance
 def _fit_all(
     of: Objectives, tolerance: Float[Array, ""] | float
 ) -> tuple[Float[Array, "1 parameters"], Float[Array, " 1"], Float[Array, "n classes"], Float[Array, " n"]]:
-    """The optimum, its gradient norm, its log-probabilities, and how strongly each record pulls at it."""
+    """The optimum, its gradient norm, its log-probabilities, and the size of each record's own gradient."""
     found = optima(of, start_of(of), inverse_at_zero(of), tolerance)
     log_probs = precise_log_softmax(logits(of, found.point, of.inputs)[0].T)
     errors = jnp.linalg.norm(jnp.exp(log_probs) - of.targets.T, axis=1)
@@ -202,7 +202,7 @@ def _fit_without(
     records: Int[Array, " models"],
     tolerance: Float[Array, ""] | float,
 ) -> tuple[Float[Array, "models classes"], Float[Array, " models"]]:
-    """Outputs on each record of the model without it, and gradient norms."""
+    """The outputs on each record of the model trained without it, and the models' gradient norms."""
     models = jnp.arange(len(records))
     others = weighted(of, jnp.repeat(of.weights, len(records), axis=0).at[models, records].set(0))
     found = optima(others, jnp.repeat(point, len(records), axis=0), inverse, tolerance)

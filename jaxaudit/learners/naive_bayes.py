@@ -15,7 +15,7 @@ from jaxaudit.learners import naive_bayes_leave_one_out
 from jaxaudit.learners.learner import LeftOut, Progress
 
 ONE_HOT_CELLS = 2**22
-"""Numbers in one block of indicators (16 MB): more records are taken block by block."""
+"""The largest number of indicators in a block of records (16 MB)."""
 
 EXACT = jax.lax.Precision.HIGHEST  # an accelerator would else round the factors of a product to 10 bits
 
@@ -26,8 +26,8 @@ class NaiveBayesParams(NamedTuple):
     Attributes:
         log_prior: log p(class) in nats; -inf for a class without members.
         log_likelihood: log p(category | class) in nats; the categories of all columns one after another.
-        mean: of every numeric column in every class.
-        variance: the same, with its floor added.
+        mean: the mean of every numeric column in every class.
+        variance: the variance of every numeric column in every class, with the floor added.
     """
 
     log_prior: Float[Array, " classes"]
@@ -67,7 +67,7 @@ class NaiveBayes:
 
     def log_probs(self, params: NaiveBayesParams, inputs: Float[Array, "n columns"]) -> Float[Array, "n classes"]:
         """The normalised posterior's logarithm, in nats; -inf for a class without members."""
-        # What every class says alike of a column cancels: taken off first, it costs no precision.
+        # A term that all classes share cancels; it is subtracted first, so that it costs no precision.
         present = jnp.isfinite(params.log_prior)
         table = params.log_likelihood - jnp.max(params.log_likelihood, axis=1, keepdims=True, initial=-jnp.inf)
 
@@ -89,10 +89,10 @@ class NaiveBayes:
         records: Int[np.ndarray, " k"],
         progress: Progress | None = None,
     ) -> LeftOut:
-        """With and without each record, in closed form: counts minus one, moments downdated.
+        """Outputs with and without each record, in closed form: the record's counts and moments are subtracted.
 
-        In float64 on the host, in time linear in the records; equal to refitting in float64 to a relative 1e-10, and
-        to `fit` as far as float32 goes. The key is not used. See `naive_bayes_leave_one_out`.
+        Computed in float64 on the host, in time linear in the records. Equal to refitting in float64 up to a relative
+        1e-10, and to `fit` up to float32 rounding. The key is not used. See `naive_bayes_leave_one_out`.
 
         Raises:
             InputError: shapes disagree, an input is not finite or not a category of its column, or a label or a record
@@ -111,7 +111,7 @@ class NaiveBayes:
 
     @property
     def largest_dtp(self) -> float | None:
-        """None: a class vanishes with its only member."""
+        """None, since a class vanishes with its only member."""
         return None
 
     def dtp_bound(
@@ -140,7 +140,7 @@ class NaiveBayes:
     def _count(
         self, inputs: Float[Array, "n columns"], of_class: Float[Array, "n classes"]
     ) -> Float[Array, "categories classes"]:
-        """Members of every class in every category: one matrix product, shared by all models but for the weights."""
+        """The number of members of every class in every category, by one matrix product per block of records."""
 
         def add(counts: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
             records, theirs = block
@@ -184,10 +184,10 @@ class NaiveBayes:
 def naive_bayes(
     category_counts: tuple[int, ...], classes: int, *, smoothing: float = 1.0, variance_smoothing: float = 1e-9
 ) -> NaiveBayes:
-    """The learner that counts: p(class | record) ~ p(class) * product over columns of p(value | class).
+    """The naive Bayes learner: p(class | record) ~ p(class) * product over columns of p(value | class).
 
-    Records are `ordinal`: one input a column, the category's index (0, 1, ...) of a categorical column, the number of a
-    numeric one. With n members, n_c of them in class c:
+    Records are `ordinal`: one input per column, which is the index of the category (0, 1, ...) or the number of a
+    numeric column. With n members, n_c of them in class c:
 
         p(c)             n_c / n
         p(category | c)  (count + smoothing) / (n_c + smoothing * v), v categories      (Laplace; paper, prop. 6.5)

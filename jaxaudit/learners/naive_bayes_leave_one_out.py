@@ -1,7 +1,7 @@
-"""Naive Bayes without each record, in closed form: on the host, in float64.
+"""Leave-one-out models of naive Bayes in closed form, on the host and in float64.
 
-A record affects only its own class (one member less, one less in each of its categories, downdated moments) and the
-floor of variances, which all classes share. The output of the model without the record follows from tables made once.
+A record affects only its own class (its number of members, its counts of categories and its moments) and the floor of
+variances, which all classes share. So the output of the model without a record follows from tables that are made once.
 """
 
 from itertools import pairwise
@@ -15,10 +15,10 @@ from jaxaudit.learners.learner import LeftOut, Progress
 from jaxaudit.learners.left_out import check_columns, check_finite, check_left_out, tell
 
 CHUNK_CELLS = 2**21
-"""Numbers in one temporary array (16 MB)."""
+"""The largest size of a temporary array, in numbers (16 MB)."""
 
 FEW_CATEGORIES = 8
-"""Columns up to this many categories are looked up by a matrix product, all at once; wider ones one by one."""
+"""Columns of up to this many categories are looked up together, by a matrix product; others one by one."""
 
 
 def leave_one_out(
@@ -31,10 +31,10 @@ def leave_one_out(
     records: Int[np.ndarray, " k"],
     progress: Progress | None = None,
 ) -> LeftOut:
-    """Log-probabilities at each of `records` of the model of all records and of the model of all others.
+    """Log-probabilities at each of `records`, of the model of all records and of the model without that record.
 
-    Takes time in proportion to records times columns times classes, and memory for a copy of the inputs, the result
-    and some chunks. Identical records are looked up once where they could be many.
+    Time is proportional to records times columns times classes. Memory holds a copy of the inputs, the result and some
+    chunks. Identical records are computed once if many are expected.
 
     Raises:
         InputError: see `NaiveBayes.leave_one_out`.
@@ -57,9 +57,9 @@ def leave_one_out(
 
 
 class _Categories(NamedTuple):
-    """Categorical columns: each record's places in the tables, and the tables.
+    """Categorical columns: the table's row of each record and column, and the tables.
 
-    `table[place, c]` is log p(category | c); `change[place, c]` what is added where class c loses a record there.
+    `table[row, c]` is log p(category | c); `change[row, c]` is added if class c loses a record of that category.
     """
 
     places: tuple[Int[np.ndarray, " n"], ...]
@@ -95,7 +95,7 @@ class _Categories(NamedTuple):
         return sum(count for count in self.counts if count <= FEW_CATEGORIES)
 
     def distinct(self, labels: np.ndarray, records: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Records that stand for all, and whose copy each of `records` is; None where copies need not be many."""
+        """Distinct records, and which of them each of `records` equals; None if duplicates need not be frequent."""
         classes = self.table.shape[1]
         if classes * np.prod(self.counts, dtype=float) > len(records):
             return records, None
@@ -113,7 +113,7 @@ class _Categories(NamedTuple):
     def log_likelihood(
         self, labels: np.ndarray, records: np.ndarray
     ) -> tuple[Float[np.ndarray, "k classes"], Float[np.ndarray, " k"]]:
-        """Sum over columns of the table, and of the change in the record's own class."""
+        """The log-likelihood summed over columns, and its change for the record's own class without the record."""
         classes = self.table.shape[1]
         total, change = np.zeros((len(records), classes)), np.zeros(len(records))
         indicators = np.zeros((len(records), self.width))
@@ -133,7 +133,7 @@ class _Categories(NamedTuple):
 class _Numbers(NamedTuple):
     """Numeric columns: their values, and the moments of every class and of all records.
 
-    Values are taken from the first record's, which is exact where a column is constant.
+    The first record is subtracted from all values, so that the moments of a constant column are exact.
     """
 
     values: Float[np.ndarray, "n numeric"]
@@ -167,7 +167,7 @@ class _Numbers(NamedTuple):
     def log_likelihood(
         self, members: np.ndarray, labels: np.ndarray, records: np.ndarray
     ) -> tuple[Float[np.ndarray, "k classes"], Float[np.ndarray, "k classes"]]:
-        """Sum over columns of the Gaussians' logarithms less the largest of any class, with and without each record."""
+        """Log-densities summed over columns, minus the largest of any class, with and without each record."""
         values, own = self.values[records], labels[records]
         if not values.shape[1]:
             nothing = np.zeros((len(records), len(members)))
@@ -198,10 +198,10 @@ class _Numbers(NamedTuple):
         members: Int[np.ndarray, " k"],
         own: Int[np.ndarray, " k"] | None,
     ) -> tuple[Float[np.ndarray, "k numeric"], Float[np.ndarray, "k numeric"]]:
-        """Mean and sum of squares about it when each record has left its class (`own`; None: the set of all).
+        """Mean and sum of squared deviations of each record's class (`own`; None: of all records) without the record.
 
-        Where the record held half of the sum or more, the difference would cancel: there they are summed anew. Few
-        records can hold so much: three at most of a class, in each column.
+        If the record has half of the sum or more, subtracting it would lose precision, so the sum is computed again.
+        That concerns at most three records per class and column.
         """
         others = np.maximum(members - 1, 1)[:, None]
         away = values - mean
@@ -217,7 +217,7 @@ class _Numbers(NamedTuple):
 def _moments(
     values: Float[np.ndarray, "n numeric"],
 ) -> tuple[Float[np.ndarray, " numeric"], Float[np.ndarray, " numeric"]]:
-    """Mean and sum of squares about it; exactly 0 where all values are the same."""
+    """The mean, and the sum of squared deviations from it, which is exactly 0 if all values are equal."""
     if not len(values):
         return np.zeros(values.shape[1]), np.zeros(values.shape[1])
     from_first = values - values[0]
@@ -233,7 +233,7 @@ def _log_gaussian(
 ) -> Float[np.ndarray, "k classes"]:
     away = values[:, None] - mean
     likelihood = -0.5 * (np.log(variance) + away * away / variance)
-    # Far from all classes these are huge and nearly alike: taken off column by column, what is alike costs nothing.
+    # Far from all classes these are huge and nearly equal; subtracting per column keeps the precision.
     likelihood -= np.max(likelihood, axis=1, keepdims=True, where=present[..., None], initial=-np.inf)
     return likelihood.sum(axis=2)
 
@@ -255,7 +255,7 @@ def _chunk(
 
 
 def _normalised(joint: Float[np.ndarray, "k classes"]) -> Float[np.ndarray, "k classes"]:
-    """Log-softmax that keeps its relative precision where a probability is near 1."""
+    """Log-softmax that keeps its relative precision for probabilities near 1."""
     rows, largest = np.arange(len(joint)), joint.argmax(axis=1)
     shifted = joint - joint[rows, largest][:, None]
     powers = np.exp(shifted)

@@ -1,4 +1,4 @@
-"""k-nearest neighbours, with distances that are the same integers however they are computed.
+"""k-nearest neighbours, with distances that are integers and so do not depend on how they are computed.
 
 The counter-example of Long, Bindschaedler & Gunter (2017), section 6.3: not training stable for any constant.
 """
@@ -24,7 +24,7 @@ BLOCK = 16
 
 
 class TrainingSet(NamedTuple):
-    """A model: the records themselves; those of weight 0 are never neighbours."""
+    """A trained model: the records and their weights; records of weight 0 are never neighbours."""
 
     inputs: Float[Array, "n ..."]
     labels: Int[Array, " n"]
@@ -64,7 +64,7 @@ class NearestNeighbours:
 
     @property
     def piece(self) -> int:
-        """Records that are answered together at most: see `ReadsAllForEach`."""
+        """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
         return PIECE
 
     def leave_one_out(
@@ -77,9 +77,9 @@ class NearestNeighbours:
     ) -> LeftOut:
         """Finds k + 1 neighbours of each record once, then drops the record from among them; see `LeavesOneOut`.
 
-        Equal to refits up to the rounding of their logarithms (1e-6 nats: theirs are float32, these float64): the
-        distances are the same integers. Time is `len(records)` times n; distances are kept for about four million
-        pairs at a time.
+        The distances are the same integers as in refits, so results are equal up to the rounding of logarithms (1e-6
+        nats: float32 in refits, float64 here). Time is `len(records)` times n; about four million distances are in
+        memory at a time.
 
         A class that loses its last member keeps its smoothing (without smoothing: log-probability minus infinity).
         With n = k records, the models without one have k - 1 neighbours.
@@ -107,13 +107,13 @@ class NearestNeighbours:
 
     @property
     def largest_dtp(self) -> float | None:
-        """log(1 + 1 / smoothing): one vote of k goes from a class to another. None without smoothing."""
+        """log(1 + 1 / smoothing), since one of k votes moves from one class to another; None without smoothing."""
         return log1p(1 / self.smoothing) if self.smoothing > 0 else None
 
     def dtp_bound(
         self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
     ) -> Float[np.ndarray, " k"] | None:
-        """`largest_dtp` for every record: PDTP bounds nothing here (Long et al. 2017, section 6.3). See `BoundsDTP`."""
+        """`largest_dtp` for every record, since PDTP gives no bound here (Long et al. 2017, section 6.3)."""
         return None if self.largest_dtp is None else np.full(len(labels), self.largest_dtp)
 
     def _votes(self, labels: Int[np.ndarray, "k neighbours"]) -> Float[np.ndarray, "k classes"]:
@@ -122,7 +122,7 @@ class NearestNeighbours:
 
 
 def unit_of(columns: int) -> int:
-    """The power of 2 whose inverse is the unit of squared distances: the finest that int32 holds for these columns."""
+    """The inverse of the unit of squared distances: the largest power of 2 for which int32 does not overflow."""
     return 1 << (31 - columns.bit_length())
 
 
@@ -145,8 +145,8 @@ def squared_distances(
 def nearest(distances: Int[Array, " n"], count: int) -> Int[Array, " count"]:
     """The indices of the `count` smallest distances, ordered by distance, then by index.
 
-    They lie in the `count` blocks whose smallest distances are smallest, which are found in the same way. `top_k` then
-    sees little: on a CPU it sorts.
+    They lie in the `count` blocks with the smallest minima, which are found first. So `top_k`, which sorts on a CPU, is
+    applied to few numbers.
     """
     blocks = -(-len(distances) // BLOCK)
     if blocks <= 2 * count:
@@ -159,7 +159,7 @@ def nearest(distances: Int[Array, " n"], count: int) -> Int[Array, " count"]:
 
 @partial(jax.jit, static_argnames="count")
 def _nearest_records(chosen: Array, pool: tuple[Array, Array], count: int) -> Int[Array, "k count"]:
-    """The `count` records nearest to each chosen one; columns of 0 and 1 by one exact product of matrices."""
+    """The `count` nearest records to each chosen one; columns of 0 and 1 are compared by one exact matrix product."""
     binary, numeric = pool
     unit = unit_of(binary.shape[1] + numeric.shape[1])
     common = jnp.matmul(binary[chosen], binary.T, precision="highest")

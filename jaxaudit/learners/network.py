@@ -29,9 +29,9 @@ class NetworkParams(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkLearner(TrainsBySteps):
-    """A network, an optimiser and a training recipe, as the pure functions of a `SteppedLearner`.
+    """A `SteppedLearner` for a network, with an optimiser and a training recipe.
 
-    Training minimises the cross-entropy of minibatches; made by `network`, whose arguments the fields are.
+    Training minimises the cross-entropy of minibatches. Made by `network`, whose arguments describe the fields.
     """
 
     net: PureModule
@@ -68,7 +68,7 @@ class NetworkLearner(TrainsBySteps):
             logits, new_state = self._logits(params, state.state, inputs)
             losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
             if self.label_smoothing:
-                # Of the same record under the uniform distribution over classes.
+                # The cross-entropy with the uniform distribution over classes, for label smoothing.
                 uniform = jax.nn.logsumexp(logits, axis=1) - jnp.mean(logits, axis=1)
                 losses = (1 - self.label_smoothing) * losses + self.label_smoothing * uniform
             return jnp.sum(weights * losses) / jnp.maximum(jnp.sum(weights), 1.0), new_state
@@ -76,7 +76,7 @@ class NetworkLearner(TrainsBySteps):
         return jax.grad(loss, has_aux=True)(state.params)
 
     def _logits(self, params: Any, state: Any, inputs: Any) -> tuple[Any, Any]:
-        """Logits in float32 and the module's new state, in training."""
+        """The logits in training mode, in float32, and the module's new state."""
         if self.precision == FLOAT32:
             return self.net.apply(params, state, inputs, True)
         logits, new_state = self.net.apply(_cast(params, jnp.bfloat16), state, _cast(inputs, jnp.bfloat16), True)
@@ -152,7 +152,7 @@ def network(
 
 
 def _cast(tree: Any, dtype: Any) -> Any:
-    """The tree with its floating-point arrays of this type."""
+    """Casts the floating-point arrays of a tree to this type."""
 
     def cast(leaf: Any) -> Any:
         return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf

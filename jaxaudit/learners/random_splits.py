@@ -1,4 +1,4 @@
-"""The splits of a random decision tree, and the leaf of a record. Labels are never used here."""
+"""Draws the splits of random decision trees and finds the leaf of a record. Labels are never used here."""
 
 from typing import NamedTuple
 
@@ -8,16 +8,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 GRID = 1 << 20
-"""Cuts are multiples of 1 / GRID: float32 holds them exactly, so no compiler moves a record to another leaf."""
+"""Cuts are multiples of 1 / GRID, which float32 represents exactly, so a record's leaf does not depend on rounding."""
 
 
 class Splits(NamedTuple):
     """The splits at the inner nodes of a tree, level by level: the children of node v are 2 v + 1 (left) and 2 v + 2.
 
     Attributes:
-        column: the column of a node.
-        cut: a number goes right if it is at least this.
-        right: whether a category goes right.
+        column: the column that each node splits.
+        cut: numbers of at least this go right.
+        right: for each category, whether it goes right.
     """
 
     column: Int[Array, "*trees nodes"]
@@ -47,7 +47,7 @@ def draw_splits(key: Key[Array, ""], category_counts: tuple[int, ...], depth: in
     leaf = jnp.arange(2**depth)
 
     def ask(seen: tuple[Array, Array, Array], level: Array) -> tuple[tuple[Array, Array, Array], Splits]:
-        """The node of this level above every leaf, and what of its answers may still reach the leaf."""
+        """The node above every leaf on this level, and the values that can still reach the leaf after its split."""
         low, high, possible = seen
         drawn = words[2**level - 1 + (leaf >> (depth - level))]
         open_ = jnp.where(counts == 0, high - low > 1, possible.sum(axis=2) > 1)
@@ -63,7 +63,7 @@ def draw_splits(key: Key[Array, ""], category_counts: tuple[int, ...], depth: in
         possible &= ~asked[:, :, None] | (right == went_right)[:, None]
         return (low, high, possible), Splits(column, cut.astype(jnp.float32) / GRID, right)
 
-    # What may reach a leaf, by column: numbers from low to high (in units of 1 / GRID), possible categories.
+    # The values of each column that can reach a leaf: numbers from low to high (in units of 1 / GRID), and categories.
     shape = len(leaf), len(counts)
     possible = jnp.broadcast_to(np.arange(categories) < counts[:, None], (*shape, categories))
     start = jnp.zeros(shape, jnp.int32), jnp.full(shape, GRID, jnp.int32), possible
@@ -74,7 +74,7 @@ def draw_splits(key: Key[Array, ""], category_counts: tuple[int, ...], depth: in
 
 
 def draw_forest(key: Key[Array, ""], category_counts: tuple[int, ...], trees: int, depth: int) -> Splits:
-    """The splits of many trees: a smaller forest with the same key is the first trees of a larger one."""
+    """The splits of many trees. A smaller forest with the same key has the first trees of a larger one."""
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(trees))
     return jax.lax.map(lambda tree: draw_splits(tree, category_counts, depth), keys)
 

@@ -31,7 +31,7 @@ LogProbs = Float[Array | np.ndarray, "n classes"]
 
 
 def unnormalised_geometric_mean(log_probs: TreeLogProbs) -> LogProbs:
-    """Mean over trees of log p_j(y|x), as proposition 6.8 has it: the classes' values may sum to less than 1.
+    """The mean over trees of log p_j(y|x), as in proposition 6.8; probabilities may sum to less than 1.
 
     >>> np.exp(unnormalised_geometric_mean(np.log([[[0.5, 0.5]], [[0.9, 0.1]]]))).round(3)
     array([[0.671, 0.224]])
@@ -56,7 +56,7 @@ def geometric_mean(log_probs: TreeLogProbs) -> LogProbs:
 
 
 def arithmetic_mean(log_probs: TreeLogProbs) -> LogProbs:
-    """Log of the mean of the trees' probabilities, as Fan et al. (2003) have it; no stability is shown for it.
+    """The logarithm of the trees' mean probability, as in Fan et al. (2003); its stability is not proven.
 
     >>> np.exp(arithmetic_mean(np.log([[[0.5, 0.5]], [[0.9, 0.1]]]))).round(3)
     array([[0.7, 0.3]])
@@ -66,7 +66,7 @@ def arithmetic_mean(log_probs: TreeLogProbs) -> LogProbs:
 
 
 class Forest(NamedTuple):
-    """A model: the splits of its trees, and the number of records of each class in every leaf."""
+    """A trained model: the splits of its trees, and the number of records of each class in every leaf."""
 
     splits: Splits
     counts: Float[Array, "trees leaves classes"]
@@ -111,10 +111,10 @@ class RandomTrees:
         records: Int[np.ndarray, " k"],
         progress: Progress | None = None,
     ) -> LeftOut:
-        """Takes each record out of its own leaf in every tree; see `LeavesOneOut`.
+        """Removes each record from its leaf in every tree; see `LeavesOneOut`.
 
-        Counts are whole and logarithms float64, so the result equals refits up to their rounding (1e-5 nats, as they
-        are float32). Time is linear in the records; memory is 8 bytes a record and tree.
+        Counts are integers and logarithms float64, so the result equals refits up to their float32 rounding (1e-5
+        nats). Time is linear in the records; memory is 8 bytes per record and tree.
 
         A class that loses its last member keeps its smoothing (without smoothing: log-probability minus infinity).
 
@@ -140,13 +140,13 @@ class RandomTrees:
 
     @property
     def largest_dtp(self) -> float | None:
-        """log(1 + 1 / smoothing), by which one record of a leaf moves its class; for `dtp_bound`'s forests alone."""
+        """log(1 + 1 / smoothing), the largest effect of a record on its leaf; None for forests without `dtp_bound`."""
         return log1p(1 / self.smoothing) if self._is_bounded else None
 
     def dtp_bound(
         self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
     ) -> Float[np.ndarray, " k"] | None:
-        """`log_odds_dtp_bound` with delta 1: for smoothed forests by the `geometric_mean`. See `BoundsDTP`."""
+        """`log_odds_dtp_bound` with delta 1, for forests with smoothing and `geometric_mean`. See `BoundsDTP`."""
         return log_odds_dtp_bound(*left, labels) if self._is_bounded else None
 
     @property

@@ -1,6 +1,6 @@
-"""Learning rates that change from epoch to epoch, as PyTorch's schedulers that are stepped once an epoch.
+"""Learning rate schedules in epochs, like PyTorch's schedulers that are stepped once per epoch.
 
-A schedule in epochs runs to its end for every model, however many members, and hence steps an epoch, each has.
+Every model runs through the whole schedule, although models with more members have more steps per epoch.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 """The learning rate of an epoch, counted from 0."""
 
 DROP, MILESTONES = 0.1, (0.5, 0.75)
-"""Of `step`: the factor, and the shares of training after which it is applied (He et al. 2016, section 4.2)."""
+"""The factor of the schedule `step`, and after which shares of training it applies (He et al. 2016, section 4.2)."""
 
 
 def _constant(share: Float[Array, ""]) -> Float[Array, ""]:
@@ -33,13 +33,13 @@ def _linear(share: Float[Array, ""]) -> Float[Array, ""]:
 
 
 def _step(share: Float[Array, ""]) -> Float[Array, ""]:
-    # A share is a quotient of small integers; what is rounded up must not come a whole epoch late.
+    # The share is a rounded quotient; without tolerance, a drop could come one epoch late.
     passed = sum((share >= milestone - 1e-6).astype(jnp.float32) for milestone in MILESTONES)
     return jnp.power(DROP, passed)
 
 
 SHAPES = {"constant": _constant, "cosine": _cosine, "linear": _linear, "step": _step}
-"""By name: the factor of the learning rate after this share of the epochs past the warm-up."""
+"""The schedules by name: the learning rate's factor as a function of the share of epochs since the warm-up."""
 
 
 def schedule(name: str, rate: float, epochs: int, warmup: int = 0) -> Schedule:
@@ -52,9 +52,9 @@ def schedule(name: str, rate: float, epochs: int, warmup: int = 0) -> Schedule:
     or `MultiStepLR`, each stepped once an epoch.
 
     Args:
-        name: of the shape.
+        name: the name of the schedule, of `SHAPES`.
         rate: the largest learning rate.
-        epochs: of the training, warm-up included.
+        epochs: epochs of the training, including the warm-up.
         warmup: epochs of the warm-up; fewer than `epochs`.
 
     Raises:
@@ -78,10 +78,10 @@ def _rate(name: str, rate: float, epochs: int, warmup: int, epoch: Int[Array, ""
 
 
 def by_epoch(rule: Callable[[Any], optax.GradientTransformation], rate: Schedule) -> optax.GradientTransformation:
-    """The optimiser `rule(learning rate)` whose learning rate follows a schedule in epochs.
+    """The optimiser `rule(learning rate)`, with a learning rate that follows a schedule in epochs.
 
-    Its update takes the epoch as an argument, which `NetworkLearner` gives it; it also does so within `optax.chain`.
-    The state is that of the rule.
+    Its `update` needs the epoch as an argument, which `NetworkLearner` passes, also within `optax.chain`. The state is
+    that of the rule.
 
     Args:
         rule: a function of the learning rate, such as `optax.adamw`. The state must not depend on the rate.

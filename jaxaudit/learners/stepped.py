@@ -1,4 +1,4 @@
-"""Training one model by a learner's own steps, as one function of its key and its records; bases of such learners."""
+"""Trains one model by a learner's own steps, and base classes of such learners."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from jaxaudit.learners.learner import Moment, SteppedLearner, TrainState, Valida
 
 
 def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[Array, ""]) -> Moment:
-    """The moment of a step of the model with this key; can be traced."""
+    """The `Moment` of a step of the model with this key; can be traced."""
     return Moment(jnp.asarray(epoch, jnp.int32), step_key(key, epoch, step))
 
 
@@ -33,7 +33,7 @@ def take_step(
     weights: Float[Array, " batch"],
     moment: Moment,
 ) -> TrainState:
-    """The training state after one minibatch at this moment."""
+    """The training state after one step, at this epoch and with this step's key (`moment`)."""
     return learner.step(state._replace(moment=moment), inputs, labels, weights)._replace(moment=None)
 
 
@@ -44,7 +44,7 @@ def train_by_steps(
     labels: Int[Array, " n"],
     weights: Float[Array, " n"],
 ) -> TrainState:
-    """The training state after all epochs, in the batch order that key and members alone decide; can be traced."""
+    """The training state after all epochs, in the batch order that key and members determine; can be traced."""
 
     member, judge = weights > 0, None
     if isinstance(learner, ValidatedLearner):
@@ -74,7 +74,7 @@ def _judged(
     held: Bool[Array, " n"],
     state: TrainState,
 ) -> TrainState:
-    """The state after an epoch, judged on the records held back, a batch at a time."""
+    """The state after an epoch, given the validation loss, which is computed one batch at a time."""
     most = int(held_back_counts(len(labels), learner.validation)[-1])
     places = jnp.arange(-(-most // learner.batch_size) * learner.batch_size)
     order = jnp.argsort(~held, stable=True)[places % max(len(labels), 1)].reshape(-1, learner.batch_size)
@@ -88,7 +88,7 @@ def _judged(
 
 
 class TrainsBySteps:
-    """What every `SteppedLearner` has that has `gradient` and `update`."""
+    """Base class of a `SteppedLearner`: derives `step` and `fit` from `gradient` and `update`."""
 
     def step(
         self: SteppedLearner,
@@ -111,7 +111,7 @@ class TrainsBySteps:
 
 @dataclass(frozen=True)
 class TrainsAsAnother(TrainsBySteps):
-    """A learner that trains as `learner` does, and keeps more in its training state."""
+    """Base class of a learner that trains like another one (`learner`), with additions to its training state."""
 
     learner: SteppedLearner
 

@@ -1,9 +1,11 @@
-"""The papers' numbers, from arrays of model outputs; `__init__.pyi` lists the names, imported when first used.
+"""The papers' metrics and tests, computed from arrays of model outputs.
+
+`__init__.pyi` lists the public names. Each is imported when it is first used.
 
 | question | names |
 |---|---|
 | has a model forgotten a data set? | `rho`, `verdict`, `ema`; `holdout_test` and `shadow_test` with `used_share` |
-| which share of some records was used, by the calls of an attack? | `adjusted_count` |
+| which share of some records was used, by an attack's calls? | `adjusted_count` |
 | did a deletion change the used fraction? | `before_after` |
 | how small a used fraction would a test detect? | `separation`, `min_detectable_fraction`, `records_needed` |
 | how are records split so that use can be tested later? | `deal` |
@@ -11,7 +13,7 @@
 | how well does an attack detect members? | `attack_metrics`, `membership_scores`, `correlation` |
 | can unlearned models be told from retrained ones? | `challenge_score`, `u_lira`, `place` |
 | what do weights expose about records? | `efficacy_by_layer`, `efficacy` |
-| can these outputs be judged? | `Check` and the checks, `alike` |
+| do the assumptions of a test hold for these outputs? | `Check` and the checks, `alike` |
 
 If a function has the name of its module (`ema`, `pdtp`, `efficacy`, `before_after`, `adjusted_count`, `u_lira`), the
 attribute is the function. Import from such a module by its full name: `from jaxaudit.metrics.pdtp import BINS`.

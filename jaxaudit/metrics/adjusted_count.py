@@ -1,4 +1,4 @@
-"""The used share of a set from an attack's calls on its records, corrected by the attack's rates on shadow models.
+"""The used share of a set, from an attack's calls on its records and the attack's error rates on shadow models.
 
 DUCI, dataset usage cardinality inference (Tong et al. 2025, ICLR), which is the adjusted count of Rogan & Gladen (1978,
 "Estimating prevalence from the results of a screening test"). With `called` 1 where a record is called a member,
@@ -19,13 +19,13 @@ from jaxaudit.kernels.ranking import rank, running_counts
 
 
 class AdjustedCount(NamedTuple):
-    """A used share, and what it was computed from.
+    """A used share, and the numbers from which it was computed.
 
     Attributes:
         share: the used share of the records. It may lie outside [0, 1]; see `adjusted_count`.
         called: share of the records that are called members.
-        threshold: records that score at least this are called members.
-        true_positive, false_positive: the rates of such calls over the shadow models' members and non-members.
+        threshold: records with at least this score are called members.
+        true_positive, false_positive: share of the shadow models' members, and of their non-members, that are called.
     """
 
     share: float
@@ -40,21 +40,22 @@ def adjusted_count(
     shadows: Float[Array | np.ndarray, "models n"],
     membership: Bool[Array | np.ndarray, "models n"],
 ) -> AdjustedCount:
-    """The used share of some records by DUCI's estimator: their calls, corrected for false positives and negatives.
+    """The used share of some records by DUCI's estimator: the share of calls, corrected for both kinds of error.
 
-    The threshold maximises TPR - FPR over the scores of all shadow models together; of several, it is the highest. The
-    share is a mean of unbiased estimates if the target has the shadow models' rates: if it was trained by their recipe,
-    and the used records are remembered like those that were not used would be. It has no interval.
+    The threshold maximises TPR - FPR over the scores of all shadow models together; if several do, it is the highest.
+    The share is unbiased if the attack has the same TPR and FPR on the target as on the shadow models. That holds if
+    the target was trained by their recipe, and which records were used does not depend on how well they are
+    remembered. The share has no interval.
 
-    - Nothing is cut to [0, 1]: near 0 and 1, chance alone takes the estimate outside, and cutting would bias its mean
-      over targets. Values far outside say that the target's rates are not those of the shadow models.
-    - Scores equal to the threshold are called, as they are counted in TPR and FPR. (Privacy Meter's code counts them
-      but does not call them, which lowers the share where scores are tied, as those of RMIA are.)
-    - A score of NaN, of which an attack says nothing, is left out.
+    - The share is not cut to [0, 1]. Near 0 and 1, chance alone takes it outside, and cutting would bias its mean over
+      targets. A value far outside shows that the attack's rates on the target differ from those on the shadow models.
+    - A score equal to the threshold is a call, here as in TPR and FPR. (Privacy Meter's code counts it in both rates
+      but does not call it, which lowers the share if scores are tied, as those of RMIA are.)
+    - Records whose score is NaN (not scored by the attack) are left out.
 
     Args:
-        target: the scores of the records under the target, larger for a member.
-        shadows: their scores under each shadow model, computed from the other shadow models.
+        target: the attack's score of each record for the target, larger for a member.
+        shadows: the scores of the same records for each shadow model, computed with the other shadow models.
         membership: which of the records each shadow model was trained on.
 
     Raises:

@@ -1,6 +1,6 @@
-"""How well a membership attack performs, overall and on every target.
+"""How well a membership attack performs, over all attacked records and on each one.
 
-Long, Bindschaedler & Gunter (2017), section 5.4. Scores in, numbers out, on the host.
+Long, Bindschaedler & Gunter (2017), section 5.4. Computed on the host, from scores.
 """
 
 from collections.abc import Sequence
@@ -22,18 +22,18 @@ BOOTSTRAP_REPLICATES = 1000
 
 FALSE_POSITIVE_RATES = (0.01, 0.001)
 
-_CHUNK_VALUES = 2**21  # counts in flight, at about 60 bytes each
+_CHUNK_VALUES = 2**21  # counts in memory at a time, about 60 bytes each
 
 
 class TruePositiveRate(StrictStruct, frozen=True):
     """The true positive rate at a bounded false positive rate.
 
     Attributes:
-        limit: the false positive rate not to exceed.
-        rate: the largest true positive rate of a threshold that does not exceed it.
+        limit: the largest false positive rate that is allowed.
+        rate: the largest true positive rate over all thresholds within the limit.
         false_positive_rate: the false positive rate of that threshold.
         resolvable: whether there are enough non-members (1 / limit) to allow one false positive; if not, the rate is
-            that at no false positive.
+            the true positive rate without any false positive.
     """
 
     limit: float
@@ -43,7 +43,7 @@ class TruePositiveRate(StrictStruct, frozen=True):
 
 
 class AttackMetrics(StrictStruct, frozen=True):
-    """How well an attack distinguishes members from non-members; larger means more exposed. See `attack_metrics`."""
+    """How well an attack distinguishes members from non-members. Larger means more exposed. See `attack_metrics`."""
 
     accuracy: Estimate
     precision: Estimate
@@ -58,9 +58,9 @@ class Correlation(StrictStruct, frozen=True):
 
     Attributes:
         coefficient: from -1 to 1.
-        p_value: two-sided, for no correlation between normal variables.
+        p_value: two-sided, under the null hypothesis of uncorrelated normal variables.
         count: the number of pairs.
-        reason: why it is not available, or None.
+        reason: why the correlation is not available; None if it is.
     """
 
     coefficient: NumberOrNaN
@@ -83,7 +83,7 @@ def attack_metrics(
 
     The attack answers `in` if its score is above 0. With tp, fp, fn, tn the counts of the four outcomes:
 
-    | number | is | 0/0 |
+    | metric | formula | value if 0/0 |
     |---|---|---|
     | accuracy | (tp + tn) / all | - |
     | precision | tp / (tp + fp) | NaN: no answer was `in` |
@@ -198,9 +198,9 @@ def per_target_accuracy(
     targets: Int[Array | np.ndarray, " attacks"],
     count: int,
 ) -> Float[np.ndarray, " count"]:
-    """The share of attacks on each target that were right (section 5.4); NaN for a target that was not attacked.
+    """The share of right answers among the attacks on each target (section 5.4); NaN for a target without attacks.
 
-    An attack that always answers `in` (a score above 0) has 0.5 if each target was in half of the training sets.
+    An attack that always answers `in` (a score above 0) reaches 0.5 if each target was in half of the training sets.
 
     Args:
         scores: one per attack.
@@ -231,10 +231,10 @@ def per_target_accuracy(
 def strongest_attack(
     accuracies: Float[Array | np.ndarray, "attacks targets"],
 ) -> tuple[Float[np.ndarray, " targets"], Int[np.ndarray, " targets"]]:
-    """The largest per-target accuracy over attacks, and which attack has it (the first if tied); figure 2.
+    """The largest per-target accuracy over attacks (figure 2), and the index of that attack (the first if tied).
 
-    NaN, and attack -1, if the target was not attacked. The largest of several numbers is above chance
-    even if every attack is at chance: by about 0.03 for 200 attacks per target and 3 kinds of attack.
+    A target that was not attacked has the accuracy NaN and the index -1. The largest of several accuracies is above
+    chance even if no attack is: by about 0.03 for 200 attacks per target and 3 kinds of attack.
 
     >>> strongest_attack(np.array([[0.5, 0.9, np.nan], [0.7, 0.6, np.nan]]))
     (array([0.7, 0.9, nan]), array([ 1,  0, -1]))
@@ -251,7 +251,7 @@ def strongest_attack(
 def correlation(
     first: Float[Array | np.ndarray, " targets"], second: Float[Array | np.ndarray, " targets"]
 ) -> Correlation:
-    """Pearson's correlation, of per-target accuracy with mean PDTP for example, and its p-value (`scipy.stats`).
+    """Pearson's correlation of two numbers per target, such as accuracy and mean PDTP, and its p-value (SciPy's).
 
     Targets for which either is NaN (not attacked, or not measured) are left out. The correlation is not available, with
     a reason, for fewer than 3 targets, if one side is constant (to 11 digits, the limit of float64 here), or if a value

@@ -1,8 +1,8 @@
-"""How often an attack is right at a stated false positive rate, when its thresholds come from other models.
+"""True positive rates of an attack at stated false positive rates, with thresholds that come from other models.
 
-Scores of every record under every model in, with the truth; rates out. A threshold for a model is read from the scores
-of all other models' non-members, as an attacker reads it who never sees the model's own. So the *realised* false
-positive rate of the model may differ from the stated one, and is told beside it (Jebreel et al. 2026).
+The input is the score of every record under every model, and the true membership. The threshold for a model is a
+quantile of the scores of the other models' non-members, since an attacker does not know the model's own non-members.
+So the *realised* false positive rate may differ from the stated one. Both are reported (Jebreel et al. 2026).
 """
 
 from collections.abc import Sequence
@@ -21,31 +21,31 @@ from jaxaudit.metrics.over_models import NONE, Estimate, mean_of_models
 SOURCE = "DeLong, DeLong & Clarke-Pearson 1988; Clopper & Pearson 1934"
 FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001, 0.0001)
 LEAST_EXPECTED = 10.0
-"""False positives that must be expected at a stated rate for the rate to be shown."""
+"""A stated rate is reported only if at least this many false positives are expected at it."""
 BY_CHANCE, MARGIN = 0.001, 1.1
-"""Thresholds hold unless more than `MARGIN` times as many non-members are called as stated, and chance explains no
-such share more often than this."""
+"""Thresholds are rejected if the false positive rate is above `MARGIN` times the stated one, significantly at level
+`BY_CHANCE`."""
 MEMBER_SHARES = (0.01, 0.1, 0.5)
-"""Of all records, for which the share of right calls is given."""
+"""Shares of members among all records for which the predictive value is given."""
 ROC_POINTS = 61
 ScoredModels = tuple[Float[np.ndarray, "others n"], Bool[np.ndarray, "others n"]]
-"""The scores of each record under some models, NaN where an attack says nothing, and which they were trained on."""
+"""Scores of each record under some models (NaN if the attack gives none), and the membership masks of the models."""
 
 
 class RateAt(StrictStruct, frozen=True):
-    """What an attack reaches at a stated false positive rate.
+    """The true positive rate of an attack at a stated false positive rate.
 
     Attributes:
-        fpr: the stated rate, that thresholds were set for on other models.
-        value, low, high: share of members that are called members, and its interval; NaN unless the thresholds hold,
-            for then it is the rate at another false positive rate.
-        on_curve: the largest true positive rate of one threshold for all models, chosen with the truth, whose false
-            positive rate is at most the stated one: what papers print.
-        spread: standard deviation of the true positive rate over models; NaN of one, and unless the thresholds hold.
-        predictive_value: the share of calls that are right, by the share of members among all records
-            (`MEMBER_SHARES`).
+        fpr: the stated false positive rate, for which the thresholds were set on other models.
+        value, low, high: share of members that are called members, and its interval. NaN unless the thresholds hold:
+            otherwise it would be the rate at another false positive rate.
+        on_curve: the point on the ROC curve, as papers print it: the largest true positive rate of a single threshold
+            for all models, chosen with the true membership, whose false positive rate is at most the stated one.
+        spread: standard deviation of the true positive rate over models; NaN for one model or unless thresholds hold.
+        predictive_value: the share of calls that are right, for each share of members among all records in
+            `MEMBER_SHARES`.
         resolvable: whether at least `LEAST_EXPECTED` false positives are expected; if not, all numbers are NaN.
-        holds: whether the thresholds call no more non-members than stated, but for chance. They call more where many
+        holds: whether the realised false positive rate agrees with the stated one up to chance. It does not if many
             scores of a model are equal and lie just above the threshold.
     """
 
@@ -61,9 +61,9 @@ class RateAt(StrictStruct, frozen=True):
 
 
 class Realised(StrictStruct, frozen=True):
-    """The share of non-members that are called members, and the false positive rate that was stated.
+    """The realised false positive rate (`value`) and its interval, beside the stated one (`fpr`).
 
-    NaN where the stated rate cannot be resolved.
+    NaN if too few false positives are expected at the stated rate.
     """
 
     fpr: float
@@ -73,7 +73,7 @@ class Realised(StrictStruct, frozen=True):
 
 
 class Curve(StrictStruct, frozen=True):
-    """The ROC curve of all models together: at most `ROC_POINTS` points, with their Clopper-Pearson band."""
+    """The ROC curve of all models together: at most `ROC_POINTS` points, with Clopper-Pearson intervals of the TPR."""
 
     fpr: tuple[float, ...]
     tpr: tuple[float, ...]
@@ -85,16 +85,17 @@ class AttackRates(StrictStruct, frozen=True):
     """How well an attack separates members from non-members of the models that it attacks.
 
     Attributes:
-        auc: mean over models of the area under the ROC curve, ties half; its interval is Student's t over models, and
-            of one model DeLong's (1988).
-        balanced_accuracy: mean of true positive and true negative rate, with the threshold that is best on the others.
-        tpr_at_fpr: at each stated false positive rate.
-        realised_fpr: the false positive rates that the same thresholds led to.
-        roc: of all models together.
-        members, non_members: records that were judged, over all models.
-        unjudged: share of records and models of which the attack says nothing.
-        tied: share of a model's judged records that have its commonest score, mean over models.
-        auc_of_models: of each model; NaN where all its records are members, or none.
+        auc: mean over models of the area under the ROC curve; ties count half. The interval is Student's t over
+            models, or that of DeLong et al. (1988) for a single model.
+        balanced_accuracy: mean of the true positive and the true negative rate, with the threshold that is best on the
+            other models.
+        tpr_at_fpr: the true positive rate at each stated false positive rate.
+        realised_fpr: the realised false positive rates of the same thresholds.
+        roc: the ROC curve of all models together.
+        members, non_members: numbers of pairs of a record and a model that have a score.
+        unjudged: share of pairs of a record and a model without a score.
+        tied: share of a model's scored records that have its commonest score; mean over models.
+        auc_of_models: the area of each model; NaN if all of its scored records are members, or none.
     """
 
     auc: Estimate
@@ -110,7 +111,7 @@ class AttackRates(StrictStruct, frozen=True):
 
     @property
     def rates(self) -> tuple[tuple[RateAt, Realised], ...]:
-        """At each stated false positive rate, the true and the realised false positive rate."""
+        """At each stated false positive rate, the true positive rate and the realised false positive rate."""
         return tuple(zip(self.tpr_at_fpr, self.realised_fpr, strict=True))
 
 
@@ -122,21 +123,21 @@ def attack_rates(
     level: float = 0.95,
     thresholds_of: Sequence[ScoredModels] | None = None,
 ) -> AttackRates:
-    """The rates of an attack over models of known membership.
+    """The error rates of an attack over models of known membership.
 
-    Estimates of rates are Clopper & Pearson's (1934), over records and models as if all were independent; `spread` says
-    how far models differ.
+    Intervals of rates are those of Clopper & Pearson (1934). They treat all pairs of a record and a model as
+    independent, which they are not; `spread` shows how much models differ.
 
     Args:
-        scores: of each record under each model, larger for a member; NaN where the attack says nothing.
-        truth: which records each model was trained on.
-        false_positive_rates: the stated ones.
+        scores: of each record under each model, larger for a member; NaN if the attack gives none.
+        truth: the membership masks of the models.
+        false_positive_rates: the stated false positive rates.
         level: confidence level of the intervals.
-        thresholds_of: for each model the other models that set its thresholds; by default all others of `scores`.
+        thresholds_of: for each model, the other models that set its thresholds; by default all others in `scores`.
 
     Raises:
-        InputError: shapes disagree, no model has a member and a non-member that are judged, or one model is to set its
-            own threshold.
+        InputError: shapes disagree; a rate or the level is not between 0 and 1; no model has both a member and a
+            non-member with a score; or there is only one model and no `thresholds_of`.
 
     >>> truth = np.arange(400).reshape(4, 100) % 2 == 0
     >>> rates = attack_rates(np.where(truth, 1.0, 0.0) + np.arange(100) / 1000, truth)
@@ -203,11 +204,11 @@ def called_at(
     false_positive_rates: Sequence[float],
     thresholds_of: Sequence[ScoredModels] | None = None,
 ) -> Bool[np.ndarray, "rates models n"]:
-    """Which records are called members of each model, at each stated false positive rate; see `attack_rates`.
+    """Which records the attack calls members of each model, at each stated false positive rate; see `attack_rates`.
 
-    A record is called a member if its score is above that of the (a + 1)-th highest non-member of the other models, a
-    being as many false positives as the rate allows. Equal scores are not called, so of the other models' non-members
-    no more than stated would be. On the model itself ties may add false positives: see `RateAt.holds`.
+    Let a be the number of false positives that the rate allows among the other models' non-members. A record is called
+    a member if its score is above that of their (a + 1)-th highest. An equal score is not called, so at most a of these
+    non-members would be. On the model itself, ties may add false positives: see `RateAt.holds`.
     """
     found = np.zeros((len(false_positive_rates), *scores.shape), bool)
     for rows, others in _by_thresholds(len(scores), thresholds_of):
@@ -218,42 +219,42 @@ def called_at(
 def _by_thresholds(
     models: int, thresholds_of: Sequence[ScoredModels] | None
 ) -> list[tuple[Int[np.ndarray, " rows"], ScoredModels | None]]:
-    """The models whose thresholds are set by the same others."""
+    """Groups of models with the same threshold-setting models: their indices, and those models (None: each other)."""
     if thresholds_of is None:
         return [(np.arange(models), None)]
     of_scores = {id(scores): (scores, truth) for scores, truth in thresholds_of}
-    whose = np.array([id(scores) for scores, _ in thresholds_of])
-    return [(np.flatnonzero(whose == place), others) for place, others in of_scores.items()]
+    setters = np.array([id(scores) for scores, _ in thresholds_of])
+    return [(np.flatnonzero(setters == identity), others) for identity, others in of_scores.items()]
 
 
 def _called(
     scores: np.ndarray, truth: np.ndarray, false_positive_rates: Sequence[float], others: ScoredModels | None
 ) -> Bool[np.ndarray, "rates models n"]:
-    """The calls with thresholds of these other models; None: of each other in turn."""
+    """The calls with thresholds set by `others`; if None, by all models of `scores` except the one that is judged."""
     of_scores, of_truth = others or (scores, truth)
     outside = np.where(of_truth | np.isnan(of_scores), -np.inf, of_scores)
     flat = outside.ravel()
     order = np.argsort(-flat, kind="stable")[: int((flat > -np.inf).sum())]
-    falling, whose = flat[order], order // outside.shape[1]
+    falling, model_of = flat[order], order // outside.shape[1]
     found = np.zeros((len(false_positive_rates), *scores.shape), bool)
     for model, own in enumerate(scores):
-        places = np.flatnonzero(whose == model) if others is None else np.zeros(0, int)
-        total = len(falling) - len(places)
+        ranks = np.flatnonzero(model_of == model) if others is None else np.zeros(0, int)
+        total = len(falling) - len(ranks)
         for called, limit in zip(found, false_positive_rates, strict=True):
             allowed = int(np.floor(limit * total + 1e-9))
             if allowed >= total:
                 continue
-            # The place, among all, of the (allowed + 1)-th that is not the model's own.
-            place = allowed + int(np.searchsorted(places - np.arange(len(places)), allowed, side="right"))
+            # The rank, among all non-members, of the (allowed + 1)-th that is not the model's own.
+            rank_of_all = allowed + int(np.searchsorted(ranks - np.arange(len(ranks)), allowed, side="right"))
             with np.errstate(invalid="ignore"):
-                called[model] = own > falling[place]
+                called[model] = own > falling[rank_of_all]
     return found
 
 
 def _balanced(
     scores: np.ndarray, truth: np.ndarray, thresholds_of: Sequence[ScoredModels] | None
 ) -> Float[np.ndarray, " models"]:
-    """The balanced accuracy of each model with the threshold that is best on the others."""
+    """The balanced accuracy of each model, with the threshold that is best on the other models."""
     found = np.full(len(scores), np.nan)
     for rows, others in _by_thresholds(len(scores), thresholds_of):
         found[rows] = balanced_accuracy(scores[rows], truth[rows], others)
@@ -261,7 +262,7 @@ def _balanced(
 
 
 def clopper_pearson(count: int, total: int, level: float) -> Estimate:
-    """The share `count / total` and its exact interval; NaN of nothing. Clopper & Pearson (1934).
+    """The share `count / total` and its exact interval (Clopper & Pearson 1934); NaN if `total` is 0.
 
     >>> round(clopper_pearson(0, 10, 0.95).high, 3)
     0.308
@@ -283,7 +284,7 @@ def exact_shares(
 
 
 def positive_predictive_value(true_positive: float, false_positive: float, share: float) -> float:
-    """The share of records called members that are members, where this share of all records are. NaN of nothing called.
+    """The share of members among the records called members, given their `share` of all records; NaN without calls.
 
     >>> positive_predictive_value(0.2, 0.01, 0.01).__round__(3)
     0.168
@@ -310,7 +311,7 @@ def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Estimate:
 
 
 def _curve(group: np.ndarray, others: np.ndarray, count: int, level: float) -> Curve:
-    """At most `ROC_POINTS` points of the curve, spread along a logarithmic axis, and the band of each."""
+    """At most `ROC_POINTS` points of the ROC curve, evenly spaced in log FPR, and the interval of each TPR."""
     at = np.geomspace(1e-5, 1, ROC_POINTS)
     kept = np.unique(np.searchsorted(others, np.floor(at * count + 1e-9), side="right") - 1)
     kept = kept[kept >= 0]

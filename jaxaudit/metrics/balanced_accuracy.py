@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 GRID = 2048
-"""Thresholds among which the best is chosen."""
+"""The best threshold is chosen among this many."""
 
 
 def balanced_accuracy(
@@ -12,7 +12,10 @@ def balanced_accuracy(
     truth: Bool[np.ndarray, "models n"],
     thresholds_of: tuple[Float[np.ndarray, "others n"], Bool[np.ndarray, "others n"]] | None,
 ) -> Float[np.ndarray, " models"]:
-    """The balanced accuracy of each model with the threshold that is best on the others; NaN without both kinds."""
+    """The balanced accuracy of each model, with the threshold that is best on the other models.
+
+    NaN for a model without members or without non-members.
+    """
     of_scores, of_truth = thresholds_of or (scores, truth)
     known = of_scores[~np.isnan(of_scores)]
     grid = np.unique(np.quantile(known, np.linspace(0, 1, GRID), method="lower"))
@@ -33,12 +36,12 @@ def balanced_accuracy(
 def _above(
     scores: np.ndarray, truth: np.ndarray, grid: np.ndarray
 ) -> tuple[Int[np.ndarray, "models grid"], Int[np.ndarray, "models grid"]]:
-    """How many members, and others, of each model score at or above each number; all at the lowest."""
+    """How many members, and how many non-members, of each model score at least each threshold; all at the lowest."""
     found = []
     for side in (truth, ~truth):
         rows = [np.sort(own[row & ~np.isnan(own)]) for own, row in zip(scores, side, strict=True)]
         at = [len(row) - np.searchsorted(row, grid, side="left") for row in rows]
         for row, counted in zip(rows, at, strict=True):
-            counted[0] = len(row)  # A threshold below all: what others' scores do not reach.
+            counted[0] = len(row)  # The lowest threshold calls all, also scores below those that the grid came from.
         found.append(np.stack(at))
     return found[0], found[1]

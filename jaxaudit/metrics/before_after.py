@@ -1,8 +1,8 @@
-"""Did a model's use of the query set change? Its outputs before and after, against one holdout.
+"""Did a deletion change a model's use of the query set? Compares its outputs before and after, with one holdout.
 
-Both models answer for the same records, so what makes a record easy, and how query set and holdout happened to be
-dealt, is common to both and cancels in the difference of a record's two scores. The difference of two separate audits
-contains it twice.
+Both models are judged on the same records. The difficulty of a record and the random split into query set and holdout
+affect both scores of a record alike, and cancel in their difference. The difference of two separate audits would
+contain them twice.
 """
 
 import numpy as np
@@ -15,11 +15,11 @@ from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
 
 
 class Change(StrictStruct, frozen=True):
-    """The used fraction before minus that after.
+    """The used fraction before the deletion minus the used fraction after it.
 
     Attributes:
-        fraction: its estimate, in [-1, 1]; None if full use makes no difference.
-        low, high: its interval; -1 and 1 if the data do not determine it.
+        fraction: the estimated difference, in [-1, 1]; None if full use makes no difference to the scores.
+        low, high: the interval of the difference; -1 and 1 if the data do not determine it.
         p_value: two-sided p-value of "the use did not change".
         p_never_before: p-value of "the model before never used the query set"; a small value is evidence of use.
     """
@@ -44,24 +44,25 @@ def before_after(
     alpha: float = ALPHA,
     level: float = LEVEL,
 ) -> Change:
-    """How much more of the query set the model before used than the model after.
+    """How much more of the query set was used by the model before a deletion than by the model after it.
 
-    Each record's score is that of `holdout_test`. With D the score before minus that after, the statistic is the mean
-    of D over query records minus that over holdout records.
+    Each record's score is that of `holdout_test`. With D the score before minus the score after, the statistic is the
+    mean of D over query records minus its mean over holdout records.
 
-    - `fraction`: the statistic divided by the shadow models' mean difference. The interval inverts a t-test, as in
-      `used_fraction` (Fieller 1954), with the variance of D within query set and holdout, and the variance between
-      models for the difference alone. It assumes shadow models designed and trained like both models, and that full
-      use has the same effect on both; if both were trained anew and used a part each, it is too narrow.
+    - `fraction`: the statistic divided by the shadow models' mean statistic. The interval inverts a t-test, as in
+      `used_fraction` (Fieller 1954). Its variance is that of D within query set and holdout, plus the variance between
+      models for the difference alone. It assumes that shadow models have the architecture and recipe of both models,
+      and that full use has the same effect on both. If both were trained from scratch, each on a part of the query
+      set, the interval is too narrow.
     - `p_value`: a permutation test of D among query and holdout records. Exact if neither model used the query set or
       the holdout. If both used the same part of it, D may vary more among query records; the p-value is then
       approximate, best for a holdout as large as the query set.
 
     Args:
         key: random key of the permutations.
-        before, after: log-odds of each record's own class: `size` query records, then the holdout.
+        before, after: each model's log-odds of each record's own class: `size` query records, then the holdout.
         size: the number of query records.
-        shadows: the same of the shadow models, at the same resolution.
+        shadows: the shadow models' log-odds of the same records, at the same resolution.
         membership, groups: as for `holdout_test`.
         permutations: random permutations.
         alpha: the level of the critical value.

@@ -1,8 +1,8 @@
-"""Pre-flight checks of the `ks` audit: they measure what could make its verdict wrong.
+"""Checks of the assumptions of the `ks` audit. A failed assumption could make its verdict wrong.
 
 The method assumes that the shadow models are well trained, that the calibration set comes from the query set's
 domain, and that the two reference distributions differ by more than noise (Liu & Tsaftaris 2020, sections 3.2 to 4).
-Each check has a number, a threshold, and what to do if it fails.
+Each check has a measured number, a threshold, and advice for the case that it fails.
 """
 
 from collections.abc import Sequence
@@ -42,13 +42,13 @@ ONE_CLASS = "all its records are of one class, so accuracy shows nothing:"
 
 
 class Check(StrictStruct, frozen=True):
-    """One assumption that was tested.
+    """The result of checking one assumption.
 
     Attributes:
         name: what was checked.
-        passed: whether it holds.
-        value: the number measured; None where there is none, or it is infinite.
-        threshold: what the number is compared with; None where there is nothing to compare.
+        passed: whether the assumption holds.
+        value: the measured number; None if nothing was measured or the number is infinite.
+        threshold: the number that `value` is compared with; None without one.
         decisive: whether a failure makes the verdict `inconclusive`; otherwise a failure is a warning.
         message: what was measured and, if it failed, what to do.
     """
@@ -69,18 +69,24 @@ def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"], minimum: float = 
 def models_of_test(
     name: str, accuracies: Float[np.ndarray, " models"], minimum: float = MIN_ACCURACY, recipe: str = RECIPE
 ) -> Check:
-    """The shadow models of a test of use fit their own training data; `name` names the test, `recipe` a better way.
+    """The shadow models of a test of use fit their own training data.
 
-    A failure is a warning: it changes no verdict. The holdout test's `p_never` is exact whatever its models are, so
+    A failure is a warning: it changes no verdict. The holdout test's `p_never` is exact for any shadow models, so
     `not forgotten` stands. The minimum detectable fraction is measured on these models: if they fit badly, it is too
     large for `forgotten`, and the verdict is `inconclusive` anyway. A failure changes the advice: first a better
     training recipe, then more records.
+
+    Args:
+        name: the name of the check, which names the test.
+        accuracies: the training accuracy of each shadow model.
+        minimum: the lowest accuracy that passes.
+        recipe: advice on how to train better models.
     """
     return _fit(name, f"of the {name}", accuracies, minimum, recipe, decisive=False)
 
 
 def better_recipe(fit: Check, recipe: str = RECIPE) -> str:
-    """What to do if the minimum detectable fraction is too large; empty unless the test's models fit badly."""
+    """Advice for a minimum detectable fraction that is too large; empty unless the test's models fit badly."""
     if fit.passed:
         return ""
     lowest = "unknown" if fit.value is None else f"{fit.value:.1%}"
@@ -102,10 +108,11 @@ def calibration_reach(
     minimum: float = MIN_REACH,
     whose: str = "calibration models",
 ) -> Check:
-    """Query set and calibration set share a domain: models that know only the latter do better than guessing.
+    """Query set and calibration set share a domain: models of the calibration set classify query records above chance.
 
-    The number is (accuracy - guess) / (1 - guess), with their mean accuracy on the query set and the share of the
-    commonest class. `whose` names the models: any that were trained on calibration records and no query record.
+    The number is (accuracy - guess) / (1 - guess), where `accuracy` is the models' mean accuracy on the query set and
+    `guess` the share of its commonest class. `whose` names the models: any that were trained on calibration records
+    and no query record.
     """
     guess = float(np.bincount(labels).max() / len(labels))
     accuracy = float(np.mean(accuracies))
@@ -122,7 +129,7 @@ def calibration_reach(
 
 
 def not_measured(name: str) -> Check:
-    """A shared check that a verdict rests on, in an audit without models to measure it on: a warning."""
+    """A warning in place of a check that several tests rely on, for an audit without models to measure it on."""
     message = "not measured, since this audit has no models to measure it on; add RhoTest() to the tests"
     return Check(name, False, None, None, False, message)
 
@@ -132,7 +139,7 @@ def distances_apart(
     floor: Float[np.ndarray, " pairs"],
     maximum: float = MAX_NOISE_SHARE,
 ) -> Check:
-    """rho's denominator is well above the distance between two query models of different seeds."""
+    """rho's denominator is well above the noise: the distance between query models that differ only in their seed."""
     if not len(floor):
         return Check(
             DISTANCES_APART,
@@ -156,10 +163,10 @@ def distances_apart(
 def query_size(
     records: int, calibration_distances: Float[np.ndarray, " replicates"], maximum: float = MAX_NOISE_SHARE
 ) -> Check:
-    """There are enough query records for the distances measured.
+    """There are enough query records to resolve the distances that were measured.
 
-    The 95% critical value of the two-sample KS statistic at this size, 1.358 * sqrt(2 / n), as a share of rho's
-    denominator.
+    The number is the 95% critical value of the two-sample KS statistic at this size, 1.358 * sqrt(2 / n), as a share
+    of rho's denominator.
     """
     critical = float(special.kolmogi(1 - 0.95) * np.sqrt(2 / records))
     least = float(np.min(calibration_distances))
@@ -173,10 +180,12 @@ def query_size(
 def tied_confidences(
     confidences: Float[np.ndarray, "models n"], maximum: float = MAX_TIED_SHARE, *, printed: bool = False
 ) -> Check:
-    """Confidences are spread out: in no model do most of them have the same value, such as exactly 1.
+    """Confidences are spread out: no model gives most records the same value, such as exactly 1.
 
     Args:
-        printed: whether they were rounded like the probabilities in a target's file.
+        confidences: each model's confidences on the query set.
+        maximum: the largest share of equal values that passes.
+        printed: whether the confidences were rounded like the probabilities in a target's file.
     """
     shares = [np.unique(row, return_counts=True)[1].max() / len(row) for row in confidences]
     worst = float(np.max(shares))
@@ -207,11 +216,11 @@ def class_coverage(
 
 
 def positive_control(controls: Sequence[Rho]) -> Check:
-    """A model known to be trained on the calibration set *and* the query set is detected.
+    """Use is detected in control models, which are known to be trained on the calibration set *and* the query set.
 
-    Not in the paper, whose rule takes it for granted. On real data it can fail (a model trained on both sets can lie
-    further from the query models than the calibration models do), and then `forgotten` means nothing. It affects only
-    that verdict.
+    The paper does not check this; its rule presupposes it. On real data it can fail: a model trained on both sets can
+    lie further from the query models than the calibration models do. `forgotten` then means nothing. The check affects
+    only that verdict.
     """
     highest = [deciding(control)[1] for control in controls]
     worst = float(np.max(highest)) if controls else float("nan")
@@ -236,7 +245,7 @@ def target_accuracy(
     of: str = "query set",
     check: str = TARGET_OUTPUTS,
 ) -> Check:
-    """The target's outputs match the labels of a set better than by guessing: rows and columns are in order."""
+    """The target's outputs match the labels of a set better than chance: their rows and columns are in order."""
     guess = float(np.bincount(labels).max() / len(labels))
     reach = (accuracy - guess) / (1 - guess) if guess < 1 else 0.0
     passed = reach >= minimum
@@ -253,11 +262,11 @@ def target_accuracy(
 def reference_like_target(
     accuracy: float, accuracies: Float[np.ndarray, " shadows"], minimum: float = MIN_REFERENCE_ACCURACY
 ) -> Check:
-    """The target's other data are like the reference: it classifies the reference about as well as shadow models do.
+    """The target's other training data are like the reference: it classifies the reference like shadow models do.
 
-    The number is its accuracy on the reference, as a share of the lowest that any shadow model has on the reference
-    records that it was not trained on. A target of other data does not know such records, and what is taken off for
-    them is wrong.
+    The number is the target's accuracy on the reference, divided by the lowest accuracy of any shadow model on the
+    reference records that it was not trained on. If the target was trained on other kinds of data, the correction that
+    is measured on the reference is wrong.
     """
     lowest = float(np.min(accuracies))
     share = accuracy / lowest if lowest > 0 else 1.0

@@ -1,8 +1,8 @@
-"""Deals records at random into a query set, a holdout and known members, which is what makes tests of them exact.
+"""Splits records at random into a query set, a holdout and known members. This random split makes the tests exact.
 
-Deal before anything is shared. The size of the holdout decides what can be detected: at a fixed query set, a holdout
-twice as large raises the test's signal-to-noise ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at ratio r).
-Every record held out is one that is not shared, though: for a fixed number of records, half is best.
+Split before any record is shared. The size of the holdout decides what can be detected: for a fixed query set, a
+holdout twice as large raises the test's signal-to-noise ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at
+ratio r). For a fixed number of records, a holdout of half of them is best.
 """
 
 from math import comb
@@ -17,29 +17,29 @@ from jaxaudit.randomness import generator_of, stream
 
 SHARE = 0.5
 NEAR, DEVIATIONS = 0.05, 3.0
-"""How far the size of a training set may be from the query set's: this share of it, or this many standard deviations of
-the number that independent draws of each record would give."""
+"""Tolerance for the size of a training set, around that of the query set: this share of it, or this many standard
+deviations of the size that independent draws of each record would give, whichever is more."""
 
 
 def deal(
     key: Key[Array, ""], records: int, share: float = SHARE, groups: Shaped[np.ndarray, " records"] | None = None
 ) -> Bool[np.ndarray, " records"]:
-    """Which records to hold out: a random choice, all choices of as many equally likely.
+    """Chooses the records to hold out, uniformly at random among all choices of the same size.
 
-    `round(share * records)` records, or with groups that share of the groups, at least one and not all.
+    The holdout has `round(share * records)` records, or that share of the groups; at least one and not all.
 
     Args:
         key: random key.
-        records: how many there are.
-        share: of them to hold out, between 0 and 1; of the groups, if there are any.
-        groups: one value per record; records of equal value are dealt together.
+        records: the number of records.
+        share: share of the records (of the groups, if given) to hold out, between 0 and 1.
+        groups: one value per record; records with equal values stay together.
 
     Returns:
         True for the holdout, False for the query set.
 
     Raises:
         InputError: the share is out of range, there is not one group per record, or there are so few records or groups
-            that no deal of them could give a p-value of 0.05.
+            that no p-value of a test could be as small as 0.05.
 
     >>> import jax
     >>> deal(jax.random.key(1), 7, groups=np.array([0, 0, 1, 2, 3, 4, 5]))
@@ -59,24 +59,24 @@ def deal_members(
     share: float,
     groups: Shaped[np.ndarray, " records"] | None = None,
 ) -> Bool[np.ndarray, " records"]:
-    """Which records to share that stay in training: a random choice of those not held out, all equally likely.
+    """Chooses known members, which are shared and stay in training, uniformly at random among records not held out.
 
-    `round(share * records)` records, or with groups that share of the groups, at least one. What is neither held out
-    nor a member is the query set, at least one record or group.
+    There are `round(share * records)` of them, or that share of the groups; at least one. The remaining records are the
+    query set, at least one record or group.
 
     Args:
-        key: random key; that of `deal` may be given again, since the two draws are independent.
+        key: random key. It may be the key given to `deal`: the two draws are independent.
         held: True for the holdout, as `deal` returns it for the same groups.
-        share: of all records to name members, the holdout's included; of the groups, if there are any.
-        groups: one value per record; records of equal value are dealt together.
+        share: members as a share of all records, the holdout included (of all groups, if given).
+        groups: one value per record; records with equal values stay together.
 
     Returns:
         True for the members.
 
     Raises:
         InputError: the share is out of range or more than the holdout leaves, there is not one group per record, or
-            there are so few records or groups that the query set could not differ from the holdout, or from the
-            members, with a p-value of 0.05.
+            there are so few records or groups that no test of the query set against the holdout, or the members,
+            could give a p-value of 0.05.
 
     >>> import jax
     >>> held = deal(jax.random.key(1), 9, 1 / 3)
@@ -91,7 +91,7 @@ def deal_members(
         raise InputError(
             f"the share of the members must be above 0 and, with that of the holdout, below 1, got {share:g}; lower it."
         )
-    # Two shares of a few may each be rounded up.
+    # Both shares may have been rounded up; one record or group must be left for the query set.
     chosen = min(chosen, len(left) - 1)
     for side in (count - len(left), chosen):
         _refuse_few(count, groups is not None, len(left) - chosen, side)
@@ -99,7 +99,7 @@ def deal_members(
 
 
 def _numbered(records: int, groups: np.ndarray | None) -> tuple[Int[np.ndarray, " records"], int]:
-    """The number of each record's group, of which each is its own without groups; and how many groups there are."""
+    """The number of each record's group, and how many groups there are; without groups, each record is a group."""
     if groups is not None and np.shape(groups) != (records,):
         raise InputError(f"there are groups of shape {np.shape(groups)} for {records} records: give one per record.")
     own = np.arange(records) if groups is None else np.unique(groups, return_inverse=True)[1]
@@ -107,7 +107,7 @@ def _numbered(records: int, groups: np.ndarray | None) -> tuple[Int[np.ndarray, 
 
 
 def _refuse_few(count: int, grouped: bool, query: int, side: int) -> None:
-    """Refuses a query set and another side of which no test could tell that they were treated differently."""
+    """Refuses two sides so small that no permutation test between them could reach a p-value of 0.05."""
     if side < 1 or ways(query + side, side) * ALPHA < 1:
         raise InputError(
             f"{count} {'groups' if grouped else 'records'} are too few to deal so: no test of {query} against {side} "
@@ -117,7 +117,7 @@ def _refuse_few(count: int, grouped: bool, query: int, side: int) -> None:
 
 
 def ways(count: int, chosen: int) -> int:
-    """In how many ways some of a few can be chosen; of a thousand or more, a lower bound.
+    """The binomial coefficient `count` over `chosen`; from a count of 1,000 on, only a lower bound.
 
     >>> ways(6, 3), ways(10**9, 5)
     (20, 1000000000)
@@ -126,12 +126,12 @@ def ways(count: int, chosen: int) -> int:
 
 
 def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
-    """How many groups to draw of each side of a deal for a sample of `records` records on average; at least one.
+    """How many groups to draw from each side of a random split, so that about `records` records are drawn; at least 1.
 
-    It does not depend on which groups are on which side, so the sampled sides stay exchangeable.
+    The number does not depend on which groups are on which side, so the sampled sides stay exchangeable.
 
     Args:
-        records: of one side.
+        records: the average number of records to draw from one side.
         groups: one value per record of both sides.
 
     >>> groups_in_sample(4, np.array([0, 0, 0, 1, 2, 2]))
@@ -141,7 +141,7 @@ def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
 
 
 def joined(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """Groups of which those that share a copy are one, numbered from 0.
+    """Merges groups that contain copies of the same record, and numbers the merged groups from 0.
 
     Args:
         groups: one value per record.
@@ -160,19 +160,19 @@ def joined(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -
 def dealt_alike(
     members: int | Int[np.ndarray, " models"], wanted: int, whole: int
 ) -> bool | Bool[np.ndarray, " models"]:
-    """Whether training sets are about as large as one dealt like the query set: the holdout test takes such models.
+    """Whether shadow models have training sets about as large as the query set; the holdout test uses only such models.
 
-    p (not used) needs no number at all: it permutes the target's scores, and is exact as long as the training sets are
-    independent of which records became the query set. p (all used) ranks a target that was trained on `wanted` records
-    among the models: a model of fewer remembers each of them better, and of a target among such models full use is
-    rejected too often. So their numbers may vary as chance has them and no further: by 3 standard deviations of
-    independent draws, sqrt(whole f (1 - f)) with f = wanted / whole, or by 5% where that is more. Both designs of
-    Carlini et al. (2022) give such numbers: every record drawn for itself, or each in half of all models.
+    p (not used) does not depend on these sizes: it permutes the target's scores, and is exact if the shadow models'
+    training sets are independent of which records became the query set. p (all used) ranks a target that was trained on
+    `wanted` records among the shadow models. A model of fewer records remembers each of them better, so full use would
+    be rejected too often. Sizes may therefore differ by 3 standard deviations of independent draws, sqrt(whole f (1 -
+    f)) with f = wanted / whole, or by 5% if that is more. Both schemes of Carlini et al. (2022) satisfy this: including
+    every record independently, or each in half of all models.
 
     Args:
-        members: number of query and holdout records that each model was trained on, or of groups that were dealt whole.
-        wanted: their number in the query set.
-        whole: their number in query set and holdout together.
+        members: number of query and holdout records (of groups, if whole groups were drawn) in each training set.
+        wanted: number of records or groups in the query set.
+        whole: number of records or groups in query set and holdout together.
 
     >>> dealt_alike(np.array([50, 64, 66]), 50, 100)
     array([ True,  True, False])

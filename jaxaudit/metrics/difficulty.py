@@ -1,8 +1,8 @@
-"""How difficult a record is for any model: what a score may take off without knowing which set the record is in.
+"""How difficult a record is for any model, predicted without using which set the record is in.
 
-Three sources, each optional but the first: a record's class; its neighbours in the inputs, and whether they have its
-class; and what shadow models say of it. None of them knows query set, holdout and members apart, so what is left of a
-score after a fit on them is as exchangeable as the score was.
+There are three predictors, and only the first is required: the record's class; the classes and distances of its nearest
+neighbours in the inputs; and the shadow models' outputs on it. None depends on whether a record is in the query set,
+the holdout or among the members. So a score's residual after a fit on them is as exchangeable as the score itself.
 """
 
 import numpy as np
@@ -16,11 +16,11 @@ from jaxaudit.metrics.scores import cut
 from jaxaudit.randomness import generator_of
 
 CUT, LOG_CUT = 3.0, 8.0
-"""Log-odds and log-probabilities are cut here, in nats: beyond, they tell more of a record's difficulty than of its
-use."""
+"""Log-odds and log-probabilities are cut at these values, in nats: beyond them, they depend more on a record's
+difficulty than on its use."""
 NEIGHBOURS = (1, 3, 10, 30)
 MOST_NEIGHBOURS = 20_000
-"""Records among which neighbours are sought; of more, so many are drawn without regard to their sets."""
+"""Neighbours are sought among at most this many records. If there are more, a random sample of all sets is used."""
 BLOCK = 512
 FARTHEST = 3.0
 
@@ -33,15 +33,15 @@ def difficulty(
     membership: Bool[np.ndarray, "models n"] | None = None,
     groups: Int[np.ndarray, " n"] | None = None,
 ) -> Float[np.ndarray, "n kinds"]:
-    """Predictors of how difficult a record is, for `residual`.
+    """Predictors of how difficult each record is, for `residual`.
 
     Args:
-        key: random key of the choice of features and of neighbours; None where there are no inputs.
+        key: random key for the choice of features and of candidate neighbours; None without inputs.
         labels: the records' classes.
-        inputs: the records, numbers of any shape; None where they are not at hand.
-        shadows: log-odds of shadow models that treat all records alike; None without them.
-        membership: which of these records each shadow model was trained on.
-        groups: the group of each record, where whole groups were dealt: neighbours are sought in other groups.
+        inputs: the records' features, of any shape; None if not available.
+        shadows: log-odds of shadow models whose membership masks do not depend on the split; None if not available.
+        membership: the membership masks of these shadow models.
+        groups: the group of each record, if whole groups were drawn: neighbours are sought in other groups.
 
     Raises:
         InputError: there are inputs and no key.
@@ -62,7 +62,7 @@ def difficulty(
 
 
 def residual(values: Float[np.ndarray, " n"], predictors: Float[np.ndarray, "n kinds"]) -> Float[np.ndarray, " n"]:
-    """What least squares on the predictors and a constant leave of the values."""
+    """The residuals of the values after a least-squares fit on the predictors and a constant."""
     design = np.concatenate([np.ones((len(values), 1)), predictors], axis=1)
     return values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
 
@@ -72,12 +72,12 @@ def residual_scores(
 ) -> Float[np.ndarray, " n"]:
     """Scores of the records of one target: larger means more likely used.
 
-    The sum of two residuals, each in its standard deviation, after a least-squares fit on the predictors: of the
-    log-odds, cut at `CUT`, and of the log-probability, cut at `LOG_CUT`. The first tells records that a model knows
-    well apart, the second those that it hardly knows. The fit is blind to the sets.
+    The score is the sum of two residuals (`residual`), each divided by its standard deviation: of the log-odds, cut at
+    `CUT`, and of the log-probability, cut at `LOG_CUT`. The first separates records that a model knows well, the second
+    those that it hardly knows. The fit does not use which set a record is in.
 
     Raises:
-        InputError: a log-odds is NaN, or there is not a row of predictors for each.
+        InputError: a log-odds is NaN, or there is not one row of predictors per record.
     """
     odds = np.asarray(log_odds, np.float64)
     if np.isnan(odds).any() or len(odds) != len(predictors):
@@ -91,7 +91,7 @@ def residual_scores(
 
 
 def _of_models(shadows: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, "n kinds"]:
-    """Curves of the mean log-odds without the record in training, and how much more it is with it."""
+    """Functions of a record's mean log-odds over models trained without it, and of its increase in models with it."""
     known = profile(cut(shadows), membership)
     without, gap = known.outside, known.inside - known.outside
     bent = np.tanh(without / 3)
@@ -103,25 +103,27 @@ def _of_models(shadows: np.ndarray, membership: np.ndarray) -> Float[np.ndarray,
 def _of_neighbours(
     key: Key[Array, ""], labels: np.ndarray, inputs: np.ndarray, groups: np.ndarray | None
 ) -> Float[np.ndarray, "n kinds"]:
-    """How many of the nearest other records have the record's class, and how far the next of another class is."""
+    """The share of the nearest neighbours that have the record's class, and how far the nearest of another class is."""
     generator = generator_of(key)
     points = features(generator, inputs)
     own = np.arange(len(labels)) if groups is None else groups
-    asked = np.arange(len(labels))
-    if len(asked) > MOST_NEIGHBOURS:
-        asked = np.sort(generator.choice(asked, MOST_NEIGHBOURS, replace=False))
-    squares, found = (points[asked] ** 2).sum(axis=1), []
+    candidates = np.arange(len(labels))
+    if len(candidates) > MOST_NEIGHBOURS:
+        candidates = np.sort(generator.choice(candidates, MOST_NEIGHBOURS, replace=False))
+    squares, found = (points[candidates] ** 2).sum(axis=1), []
     for start in range(0, len(labels), BLOCK):
         block = slice(start, start + BLOCK)
-        distances = squares - 2 * points[block] @ points[asked].T + (points[block] ** 2).sum(axis=1, keepdims=True)
+        distances = squares - 2 * points[block] @ points[candidates].T + (points[block] ** 2).sum(axis=1, keepdims=True)
         distances = np.maximum(distances, 0)
-        distances[own[block, None] == own[asked]] = np.inf
-        found.append(_told(distances, labels[block, None] == labels[asked]))
+        distances[own[block, None] == own[candidates]] = np.inf
+        found.append(_predictors(distances, labels[block, None] == labels[candidates]))
     return np.concatenate(found)
 
 
-def _told(distances: Float[np.ndarray, "some n"], same: Bool[np.ndarray, "some n"]) -> Float[np.ndarray, "some kinds"]:
-    """The predictors of some records from the squared distances of all others, and which of these have their class."""
+def _predictors(
+    distances: Float[np.ndarray, "some n"], same: Bool[np.ndarray, "some n"]
+) -> Float[np.ndarray, "some kinds"]:
+    """Predictors of some records, from squared distances to all candidates and which candidates have the same class."""
     most = max(NEIGHBOURS)
     nearest = np.argpartition(distances, most, axis=1)[:, :most]
     order = np.argsort(np.take_along_axis(distances, nearest, axis=1), axis=1)

@@ -1,6 +1,6 @@
-"""How much of a query set was used: the used fraction, its interval, and the fraction that would have been detected.
+"""The used fraction of a query set, its interval, and the minimum detectable fraction.
 
-All of them come from one effect: what a test measured of the target, beside what it measured of models of full use.
+All are computed from an `Effect`: a test's statistic for the target, and for shadow models that used the whole set.
 """
 
 from typing import NamedTuple
@@ -15,22 +15,22 @@ POWER = 0.95
 
 
 class Effect(NamedTuple):
-    """What a test measured of the target, and of models of full use.
+    """A test's statistic for the target, and for models that used all of the query set ("models of full use").
 
-    A target that used the fraction f of the query set has a difference of mean e(f) * (the mean of `full`) and variance
+    If the target used the fraction f of the query set, its statistic has the mean e(f) * mean(full) and the variance
 
         variance + e(f)^2 * max(var(full) - noise, 0):
 
-    the variance of the measurement plus the variance between models. The effect e(f) is f. If models of partial use
-    show more, e is piecewise linear from (0, 0) over `partly` to (1, 1): records that were left out can look used if
-    similar records were used.
+    the sampling variance plus the variance between models. By default e(f) = f. Records that were left out can look
+    used if similar records were used. If models of partial use show such a larger effect, e is piecewise linear from
+    (0, 0) over `partly` to (1, 1).
 
     Attributes:
         difference: the target's statistic; 0 on average if nothing was used.
-        variance: a lower bound of its sampling variance.
+        variance: a lower bound of the sampling variance of `difference`.
         full: the statistic of each model that used all of the query set.
         noise: the part of the variance of `full` that is sampling variance.
-        critical: the critical value: the test detects use if `difference` is above it.
+        critical: the critical value: use is detected if `difference` is above it.
         partly: a used fraction in (0, 1), and the mean statistic of models that used that fraction; None if the effect
             is proportional.
     """
@@ -44,16 +44,16 @@ class Effect(NamedTuple):
 
 
 def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
-    """The used fraction and its interval: all f in [0, 1] that a t-test at `level` does not reject.
+    """The used fraction and its interval: all f in [0, 1] that a t-test does not reject at confidence `level`.
 
-    With M models of full use, d their mean difference and t Student's quantile at M - 1 degrees of freedom, these are
-    the f whose effect e = e(f) has
+    With M models of full use, d their mean statistic and t Student's quantile at M - 1 degrees of freedom, the interval
+    holds all f whose effect e = e(f) satisfies
 
         |difference - e d| <= t sqrt(variance + e^2 (v + var(full) / M)),  v = max(var(full) - noise, 0)
 
-    (Fieller 1954). The interval covers the truth at its level if the target's effect comes from the same population as
-    theirs. An estimate below 0 or above 1 becomes 0 or 1; if that is rejected too, the interval is that one point. If
-    full use makes no difference (d <= 0), the fraction is unknown: NaN, from 0 to 1.
+    (Fieller 1954). The interval covers the true fraction at its level if the target's effect comes from the same
+    distribution as the effects of the models. An estimate below 0 or above 1 becomes 0 or 1; if the test rejects that
+    too, the interval is that one point. If full use makes no difference (d <= 0), the fraction is NaN, from 0 to 1.
 
     >>> full = np.array([0.9, 1.0, 1.1, 1.0])
     >>> [round(number, 2) for number in used_fraction(Effect(0.5, 0.01, full, 0.0, 0.16))]
@@ -69,9 +69,10 @@ def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, f
 
 
 def share_of_effect(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
-    """The share e of the effect of full use, and its interval as in `used_fraction`, but not cut to [0, 1].
+    """The target's effect as a share of the effect of full use, and its interval (`used_fraction`), not cut to [0, 1].
 
-    From -infinity to infinity if full use cannot be told from none; NaN if it makes no difference.
+    The interval is infinite on both sides if full use cannot be distinguished from no use. The share is NaN if full use
+    makes no difference.
     """
     models, mean = len(effect.full), float(np.mean(effect.full))
     if not mean > 0:
@@ -90,9 +91,9 @@ def share_of_effect(effect: Effect, level: float = LEVEL) -> tuple[float, float,
 
 
 def upper_limit(effect: Effect, alpha: float = ALPHA) -> float:
-    """The one-sided upper limit of the used fraction: it is below the truth with probability `alpha` at most.
+    """The one-sided upper confidence limit of the used fraction: below the true one with probability at most `alpha`.
 
-    The upper end of the two-sided interval at 1 - 2 alpha (`used_fraction`); 1 if the data do not determine it.
+    It is the upper end of the two-sided interval at 1 - 2 alpha (`used_fraction`); 1 if the data do not determine it.
 
     >>> effect = Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)
     >>> [round(number, 2) for number in (upper_limit(effect), used_fraction(effect)[2])]
@@ -102,11 +103,11 @@ def upper_limit(effect: Effect, alpha: float = ALPHA) -> float:
 
 
 def detectable_fraction(effect: Effect, power: float = POWER) -> float | None:
-    """The smallest used fraction that would have been detected with probability `power`; None if not even 1 would.
+    """The minimum detectable fraction: the smallest that is detected with probability `power`; None if even 1 is not.
 
     The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the notation of
-    `used_fraction`, with t the quantile of `power`. The effect is taken as proportional to f even if models of partial
-    use showed more.
+    `used_fraction`, with t the quantile of `power`. The effect is assumed to be proportional to f even if models of
+    partial use showed a larger one.
 
     >>> round(detectable_fraction(Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)), 3)
     0.411
@@ -135,7 +136,7 @@ def _fraction_of(part: float, effect: Effect) -> float:
         return part
     fraction, shown = effect.partly
     shown = max(shown / float(np.mean(effect.full)), fraction)
-    # Where they show as much as models of full use, nothing below that effect tells how much more was used.
+    # If models of partial use show the full effect, fractions above theirs cannot be distinguished.
     return float(np.interp(part, [0, min(shown, 1.0), 1], [0, fraction, 1]))
 
 

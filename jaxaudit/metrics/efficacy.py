@@ -1,7 +1,6 @@
 """Efficacy of forgetting: one divided by the information that a model's parameters have about a set of examples.
 
-Becker & Liebig (2022), "Evaluating machine unlearning via epistemic uncertainty", sections 3 and 4. Arrays in, numbers
-out: nothing here trains a model or reads a file.
+Becker & Liebig (2022), "Evaluating machine unlearning via epistemic uncertainty", sections 3 and 4.
 """
 
 import re
@@ -17,13 +16,12 @@ from jaxtyping import Array, Float
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import gradient_similarity, mean_gradient, squared_grad_norms
 
-# float32: a sum of some thousand squares is off by less than 1e-5 of itself, a norm of a mean by somewhat more.
-
 SOURCE = "Becker & Liebig 2022"
+# In float32, a sum of some thousand squares has a relative error below 1e-5, a norm of a mean a somewhat larger one.
 ROUNDING = 1e-3
 
 SHORT = re.compile(r"\b(bf16|f16|f8\w*)\[")
-"""The names that a printed JAX program gives to floats of fewer than 32 bits."""
+"""Float types of fewer than 32 bits, as a printed JAX program names them."""
 
 CHECKED = 8
 
@@ -31,9 +29,9 @@ CHECKED = 8
 class Efficacy(NamedTuple):
     """How well the parameters fit some examples, by their squared gradient norms.
 
-    Large where the parameters fit the examples, as those that they were trained on: their gradients are small. Small
-    for examples that they fit badly, as many that they never saw. So training makes it large, and forgetting should
-    make it small; alone it does not tell one from the other.
+    Efficacy is large if the parameters fit the examples, since gradients are then small. It is small for examples that
+    they fit badly, such as many that were never trained on. So training makes it large, and forgetting should make it
+    small. Alone, it measures fit: it does not show whether the examples were used.
 
     Attributes:
         efficacy: 1 / information, eq. 8; infinite if the information is 0.
@@ -48,19 +46,19 @@ class Efficacy(NamedTuple):
 
 
 class EfficacyByLayer(NamedTuple):
-    """Efficacy of one model about some examples, in total, per layer and per example.
+    """The efficacy of one model for some examples, in total, per layer and per example.
 
     Attributes:
         per_example: the squared gradient norm of every example; their mean is the information.
         layers: efficacy of each layer alone. A layer is a group of sibling leaves in the tree of parameters (a kernel
-            and its bias), named by its path, joined with `/`. The information of the layers adds up to that of the
-            whole; their efficacies do not.
+            and its bias), named by its path, joined with `/`. The information of the layers adds up to that of all
+            parameters; their efficacies do not.
         whole: efficacy of all parameters.
-        paths: how the gradient of each parameter was computed, by name; see `squared_grad_norms`.
+        paths: how the gradient of each parameter was computed, by the parameter's name; see `squared_grad_norms`.
         short: whether the model computes with floats of fewer than 32 bits; see `computes_short`.
         mean_gradient_norm: the norm of the mean gradient, whose square is the inverse of the bound.
-        similarity: of every example, the cosine of its gradient with the mean gradient, which is that of all examples
-            together; NaN where one of them is 0. See `gradient_similarity`.
+        similarity: the cosine of every example's gradient with the mean gradient; NaN if one of the two is 0. See
+            `gradient_similarity`.
     """
 
     per_example: Float[np.ndarray, " n"]
@@ -78,21 +76,21 @@ def efficacy(
     *,
     rounding: float = ROUNDING,
 ) -> Efficacy:
-    """Efficacy, information and bound from squared gradient norms; the better the examples are fitted, the larger.
+    """Efficacy, information and bound from squared gradient norms. A better fit has a larger efficacy.
 
         information = mean_i |g_i|^2        eq. 7
         efficacy    = 1 / information       eq. 8
         bound       = 1 / |mean_i g_i|^2    lemma 1
 
-    Guarantees: efficacy <= bound, rounding included; they are equal if all examples have the same gradient. Both are
-    infinite if all gradients are 0. This is so for a model that fits the examples perfectly, whether or not it was
+    Guarantees: efficacy <= bound, also after rounding. Both are equal if all examples have the same gradient, and
+    infinite if all gradients are 0. A model that fits the examples perfectly has zero gradients, whether or not it was
     trained on them.
 
     Args:
         squared_norms: |g_i|^2 of each example.
         mean_gradient_squared_norm: |mean_i g_i|^2 of the same examples and parameters.
-        rounding: by how much it may exceed the information, as a share of it; more is an error, not rounding. Use
-            infinity for gradients of fewer than 32 bits.
+        rounding: by how much `mean_gradient_squared_norm` may exceed the information, as a share of it; a larger excess
+            is an error. Use infinity for gradients of fewer than 32 bits.
 
     Raises:
         InputError: no examples, numbers that are negative or not finite, or a mean gradient larger than the gradients.
@@ -136,13 +134,13 @@ def efficacy_by_layer(
     *,
     chunk: int | None = None,
 ) -> EfficacyByLayer:
-    """Efficacy of a model about examples: in total, per layer, and the contribution of each example.
+    """The efficacy of a model for some examples: in total, per layer, and the contribution of each example.
 
-    The squared norms are exact up to float32 (see `squared_grad_norms`, and take `precise_log_softmax` in `log_prob`:
-    a confident model's information is lost in the rounding of `jax.nn.log_softmax`); their means are taken in float64.
+    The squared norms are exact up to float32 (`squared_grad_norms`); their means are taken in float64. Use
+    `precise_log_softmax` in `log_prob`: the rounding of `jax.nn.log_softmax` hides a confident model's information.
     The bound costs one more ordinary gradient of the mean log-probability, and the similarity a forward-mode pass.
-    Products are computed in full float32 on every device. If the model itself uses fewer bits (bfloat16), all numbers
-    are accurate to some percent only.
+    Matrix products are computed in full float32 on every device. If the model itself uses fewer bits (bfloat16), all
+    numbers are accurate to a few percent only.
 
     A single efficacy cannot be interpreted: a model that fits the examples perfectly has gradients of 0. Compare it
     with that of the untrained, the original and retrained models.
@@ -151,8 +149,8 @@ def efficacy_by_layer(
         log_prob: `(params, inputs, labels) -> [n]`, the log-probability (nats) of each example's label, in evaluation
             mode.
         params: a pytree of float arrays.
-        inputs: the examples, first axis; read a chunk at a time, as `squared_grad_norms` does.
-        labels: their labels.
+        inputs: the examples, along the first axis; read one chunk at a time, as in `squared_grad_norms`.
+        labels: the examples' labels.
         chunk: examples per step; by default as many as fit into moderate memory.
 
     Raises:
@@ -226,9 +224,7 @@ def layer_of(name: str) -> str:
 
 
 def leaf_name(path: Sequence[Any]) -> str:
-    """A parameter's place in its tree as words joined with `/`.
-
-    The `value` that Flax NNX puts below each of its variables is left out.
+    """A parameter's path in its tree, joined with `/`, without the `value` that Flax NNX adds below each variable.
 
     >>> [leaf_name(path) for path, _ in jax.tree_util.tree_flatten_with_path({"dense": {"bias": 0, "kernel": [1]}})[0]]
     ['dense/bias', 'dense/kernel/0']
@@ -238,7 +234,7 @@ def leaf_name(path: Sequence[Any]) -> str:
 
 
 def _check_apart(log_prob: Any, params: Any, inputs: Any, labels: Any, tolerance: float) -> None:
-    """Checks that there is one log-probability per example, independent of the rest of the batch."""
+    """Refuses a `log_prob` that does not return one value per example, or whose values depend on the batch."""
     if not len(labels) or len(inputs) != len(labels):
         raise InputError(
             f"there are {len(inputs)} inputs and {len(labels)} labels: give at least one example, and one label for "

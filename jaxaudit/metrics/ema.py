@@ -1,7 +1,6 @@
 """Ensembled membership auditing: does every query record look like a training record?
 
-Huang, Li & Li (2021), "EMA: Auditing data removal from trained models". Arrays in, numbers out: nothing here trains a
-model or reads a file.
+Huang, Li & Li (2021), "EMA: Auditing data removal from trained models".
 """
 
 from typing import Literal, NamedTuple
@@ -14,11 +13,11 @@ from jaxaudit.errors import InputError
 
 
 class Thresholds(NamedTuple):
-    """Thresholds from which a record of each class counts as a member; NaN if they could not be learned.
+    """Per class, the thresholds at which a record counts as a member; NaN if a threshold could not be learned.
 
     Attributes:
-        confidence: smallest probability of the record's own class.
-        negative_entropy: smallest negative entropy of the output, in nats.
+        confidence: the smallest probability of its own class that makes a record a member.
+        negative_entropy: the smallest negative entropy of the output that makes a record a member, in nats.
     """
 
     confidence: Float[np.ndarray, " classes"]
@@ -26,7 +25,7 @@ class Thresholds(NamedTuple):
 
 
 class Signals(NamedTuple):
-    """The signals of a model's outputs that EMA uses, each larger for a member.
+    """The membership signals of EMA, computed from a model's outputs; each is larger for a member.
 
     Attributes:
         correct: whether the record's class is predicted.
@@ -43,10 +42,10 @@ class EMA(NamedTuple):
     """The result of ensembled membership auditing for one target.
 
     Attributes:
-        p_value: of the two-sample t-test of the flags against all ones; near 1 if every record looks like a member.
+        p_value: two-sample t-test of the flags against all ones; near 1 if every record looks like a member.
         member_share: the share of query records that were flagged.
         flags: the query records that any of the three signals calls a member.
-        thresholds: those of the two signals that have one.
+        thresholds: the thresholds of confidence and negative entropy; correctness has none.
     """
 
     p_value: float
@@ -62,7 +61,7 @@ def ema(
     calibration_labels: Int[Array | np.ndarray, " m"],
     members: Bool[Array | np.ndarray, " m"],
 ) -> EMA:
-    """The paper's p-value; near 1 means that the target was trained on all of the query set, near 0 that it was not.
+    """The paper's p-value: near 1 if the target seems to be trained on all of the query set, near 0 if not on all.
 
     Three signals call a query record a member: its class is predicted; the probability of its class reaches that
     class's threshold; the negative entropy of the output reaches that class's threshold. The thresholds are those that
@@ -79,9 +78,9 @@ def ema(
     Args:
         probabilities: the target's outputs on the query set.
         labels: the query set's labels.
-        calibration: outputs of a calibration model, on its training records and on others of their kind.
+        calibration: outputs of a calibration model, on its training records and on other records of the same kind.
         calibration_labels: the labels of these records.
-        members: which of these records it was trained on.
+        members: which of these records the calibration model was trained on.
 
     Raises:
         InputError: shapes disagree, a number is not finite, a label is not a class, or there are no members or no
@@ -109,7 +108,7 @@ def ema_of_signals(
     members: Bool[np.ndarray, " m"],
     classes: int,
 ) -> EMA:
-    """`ema`, from the signals of outputs.
+    """`ema`, computed from signals instead of probabilities.
 
     Raises:
         InputError: there are no members or no non-members.
@@ -168,18 +167,18 @@ def member_thresholds(
         order = np.argsort(own, kind="stable")
         values, starts = np.unique(own[order], return_index=True)
         below = np.concatenate([[0], np.cumsum(truth[order])])[starts]
-        # In whole numbers, so that equally good thresholds are equal.
+        # Computed in integers, so that equally good thresholds tie exactly.
         gain = (starts - below) * inside - below * outside
         found[label] = values[np.argmax(gain)]
     return found
 
 
 def all_members_p_value(flags: Bool[Array | np.ndarray, " n"]) -> float:
-    """The two-sided p-value of Student's two-sample t-test, equal variances, of the flags against n ones.
+    """The two-sided p-value of Student's two-sample t-test (equal variances) of the flags against n ones.
 
-    With k of n flagged, t = -sqrt((n - k)(n - 1) / k) at 2n - 2 degrees of freedom. The p-value is 1 if all are
-    flagged and 0 if none is, where the variance is 0. For large n only the number of records that are *not* flagged
-    matters: one gives 0.32, four give less than 0.05.
+    With k of n records flagged, t = -sqrt((n - k)(n - 1) / k) at 2n - 2 degrees of freedom. The p-value is defined as 1
+    if all are flagged and as 0 if none is, since the variance is then 0. For large n only the number of records that
+    are *not* flagged matters: one gives 0.32, four give less than 0.05.
 
     >>> [round(all_members_p_value(np.arange(1000) >= missing), 3) for missing in (0, 1, 4, 1000)]
     [1.0, 0.317, 0.045, 0.0]
@@ -195,7 +194,7 @@ def all_members_p_value(flags: Bool[Array | np.ndarray, " n"]) -> float:
 
 
 def ema_rule(p_value: float, level: float = 0.05) -> Literal["forgotten", "not forgotten"]:
-    """`not forgotten` if the p-value is above `level`, else `forgotten`; the method has no third answer."""
+    """The paper's rule: `not forgotten` if the p-value is above `level`, else `forgotten`; never `inconclusive`."""
     return "not forgotten" if p_value > level else "forgotten"
 
 

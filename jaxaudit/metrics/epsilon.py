@@ -1,29 +1,30 @@
-"""A lower bound on the epsilon of a recipe, from models whose training records were chosen by fair coins.
+"""A lower bound on the epsilon of a training recipe, from models with independent Bernoulli(1/2) inclusion.
 
-Why it is sound. Call a model's outputs (epsilon, delta)-differentially private if adding or removing one record changes
-the probability of anything they show by a factor of at most e^epsilon, with an allowance of delta.
+Inclusion means: for each pair of a model and a record, an independent fair coin decided whether the model was trained
+on the record. A model's outputs are (epsilon, delta)-differentially private if adding or removing one record changes
+the probability of any event by a factor of at most e^epsilon, plus delta. Why the bound is valid:
 
-1. The first models of a bank are *references*: their outputs and their records are known to the attack. The others are
-   *audited*. All coins are independent, so the coins of the audited models are fair whatever the references show. Which
-   attack is made, and how many guesses, is chosen by references alone.
-2. All audited models together are one mechanism, whose input is one coin for each pair of a model and a record. A coin
-   decides one record of one model, and no two models share random numbers, so the mechanism is (epsilon,
-   delta)-differentially private in each coin if each model is. Scores of the audited models are functions of their
-   outputs and of the references; they never see an audited model's own row.
-3. Theorem 3.1 of Steinke, Nasr and Jagielski (2023) then holds with as many canaries as there are such pairs: if the k
-   pairs of the highest score are guessed to be members, the number of right guesses exceeds a binomial variable of k
-   trials and probability e^epsilon / (1 + e^epsilon) in distribution by no more than a term in delta. k is fixed before
-   the coins are seen, ties are broken by position, and no threshold is chosen on the scores that are judged, so nothing
-   has to be corrected for.
+1. The first shadow models are *references*: the attack knows their outputs and membership masks. The other models are
+   *audited*. All coins are independent, so the coins of the audited models are fair given the references. The attack
+   and its number of guesses are chosen with the references alone.
+2. All audited models together are one mechanism, whose input is the coins. A coin decides about one record of one
+   model, and no two models share random numbers. So the mechanism is (epsilon, delta)-differentially private in each
+   coin if each model is. The scores of the audited models are functions of their outputs and of the references; they
+   never use an audited model's own membership mask.
+3. Theorem 3.1 of Steinke, Nasr and Jagielski (2023) then holds, with each pair of a model and a record as a canary: if
+   the k pairs with the highest scores are guessed to be members, the number of right guesses exceeds a binomial
+   variable of k trials and probability e^epsilon / (1 + e^epsilon) in distribution by no more than a term in delta. No
+   correction for multiple testing is needed: k is fixed before the coins are seen, ties are broken by position, and no
+   threshold is chosen on the scores that are judged.
 
-So the bound lies above the true epsilon with a probability of at most 1 - level. It lies far below it where the attack
-is weak: it can refute a claim of differential privacy, and proves none. Coins that were dealt in another way (as many
-records to each model, as many models to each record, whole groups) break the first point.
+So the bound is above the true epsilon with probability at most 1 - level. If the attack is weak, it is far below. It
+can refute a claim of differential privacy, but never prove one. Other random designs (a fixed number of records per
+model or of models per record, whole groups) violate the first point.
 
-The binomial bound is `jax_privacy.auditing.CanaryScoreAuditor.epsilon_one_run` at one explicit threshold. Not used of
-it: `epsilon_from_gdp`, which in version 2.0.0 bounds scores without any signal by 3 and more; its Bonferroni
-correction, which divides by thresholds that the scores themselves chose; and `epsilon_one_run_fdp`, which holds for
-Gaussian noise.
+The binomial bound is `jax_privacy.auditing.CanaryScoreAuditor.epsilon_one_run` at one explicit threshold. Three other
+functions of that library are not used: `epsilon_from_gdp`, which in version 2.0.0 gives a bound of 3 and more for
+scores without any signal; its Bonferroni correction, which divides by the number of thresholds that the scores
+themselves chose; and `epsilon_one_run_fdp`, which holds for Gaussian noise only.
 """
 
 from importlib import import_module
@@ -39,26 +40,26 @@ from jaxaudit.json_types import Count, StrictStruct
 SOURCE = "Steinke, Nasr & Jagielski 2023"
 INSTALL = "pip install 'jaxaudit[dp]'"
 LEAST_MODELS = 8
-"""Half of them are references."""
+"""Half of the models are references."""
 FALSE_ALARM = 1e-6
-"""Fair coins are refused in this share of banks, by each of three checks."""
+"""Probability that each of three checks refuses masks that are independent fair coins."""
 LEAST_GUESSES = 8
-"""Of which all right would refute an epsilon below 0.8 at a level of 95%."""
+"""If all of so few guesses are right, an epsilon below 0.8 is refuted at a level of 95%."""
 SHARES = tuple(0.45 * 0.5 ** (power / 2) for power in range(60))
-"""Of the pairs, that may be guessed to be members; half are, give or take what coins do."""
+"""Candidate shares of the pairs of a model and a record to guess to be members; about half of the pairs are."""
 METHOD = "one run (Steinke, Nasr & Jagielski 2023), over all audited models"
 
 
 class EpsilonBound(StrictStruct, frozen=True):
-    """A lower bound on epsilon; 0 where no epsilon is refuted.
+    """A lower bound on epsilon; 0 if no epsilon is refuted.
 
     Attributes:
-        bound: nats, for one record added or removed.
+        bound: the lower bound in nats, for one record added or removed.
         level: the bound is above the true epsilon with a probability of at most 1 - level.
-        delta: of the (epsilon, delta) that is bounded.
-        guesses: pairs of a model and a record that were guessed to be members; `right`: that are.
-        references, audited: models.
-        members, non_members: pairs of an audited model and a record with and without it in its training set.
+        delta: the delta for which epsilon is bounded.
+        guesses, right: how many pairs of a model and a record were guessed to be members, and how many of these are.
+        references, audited: numbers of models.
+        members, non_members: pairs of an audited model and a record that is, or is not, in the model's training set.
     """
 
     bound: float
@@ -73,12 +74,12 @@ class EpsilonBound(StrictStruct, frozen=True):
 
 
 class Coins(NamedTuple):
-    """p-values, two-sided, of independent fair coins.
+    """Two-sided p-values of "the membership masks are independent fair coins", from three statistics.
 
     Attributes:
-        models: by the numbers of records of each model.
-        records: by the numbers of models of each record.
-        alike: by the records that two models have in common, for all pairs.
+        models: the number of records in each model's training set.
+        records: the number of models trained on each record.
+        alike: the largest deviation, over all pairs of models, of the number of records on which their masks agree.
     """
 
     models: float
@@ -87,7 +88,7 @@ class Coins(NamedTuple):
 
 
 def coins(membership: Bool[np.ndarray, "models n"]) -> Coins:
-    """Whether rows could be independent fair coins; numbers that vary too little speak against it as well.
+    """Tests whether membership masks are independent fair coins; counts that vary too little are evidence against it.
 
     >>> random = np.random.default_rng(1)
     >>> fair, fixed = random.random((8, 500)) < 0.5, random.permuted(np.tile([True, False], (8, 250)), axis=1)
@@ -104,17 +105,17 @@ def coins(membership: Bool[np.ndarray, "models n"]) -> Coins:
 
 
 def _spread(counts: np.ndarray, of: int) -> float:
-    """The two-sided p-value of the squared distances of binomial counts from their mean."""
+    """The two-sided p-value of a chi-squared test of the spread of counts that should be Binomial(`of`, 1/2)."""
     squares = float(((counts - of / 2) ** 2).sum() / (of / 4))
     return float(2 * min(stats.chi2.cdf(squares, len(counts)), stats.chi2.sf(squares, len(counts))))
 
 
 def refuse_unless_coins(membership: Bool[np.ndarray, "models n"]) -> None:
-    """Refuses rows that are no independent fair coins.
+    """Refuses membership masks that are not independent fair coins.
 
     Raises:
-        InputError: there are fewer than `LEAST_MODELS` models, or numbers of records or models vary less or more than
-            those of fair coins, in which case 1 bank in 300,000 is refused wrongly.
+        InputError: there are fewer than `LEAST_MODELS` models, or a test of `coins` rejects. About 1 in 300,000 sets of
+            fair masks is refused wrongly.
     """
     models, records = membership.shape
     if models < LEAST_MODELS:
@@ -155,12 +156,12 @@ def epsilon_bound(
 
     Args:
         scores: of each record under each audited model, larger for a member; computed without any audited model's
-            membership. NaN is never guessed before a number.
-        membership: which records each audited model was trained on, by independent fair coins.
-        reference_scores: of each record under each reference; they choose the number of guesses and nothing else.
-        reference_membership: the references' rows.
-        delta: above 0.
-        level: of the bound, one-sided.
+            membership mask. NaN ranks below all numbers.
+        membership: the membership masks of the audited models, drawn as independent fair coins.
+        reference_scores: of each record under each reference; used only to choose the number of guesses.
+        reference_membership: the membership masks of the references.
+        delta: the delta of differential privacy, above 0 and below 1.
+        level: the one-sided confidence level of the bound.
 
     Raises:
         InputError: the extra `dp` is not installed, or delta or level is out of range.
@@ -187,11 +188,11 @@ def epsilon_bound(
 def _bound(
     scores: np.ndarray, membership: np.ndarray, share: float, delta: float, level: float
 ) -> tuple[float, int, int]:
-    """The bound where this share of the pairs is guessed to be members; guesses, and right ones."""
+    """The bound if this share of the pairs is guessed to be members, the number of guesses, and that of right ones."""
     flat, truth = np.nan_to_num(scores, nan=-np.inf, posinf=np.inf, neginf=-np.inf).ravel(), membership.ravel()
     guesses = max(1, int(share * len(flat)))
     guessed = np.zeros(len(flat))
-    # A stable sort breaks ties by position, which no coin has a part in.
+    # A stable sort breaks ties by position, which does not depend on the coins.
     guessed[np.argsort(-flat, kind="stable")[:guesses]] = 1.0
     right = int(guessed[truth].sum())
     if truth.all() or not truth.any():
@@ -204,10 +205,10 @@ def _bound(
 
 
 def auditing() -> Any:
-    """`jax_privacy.auditing`, of the extra `dp`.
+    """Imports `jax_privacy.auditing`, which the extra `dp` installs.
 
     Raises:
-        InputError: it is not installed.
+        InputError: the extra is not installed.
     """
     try:
         return import_module("jax_privacy.auditing")

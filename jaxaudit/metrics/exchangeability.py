@@ -1,8 +1,8 @@
-"""Were the holdout and the query set sampled differently? Tests for evidence of it.
+"""Tests whether the holdout and the query set are exchangeable.
 
 The holdout test is exact if the provider chose at random which records to share. The records cannot prove that, but
 they can show many violations: other classes, other inputs, easier or harder records, duplicates or similar records that
-are all in one set. Arrays in, numbers out.
+are all in one set.
 """
 
 import math
@@ -19,9 +19,9 @@ from jaxaudit.randomness import generator_of, stream
 
 PERMUTATIONS = 999
 MOST_RECORDS = 5_000
-"""Records of each set that are used; from larger sets this many are drawn, or whole groups of about as many."""
+"""At most this many records of each set are used; from larger sets a random sample, of whole groups if given."""
 MOST_FEATURES = 64
-"""Features that are used; of more, this many random combinations."""
+"""At most this many features are used; more are replaced by this many random combinations."""
 NOT_MEASURED = float("nan")
 DEALT_LEVEL = 0.01
 ROWS = 64
@@ -29,16 +29,16 @@ BLOCK = 1024
 
 
 class Alike(NamedTuple):
-    """p-values of "query set and holdout were sampled alike", each from another statistic; NaN where not measured.
+    """p-values of "query set and holdout are exchangeable", one per statistic; NaN if it was not measured.
 
     Attributes:
-        labels: class frequencies.
-        inputs: means and spreads of the inputs.
-        difficulty: how well models do on records that they were not trained on.
-        copies: how often copies of a record are in different sets.
-        clustered: how often the most similar record is in the same set; small if whole groups of similar records were
-            dealt.
-        mixed: the same, small if the most similar record is too often in the other set.
+        labels: compares class frequencies.
+        inputs: compares means and spreads of the inputs.
+        difficulty: compares how well models perform on records that they were not trained on.
+        copies: counts duplicate records whose copies are in different sets.
+        clustered: counts records whose nearest neighbour is in the same set; small if it is too often, as if whole
+            groups of similar records were assigned to a set.
+        mixed: the same count; small if the nearest neighbour is too often in the other set.
     """
 
     labels: float
@@ -64,25 +64,25 @@ def alike(
 
     The first three are permutation tests of the squared distance between the two sets' means: of class indicators; of
     standardised inputs and their squares; of `difficulty`. If the sets are exchangeable, each p-value is at most u with
-    probability u at most. The p-value of copies is the probability that no duplicate record is in both sets, although
-    each would be in about half of the cases; it is 1 if one is. The last two are permutation tests of the number of
-    records whose nearest other record (by standardised inputs, or random combinations of them) is in the same set
-    (Schilling 1986; Henze 1988). Nearest neighbours do not depend on the sets, and ties are broken at random, so these
-    are exact, too.
+    probability at most u. The p-value of `copies` is 1 if a duplicate record is in both sets. Otherwise it is the
+    probability that none is, which is small for many duplicates, since at random about half of them would be. The last
+    two are permutation tests of the number of records whose nearest neighbour (by standardised inputs, or random
+    combinations of them) is in the same set (Schilling 1986; Henze 1988). Nearest neighbours do not depend on the sets,
+    and ties are broken at random, so these tests are exact, too.
 
     With groups, whole groups are permuted and sampled, and copies and nearest neighbours are sought in other groups
     only.
 
     Args:
         key: random key of the permutations.
-        inputs: of all records, numbers of any shape; values that are not finite count as 0. Without them, as without
-            `difficulty` or `copies`, their p-values are NaN, and the others are the same.
-        labels: their classes.
+        inputs: the features of all records, of any shape; values that are not finite count as 0. If `inputs`,
+            `difficulty` or `copies` is None, its p-values are NaN and the others do not change.
+        labels: the classes of all records.
         difficulty: one number per record that does not depend on its set, such as its mean log-odds among models
             that were not trained on it.
-        copies: equal for equal records, such as a hash of each.
+        copies: one value per record, equal for equal records, such as a hash of the record.
         size: the number of query records.
-        groups: the group of each record, if whole groups were dealt; none is in both sets.
+        groups: the group of each record, if whole groups were assigned at random; no group is in both sets.
         permutations: random permutations.
 
     Raises:
@@ -91,8 +91,8 @@ def alike(
     >>> import jax, numpy as np
     >>> random = np.random.default_rng(1)
     >>> inputs, labels = random.normal(size=(200, 3)), random.integers(0, 2, 200)
-    >>> told = alike(jax.random.key(1), inputs, labels, inputs[:, 0], np.arange(200), 100)
-    >>> min(told) > 0.05
+    >>> p_values = alike(jax.random.key(1), inputs, labels, inputs[:, 0], np.arange(200), 100)
+    >>> min(p_values) > 0.05
     True
     >>> inputs[100:] *= 2
     >>> alike(jax.random.key(1), inputs, labels, labels + 0.0, np.arange(200), 100).inputs
@@ -110,7 +110,7 @@ def alike(
     moments = None if inputs is None else _moments(generator, inputs[chosen])
     unlike = None if difficulty is None else difficulty[chosen, None].astype(np.float32)
     whole = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
-    # Of its own stream, so that it is the same where inputs are not at hand.
+    # A random stream of its own, so that the p-value is the same without inputs.
     of_models = generator_of(stream(key, "difficulty"))
     found = [
         NOT_MEASURED if each is None else _p_value(own, _standardised(each), count, permutations, whole)
@@ -128,7 +128,7 @@ def alike(
 def _some(
     generator: np.random.Generator, records: Int[np.ndarray, " n"], groups: np.ndarray | None, most: int
 ) -> Int[np.ndarray, " some"]:
-    """At most `most` of the records; with groups, all records of at most so many groups."""
+    """A random sample of at most `most` records; with groups, all records of at most `most` groups."""
     own = records if groups is None else np.unique(groups[records])
     if len(own) <= most:
         return records
@@ -137,13 +137,16 @@ def _some(
 
 
 def _moments(generator: np.random.Generator, inputs: np.ndarray) -> np.ndarray:
-    """Inputs, or random combinations of them, and their squares."""
+    """Standardised inputs, or random combinations of them, and their squares."""
     flat = features(generator, inputs)
     return np.concatenate([flat, flat**2], axis=1)
 
 
 def features(generator: np.random.Generator, inputs: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n features"]:
-    """Inputs with mean 0 and variance 1, or as many random combinations of them; what is not finite counts as 0."""
+    """Inputs standardised to mean 0 and variance 1, or `MOST_FEATURES` random combinations of more features.
+
+    Values that are not finite count as 0.
+    """
     flat = _standardised(np.nan_to_num(inputs.reshape(len(inputs), -1).astype(np.float32), posinf=0, neginf=0))
     if flat.shape[1] > MOST_FEATURES:
         flat = _standardised(flat @ generator.normal(size=(flat.shape[1], MOST_FEATURES)).astype(np.float32))
@@ -160,7 +163,7 @@ def _standardised(features: np.ndarray) -> np.ndarray:
 def _dealt(
     generator: np.random.Generator, row: Shaped[np.ndarray, " n"], groups: np.ndarray | None, permutations: int
 ) -> Iterator[Shaped[np.ndarray, "some n"]]:
-    """Permutations of the row, some at a time; with groups numbered from 0, all records of a group move together."""
+    """Permutations of `row`, `ROWS` at a time; with groups numbered from 0, all records of a group move together."""
     once = row if groups is None else row[np.unique(groups, return_index=True)[1]]
     for start in range(0, permutations, ROWS):
         rows = generator.permuted(np.tile(once, (min(ROWS, permutations - start), 1)), axis=1)
@@ -170,7 +173,10 @@ def _dealt(
 def _p_value(
     generator: np.random.Generator, features: np.ndarray, size: int, permutations: int, groups: np.ndarray | None
 ) -> float:
-    """p = (1 + #{as far apart}) / (1 + permutations); features are centred, so one set's sum gives the distance."""
+    """p = (1 + #{permuted distance >= observed}) / (1 + permutations), for the distance between the sets' means.
+
+    Features are centred, so the sum over one set gives the distance.
+    """
 
     def distances(rows: np.ndarray) -> np.ndarray:
         squared = ((rows @ features) ** 2).sum(axis=1)
@@ -181,7 +187,7 @@ def _p_value(
 
     row = (np.arange(len(features)) < size).astype(np.float32)
     observed = float(distances(row[None])[0])
-    # Equal but for rounding counts as equal, on the safe side.
+    # A distance that equals the observed one up to rounding counts as at least as large, which is conservative.
     dealt = _dealt(generator, row, groups, permutations)
     as_far = sum(int((distances(rows) >= observed * (1 - 1e-4)).sum()) for rows in dealt)
     return (1 + as_far) / (1 + permutations)
@@ -190,8 +196,8 @@ def _p_value(
 def _neighbours(
     generator: np.random.Generator, features: np.ndarray, size: int, permutations: int, groups: np.ndarray | None
 ) -> tuple[float, float]:
-    """p-values of more, and of fewer, records whose nearest neighbour is in the same set than by chance."""
-    # In random order, since the first of several nearest ones is taken.
+    """p-values: records have their nearest neighbour in the same set more often, and less often, than by chance."""
+    # In random order, since `argmin` takes the first of several nearest neighbours.
     order = generator.permutation(len(features))
     groups = None if groups is None else groups[order]
     nearest = _nearest(features[order], np.arange(len(order)) if groups is None else groups)
@@ -204,7 +210,7 @@ def _neighbours(
 
 
 def _nearest(features: Float[np.ndarray, "n features"], groups: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """The nearest record of another group, by squared distance."""
+    """For each record, the index of the nearest record in another group."""
     squares, found = (features**2).sum(axis=1), []
     for start in range(0, len(features), BLOCK):
         block = slice(start, start + BLOCK)
@@ -215,7 +221,7 @@ def _nearest(features: Float[np.ndarray, "n features"], groups: Int[np.ndarray, 
 
 
 def _copies(copies: np.ndarray, size: int) -> float:
-    """The probability that no duplicate record is in both sets, as if each had one copy; 1 if one is."""
+    """1 if a duplicate record is in both sets; else the probability that none is, as if each had one copy."""
     _, where, counts = np.unique(copies, return_inverse=True, return_counts=True)
     inside = np.bincount(where[:size], minlength=len(counts))
     if ((inside > 0) & (inside < counts)).any():
@@ -226,8 +232,8 @@ def _copies(copies: np.ndarray, size: int) -> float:
 
 
 def _copies_of_groups(copies: np.ndarray, groups: np.ndarray, size: int) -> float:
-    """The same of groups: the probability that no two groups which share a record are in different sets."""
-    # Groups that share a record, directly or through others, count as one pair: the probability is rather too large.
+    """`_copies` with groups in place of records; two groups are copies of each other if they share a record."""
+    # Groups that are connected by shared records count as one pair, which makes the p-value larger (conservative).
     first = np.sort(np.unique(groups, return_index=True)[1])
     return _copies(joined(groups, copies)[first], int((first < size).sum()))
 
@@ -235,17 +241,18 @@ def _copies_of_groups(copies: np.ndarray, groups: np.ndarray, size: int) -> floa
 def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
     """There is no evidence that query set and holdout were sampled differently.
 
-    The number is the smallest of five p-values, times five; of those that were measured, if the inputs are not at hand.
-    If both were sampled alike, the check fails with probability `level` at most.
+    The number is the smallest p-value times the number of p-values (Bonferroni): five, or fewer if some were not
+    measured. If both sets are exchangeable, the check fails with probability at most `level`.
     """
     return _sampled_alike(found, HOLDOUT_LIKE_QUERY, "query set and holdout", level)
 
 
 def members_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
-    """There is no evidence that known members were sampled otherwise than query set and holdout; as above.
+    """There is no evidence that known members were sampled differently from query set and holdout.
 
     Args:
-        found: of the members, as the first, against query set and holdout together.
+        found: the p-values of `alike` for the members (first) against query set and holdout together.
+        level: as for `holdout_like_query`.
     """
     return _sampled_alike(found, MEMBERS_LIKE_QUERY, "known members and the other two sets", level)
 
@@ -282,8 +289,8 @@ def _sampled_alike(found: Alike, name: str, sets: str, level: float) -> Check:
 def holdout_apart(found: Alike, level: float = DEALT_LEVEL) -> Check:
     """Near-copies of query records are no more frequent in the holdout than by chance.
 
-    A failure is a warning: a target that used the query set then seems to have used the holdout, too, and less
-    difference is left to detect. So is it if near-copies were not counted.
+    A failure is a warning: if the target used the query set, the holdout then looks used, too, and the difference is
+    harder to detect. The check also fails, as a warning, if near-copies were not counted.
     """
     if math.isnan(found.mixed):
         message = "near-copies of query records in the holdout were not counted, because the records are not at hand"

@@ -1,27 +1,28 @@
-"""The score of the NeurIPS 2023 unlearning challenge: can models that unlearned be told from models that never knew?
+"""The score of the NeurIPS 2023 unlearning challenge: can unlearned models be distinguished from retrained ones?
 
 Triantafillou et al. (2024), "Are we making progress in unlearning? Findings from the first NeurIPS unlearning
 competition", sections 3 and 4, with the details of the published code (`google-deepmind/unlearning_evaluation`).
 
-For a record to forget, log-odds of its class are compared between unlearned and retrained models, by the attacks
+For each record of the forget set, attacks guess from the log-odds of its class whether a model is unlearned or
+retrained. Two kinds of attack are tried, at all thresholds that make a difference (the published code tries a grid of
+0.01 nats):
 
-- with one threshold: what is at or above it is called of the side with the larger median;
-- with two: what is between them is called of the side with the smaller range; the upper one is within 2 nats of that
-  side's maximum, and their distance within 2 nats of its range.
+- one threshold: log-odds at or above it are attributed to the side with the larger median;
+- two thresholds: log-odds between them are attributed to the side with the smaller range. The upper threshold is
+  within 2 nats of that side's maximum, and the distance between both within 2 nats of its range.
 
 With FPR and FNR an attack's error rates over models, the record's epsilon is the largest over attacks of
 
     max(log(1 - delta - FPR) - log FNR, log(1 - delta - FNR) - log FPR),   delta = 1e-5, from 0 to 50
 
-An attack with one rate of 0 is ignored, two make it infinite. A side whose range is below 1% of the other's has the
-epsilon 50. A record with epsilon in [k / 2, (k + 1) / 2) has 1 / 2^k points, and none from ceil(log(models - 1)) on.
-F, the forgetting quality, is the mean of points, and the score is F times the ratios of accuracies on the remaining
-records (RA) and on test records (TA), unlearned over retrained. Here attacks have all thresholds that make a
-difference; the published code tries a grid of 0.01 nats.
+An attack for which one rate is 0 is ignored; if both are 0, epsilon is infinite. If the range of one side is below 1%
+of the other's, epsilon is 50. A record with epsilon in [k / 2, (k + 1) / 2) gets 1 / 2^k points, and none if epsilon is
+at least ceil(log(models - 1)). F, the forgetting quality, is the mean of the points. The score is F times two ratios of
+accuracies, unlearned over retrained: on the remaining records (RA) and on test records (TA).
 
-*How to read it.* A larger F is better, but even retraining once more has an F near 0.2, not 1: the best of many attacks
-on few models is called an epsilon, which is therefore biased upward. Compare a method only with what retrained models
-score against as many others, and never between numbers of models.
+*How to read it.* A larger F is better. But even models that were retrained once more have an F near 0.2, not 1: epsilon
+is the best of many attacks on few models, and so biased upward. Compare a method only with the F of retrained models,
+computed with the same numbers of models.
 """
 
 from typing import NamedTuple
@@ -40,16 +41,16 @@ BUFFER = 2.0
 NARROW = 0.01
 REPLICATES = 100
 ENTRIES = 1 << 21
-"""Pairs of thresholds at a time."""
+"""Pairs of thresholds that are computed at a time."""
 
 
 class Answers(NamedTuple):
-    """What the models of one side say.
+    """The outputs of all unlearned models, or of all retrained models.
 
     Attributes:
-        log_odds: of the own class of each record to forget, nats; see `log_odds`.
-        remaining_accuracy: of each model on the records that remain.
-        test_accuracy: on test records.
+        log_odds: log-odds of the own class of each record of the forget set, in nats; see `log_odds`.
+        remaining_accuracy: accuracy of each model on the records that remain in training.
+        test_accuracy: accuracy of each model on test records.
     """
 
     log_odds: Float[np.ndarray, "models records"]
@@ -58,14 +59,14 @@ class Answers(NamedTuple):
 
 
 class ChallengeScore(NamedTuple):
-    """How well some models forgot; larger is better.
+    """The challenge's score of unlearned models; larger is better.
 
     Attributes:
-        epsilon: of each record, from 0 to 50; larger means easier to tell from retrained models.
+        epsilon: of each record, from 0 to 50; larger means easier to distinguish from retrained models.
         quality: F, the mean of points, with its interval.
-        remaining_ratio: mean accuracy on the remaining records over that of retrained models.
-        test_ratio: the same on test records.
-        score: F times both ratios, with its interval; NaN where a retrained model's accuracies are all 0.
+        remaining_ratio: mean accuracy on the remaining records, of unlearned models divided by that of retrained ones.
+        test_ratio: the same ratio on test records.
+        score: F times both ratios, with its interval; NaN if all retrained models have an accuracy of 0.
     """
 
     epsilon: Float[np.ndarray, " records"]
@@ -78,18 +79,17 @@ class ChallengeScore(NamedTuple):
 def challenge_score(
     key: Key[Array, ""], unlearned: Answers, retrained: Answers, *, level: float = 0.95, replicates: int = REPLICATES
 ) -> ChallengeScore:
-    """F and score of unlearned models among retrained ones; larger is better.
+    """F and the score of unlearned models, compared with retrained models; larger is better.
 
-    The models of both sides must be independent: no retrained model may share the seed of an unlearned one. F depends
-    on the number of models, and intervals are for its mean over other models *of these numbers*; see
-    `over_models.interval`.
+    All models must be independent: no retrained model may share the seed of an unlearned one. F depends on the numbers
+    of models, and intervals are for its mean over other models *of the same numbers*; see `over_models.interval`.
 
     Args:
-        key: random key of the bootstrap, over the models of each side.
-        unlearned: what the unlearned models say.
-        retrained: what models say that were trained without the records.
+        key: random key of the bootstrap, which draws unlearned and retrained models with replacement.
+        unlearned: the outputs of the unlearned models.
+        retrained: the outputs of models that were trained without the forget set.
         level: confidence level of the intervals.
-        replicates: of the bootstrap, at least 2.
+        replicates: bootstrap replicates, at least 2.
 
     Raises:
         InputError: fewer than 4 models on a side, numbers of records or models that differ, no record, NaN, or
@@ -132,9 +132,9 @@ def challenge_score(
 def epsilons(
     unlearned: Float[np.ndarray, "models records"], retrained: Float[np.ndarray, "others records"]
 ) -> Float[np.ndarray, " records"]:
-    """How far each record's log-odds differ between unlearned and retrained models: the epsilon above, from 0 to 50.
+    """The epsilon of each record, from 0 to 50: how well unlearned and retrained models can be distinguished by it.
 
-    0 where every attack is ignored. It is the same with the sides exchanged, but for equal ranges or medians.
+    0 if every attack is ignored. Exchanging the arguments changes nothing unless ranges or medians are equal.
 
     >>> gap = np.arange(8.0)[:, None]
     >>> epsilons(gap + 10, gap), epsilons(gap, gap)
@@ -149,7 +149,7 @@ def epsilons(
 
 
 def points(epsilon: Float[np.ndarray, " records"], models: int) -> Float[np.ndarray, " records"]:
-    """1 / 2^k for an epsilon in [k / 2, (k + 1) / 2), and 0 from ceil(log(models - 1)) on.
+    """The points of each record: 1 / 2^k for an epsilon in [k / 2, (k + 1) / 2), 0 from ceil(log(models - 1)) on.
 
     >>> points(np.array([0.0, 0.49, 0.5, 1.2, 3.1]), 16)
     array([1.  , 1.  , 0.5 , 0.25, 0.  ])
@@ -164,7 +164,7 @@ def _epsilons(
     everyone = np.concatenate([unlearned, retrained], axis=1)
     order = np.argsort(everyone, axis=1, kind="stable")
     values = np.take_along_axis(everyone, order, axis=1)
-    # How many of a side are among the first so many values.
+    # below[side][:, i]: how many models of the side are among the i smallest values.
     first = np.zeros((len(values), 1), int)
     below = [
         np.concatenate([first, np.cumsum(side, axis=1)], axis=1)
@@ -185,7 +185,7 @@ def _epsilons(
 
 
 def _epsilon_of_errors(models: int, others: int) -> Float[np.ndarray, "errors other_errors"]:
-    """Of an attack that mistakes so many of each side; -1 where it is ignored."""
+    """Epsilon of an attack, by how many models of each side it attributes wrongly; -1 if the attack is ignored."""
     one, other = np.arange(models + 1)[:, None] / models, np.arange(others + 1) / others
     with np.errstate(divide="ignore", invalid="ignore"):
         either = [np.log(np.maximum(1 - DELTA - a, 0)) - np.log(b) for a, b in ((one, other), (other, one))]
@@ -197,7 +197,7 @@ def _epsilon_of_errors(models: int, others: int) -> Float[np.ndarray, "errors ot
 def _one_threshold(
     sides: tuple[np.ndarray, np.ndarray], below: list[np.ndarray], of_errors: np.ndarray
 ) -> Float[np.ndarray, "records thresholds"]:
-    """For a threshold at each value; the side of the larger median is at or above it."""
+    """Epsilon for a threshold at each value; values at or above it are attributed to the side of the larger median."""
     upper = np.median(sides[1], axis=1) > np.median(sides[0], axis=1)
     under = [counts[:, :-1] for counts in below]
     over = [counts[:, -1:] - counts[:, :-1] for counts in below]
@@ -207,7 +207,7 @@ def _one_threshold(
 def _two_thresholds(
     sides: tuple[np.ndarray, np.ndarray], values: np.ndarray, below: list[np.ndarray], of_errors: np.ndarray
 ) -> Float[np.ndarray, "records lower upper"]:
-    """For thresholds around each value and any not below it; the side of the smaller range is inside."""
+    """Epsilon for each pair of thresholds; values between them are attributed to the side of the smaller range."""
     ranges = [np.ptp(side, axis=1) for side in sides]
     first = ranges[0] < ranges[1]
     inside = [counts[:, None, 1:] - counts[:, :-1, None] for counts in below]
@@ -226,10 +226,10 @@ def _two_thresholds(
 def _reachable(
     values: Float[np.ndarray, "records n"], most: Float[np.ndarray, " records"], width: Float[np.ndarray, " records"]
 ) -> Bool[np.ndarray, "records n n"]:
-    """Whether thresholds within the bounds above hold exactly the values from one place to another."""
+    """Whether some allowed pair of thresholds encloses exactly the sorted values from one index to another."""
     edge = np.full((len(values), 1), np.inf)
     before, after = np.concatenate([-edge, values[:, :-1]], axis=1), np.concatenate([values[:, 1:], edge], axis=1)
-    # The upper threshold is below the next value, the lower one above the value before.
+    # The upper threshold lies below the next larger value, the lower one above the next smaller value.
     lowest, bound = np.maximum(values, most[:, None] - BUFFER), most[:, None] + BUFFER
     nearest = lowest[:, None, :] - values[:, :, None]
     furthest = np.minimum(after, bound)[:, None, :] - before[:, :, None]
@@ -240,7 +240,7 @@ def _reachable(
 def _ratios(
     unlearned: Answers, retrained: Answers, mine: Int[np.ndarray, " models"], theirs: Int[np.ndarray, " others"]
 ) -> tuple[float, float]:
-    """RA and TA of these models of one side over those of the other; NaN over 0."""
+    """The ratios RA and TA for these unlearned (`mine`) and retrained (`theirs`) models; NaN if divided by 0."""
 
     def ratio(one: np.ndarray, other: np.ndarray) -> float:
         return float(one[mine].mean() / other[theirs].mean()) if other[theirs].any() else float("nan")

@@ -1,17 +1,17 @@
 """Was the query set used? An exact test against a holdout: records of the same provider that nobody trained on.
 
 If the target never used the query set, and the provider chose at random which records to share, query and holdout
-records are exchangeable. Any score that treats all of them alike can then be permuted among them. The test keeps its
-level in finite samples, whatever the target is and whatever else it was trained on.
+records are exchangeable. The scores of these records can then be permuted, if the score does not use which set a record
+is in. The test keeps its level in finite samples, for any target and any other training data.
 
 The score (`membership_scores`) comes from shadow models. Each was trained on a random choice of query *and* holdout
-records, about as many as the query set has (`dealt_alike`). They treat both sets alike, so the test is exact, and they
-show what each record's output looks like with and without the record in training. A target that used all of the query
-set is exchangeable with them if it is otherwise like them. That is an assumption: `p_fully`, the used fraction and the
-minimum detectable fraction need it; the p-value of "never used" does not.
+records, about as many as the query set has (`dealt_alike`). Their membership masks do not depend on the split, so the
+test is exact. They show what outputs a record has with and without the record in training. A target that used all of
+the query set is exchangeable with the shadow models if it has their recipe and other data like theirs. `p_fully`, the
+used fraction and the minimum detectable fraction assume that; the p-value of "never used" does not.
 
-Where the provider chose among whole groups (a patient's records, near-copies), the groups are exchangeable and their
-records are not: `groups` has whole groups permuted, and variances taken over groups.
+If the provider chose whole groups at random (a patient's records, near-copies), groups are exchangeable and records are
+not. With `groups`, whole groups are permuted, and variances are taken over groups.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +30,7 @@ from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, sc
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, limits_of
 
 MOST_TIED = 0.5
-"""Largest share of a model's outputs that may be the same value."""
+"""The largest share of equal outputs of a model that raises no doubt."""
 
 
 def holdout_test(
@@ -49,41 +49,41 @@ def holdout_test(
     printed: bool = False,
     recipe: str = "",
 ) -> Usage:
-    """Did the target use the query set, how much of it, and what is the minimum detectable fraction?
+    """Was the query set used by the target, how much of it, and what is the minimum detectable fraction?
 
-    - `p_never`: a permutation test of the mean score of query against holdout records. Exact: under "the target never
-      used the query set" it is at most u with probability u at most, whatever the target is. The score is the
-      membership score; with `predictors`, that of `residual_scores`, which finds more of the targets that are unlike
-      the shadow models.
-    - `p_fully`: a target that used all of the query set is one more row of `shadows`. Its difference of mean scores
-      (records in its training set minus others) is ranked among theirs. Exact if the target is trained like them, other
-      data included; too small if they share calibration data and the target has its own.
+    - `p_never`: a permutation test of the mean score of query against holdout records. Exact: if the target never used
+      the query set, it is at most u with probability at most u, for any target. The score is the membership score or,
+      if `predictors` are given, that of `residual_scores`, which has more power for targets unlike the shadow models.
+    - `p_fully`: the p-value of "the target used all of the query set". Each model's difference of mean scores (records
+      in its training set minus the others) is computed, and the target's ranked among those of the shadow models. Exact
+      if the target is trained like them, other data included; too small if all shadow models share calibration data
+      and the target has other data.
     - `fraction`: the target's difference divided by the shadow models' mean difference. The interval inverts a t-test
-      with the variances of the scores and of the shadow models' differences (`Effect`). Needs the same assumption.
+      with the variances of the scores and of the shadow models' differences (`Effect`). It assumes that the target is
+      trained like the shadow models.
     - `detectable`: from the same numbers and the critical value of the permutation test. For `fraction` and
       `detectable`, the variance of the target's scores is taken as at least that of the shadow models: outputs that
       hardly vary carry less information, not more.
 
-    The verdict is never `forgotten` if the target's outputs on the holdout look as if the holdout was used, too
-    (`holdout_used`: a target trained on both sets shows no difference), or if most of its outputs are the same value.
+    The verdict is never `forgotten` if the holdout looks used, too (`holdout_used`), since use of both sets shows no
+    difference, or if most of the target's outputs are the same value.
 
     Args:
         key: random key of the permutations.
         query, holdout: the target's log-odds of each record's own class (`log_odds`).
-        shadows: the same of the shadow models; columns are the query set, then the holdout.
-        membership: which of these records each shadow model was trained on: `n` of them, or about as many, see
-            `dealt_alike`, all choices of that number equally likely; with groups, about as many whole groups as the
-            query set has.
-        groups: the group of each record, where the provider dealt whole groups: they are permuted, and variances are
-            those of means over groups.
-        predictors: of how difficult each record is (`jaxaudit.metrics.difficulty`), blind to the two sets.
-        permutations: random permutations.
+        shadows: log-odds of the shadow models; columns are the query set, then the holdout.
+        membership: the shadow models' membership masks, drawn at random. Each has about `n` records (`dealt_alike`),
+            all choices of that number equally likely; with groups, about as many whole groups as the query set has.
+        groups: the group of each record, if the provider chose whole groups at random: groups are permuted, and
+            variances are those of means over groups.
+        predictors: predictors of each record's difficulty (`jaxaudit.metrics.difficulty`), which do not use the split.
+        permutations: the number of random permutations.
         alpha: the level of both tests.
         level: confidence level of the interval.
         stated: `forgotten` requires an upper limit of the used fraction of at most this.
         printed: whether the target's log-odds come from a file of rounded probabilities.
-        recipe: advice if the shadow models fit their own data badly. It changes no verdict: `p_never` is exact whatever
-            they are, and the other numbers are measured on them.
+        recipe: advice if the shadow models fit their own data badly. It changes no verdict: `p_never` is exact for any
+            shadow models, and the other numbers are measured on them.
 
     Raises:
         InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or a row of `membership`
@@ -117,7 +117,7 @@ def holdout_test(
         critical=max(test.critical, float(-special.ndtri(alpha)) * np.sqrt(least)),
     )
     limits = limits_of(effect, alpha, level)
-    # A wider limit does not allow `forgotten` anyway.
+    # A larger limit rules out `forgotten` anyway, so the doubt would change nothing.
     narrow = limits.upper <= stated
     doubts = (
         *swapped(test.p_smaller, alpha),
@@ -134,14 +134,14 @@ def adjusted_scores(
     membership: Bool[np.ndarray, "models n_plus_m"],
     groups: Int[np.ndarray, " n_plus_m"] | None = None,
 ) -> tuple[MembershipScores, Float[np.ndarray, "all_models n_plus_m"]]:
-    """Membership scores, and the same adjusted for each record's difficulty: first of the target, then of each model.
+    """Membership scores, and scores adjusted for each record's difficulty: the target's row, then the shadow models'.
 
     Args:
-        target: its log-odds of each record's own class: `size` query records, then the holdout.
+        target: the target's log-odds of each record's own class: `size` query records, then the holdout.
         size: the number of query records.
-        shadows: the same of the shadow models.
-        membership: which records each was trained on.
-        groups: the group of each record, numbered from 0, where whole groups were dealt.
+        shadows: the shadow models' log-odds of the same records.
+        membership: the shadow models' membership masks.
+        groups: the group of each record, numbered from 0, if whole groups were chosen at random.
 
     Raises:
         InputError: as `holdout_test`.
@@ -158,11 +158,11 @@ def effect_of(
     membership: Bool[np.ndarray, "models n_plus_m"],
     groups: Int[np.ndarray, " n_plus_m"] | None = None,
 ) -> Effect:
-    """The difference of the first row's means with its sampling variance, beside those of the shadow models.
+    """The target's difference of mean scores, its sampling variance, and the differences of the shadow models.
 
     Args:
-        test: of the first row of `scores`, query records against holdout records.
-        scores: of what is judged, and then of each shadow model.
+        test: the permutation test of the first row of `scores`, query records against holdout records.
+        scores: the target's scores (or changes of scores), then the scores of each shadow model.
         size, membership, groups: as for `adjusted_scores`.
     """
     asked = np.arange(scores.shape[1]) < size
@@ -180,11 +180,11 @@ def without_difficulty(
     shadows: Float[np.ndarray, "shadows n"],
     membership: Bool[np.ndarray, "shadows n"],
 ) -> Float[np.ndarray, "models n"]:
-    """Scores minus what each record's difficulty explains.
+    """Scores minus the part that each record's difficulty explains.
 
-    The residual of a least-squares fit over all query and holdout records. The predictors are the mean scores of each
-    record among shadow models with and without it. This removes the variance of unevenly spread hard records. The fit
-    is symmetric, so exchangeable records stay exchangeable.
+    Returns the residuals of a least-squares fit over all query and holdout records. The predictors are the mean scores
+    of each record among shadow models trained with it, and without it. This removes the variance that comes from hard
+    records being unevenly split. The fit does not use the split, so exchangeable records stay exchangeable.
     """
     without = (shadows * ~membership).sum(axis=0) / np.maximum((~membership).sum(axis=0), 1)
     within = (shadows * membership).sum(axis=0) / np.maximum(membership.sum(axis=0), 1)
@@ -195,7 +195,7 @@ def without_difficulty(
 def _check_rows(
     membership: Bool[np.ndarray, "models n"], size: int, records: int, groups: Int[np.ndarray, " n"] | None
 ) -> None:
-    """Refuses training sets that are not dealt as the query set was."""
+    """Refuses membership masks of another size than the query set, or that split a group."""
     whole = membership.shape[1:] == (records,)
     wanted, of, counts, of_all = size, "records", membership.sum(axis=1), records
     if groups is not None and whole:
@@ -214,7 +214,7 @@ def _check_rows(
 def mean_variance(
     scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"] | None, side: Bool[np.ndarray, " n"]
 ) -> float:
-    """The variance of the mean score of one side, times its number of records; with groups, taken over groups.
+    """The variance of the mean score of the records in `side`, times their number; with groups, taken over groups.
 
     The mean over n records of G groups has variance G / (G - 1) * (sum over groups of (sum of residuals)^2) / n^2
     (Liang & Zeger 1986).
@@ -229,7 +229,7 @@ def mean_variance(
 
 
 def differences(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, " models"]:
-    """Each model's mean score of the records in its training set minus that of the others."""
+    """Each model's mean score over the records in its training set, minus its mean score over the other records."""
     inside, outside = membership.sum(axis=1), (~membership).sum(axis=1)
     return (scores * membership).sum(axis=1) / inside - (scores * ~membership).sum(axis=1) / outside
 
@@ -237,14 +237,14 @@ def differences(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray,
 def _sampling_variances(
     scores: np.ndarray, membership: np.ndarray, groups: np.ndarray | None
 ) -> Float[np.ndarray, " models"]:
-    """The variance of each model's difference that comes from the choice of records, or groups, alone."""
+    """The sampling variance of each model's difference: the part that is due to the choice of records or groups."""
     sides = ((s, side) for s, m in zip(scores, membership, strict=True) for side in (m, ~m))
     found = [mean_variance(s, groups, side) / side.sum() for s, side in sides]
     return np.array(found).reshape(-1, 2).sum(axis=1)
 
 
 def swapped(p_smaller: float, alpha: float, question: Question = "used") -> tuple[str, ...]:
-    """A doubt if the holdout scores higher than the query set."""
+    """Returns a doubt if the holdout scores significantly higher than the query set."""
     if p_smaller > alpha / 2:
         return ()
     return (
@@ -256,7 +256,7 @@ def swapped(p_smaller: float, alpha: float, question: Question = "used") -> tupl
 def _one_value(
     target: Float[np.ndarray, " n"], shadows: Float[np.ndarray, "models n"], printed: bool
 ) -> tuple[str, ...]:
-    """A doubt if most of the target's outputs are the same value, and no shadow model's are."""
+    """Returns a doubt if most of the target's outputs are the same value, but of no shadow model."""
     most, theirs = _tied(target), max(_tied(each) for each in shadows)
     if most <= MOST_TIED or theirs > MOST_TIED:
         return ()

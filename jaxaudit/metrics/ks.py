@@ -1,7 +1,6 @@
 """rho, the ratio of two Kolmogorov-Smirnov distances: has a model forgotten a query dataset?
 
 Liu & Tsaftaris (2020), "Have you forgotten? A method to assess if machine learning models have forgotten data".
-Arrays in, numbers out: nothing here trains a model or reads a file.
 """
 
 from itertools import combinations
@@ -29,7 +28,7 @@ class Rho(NamedTuple):
 
     Attributes:
         values: rho of every replicate; NaN if the calibration model's distance is 0.
-        median: their median.
+        median: the median of `values`.
         low, high: the interval for rho's mean over shadow seeds and query records; NaN if not available.
         distances: KS(query model, target), the numerator, of every replicate.
         calibration_distances: KS(query model, calibration model), the denominator, of every replicate.
@@ -57,20 +56,20 @@ def rho(
     level: float = 0.95,
     bootstrap: int = BOOTSTRAP_REPLICATES,
 ) -> Rho:
-    """rho = KS(query, target) / KS(query, calibration), eq. 4, over replicates; smaller means that more is remembered.
+    """rho = KS(query, target) / KS(query, calibration), eq. 4, per replicate; smaller means that more is remembered.
 
     Row `k` of each array holds the confidences (probability of the ground-truth class) of replicate `k`'s model on
     the same `n` query records, in the same order. A single target, such as a file, is given as one row and is used in
     every replicate.
 
-    The interval is for the mean of rho: Student's t over replicates, whose variance is that of the replicates'
-    mean (training seeds) plus the bootstrap variance over query records (a paired bootstrap: one draw of records for
-    all models):
+    The interval is for the mean of rho. It uses Student's t over replicates. The variance has two parts: that of the
+    mean over replicates (training seeds), and the bootstrap variance over query records (paired: one draw of records
+    for all models):
 
         mean(rho_k) -+ t(level, K - 1) * sqrt(var(rho_k) / K + mean_k var_bootstrap(rho_k))
 
     It is cut at 0. It is not available with one replicate, because the spread over seeds is then unknown, nor if a
-    calibration model's distance is 0, or is 0 in all bootstrap replicates but one.
+    calibration model's distance is 0, or positive in fewer than two bootstrap replicates.
 
     Args:
         key: random key of the bootstrap.
@@ -152,9 +151,9 @@ def _interval(values: Float[np.ndarray, " replicates"], error: float, level: flo
 
 
 def deciding(found: Rho, targets: int = 1) -> tuple[float, float]:
-    """The interval that the verdict follows, whatever the level of the one that is shown.
+    """The interval that decides the verdict, independent of the confidence level of `Rho.low` and `Rho.high`.
 
-    At 95%, or 1 - 0.05 / targets among several targets of one audit.
+    Its level is 95%, or 1 - 0.05 / targets for several targets of one audit (Bonferroni).
     """
     return _interval(found.values, found.error, 1 - ALPHA / targets)
 
@@ -184,9 +183,9 @@ def paper_rule(median: float) -> Verdict:
 
 
 def noise_floor(query: Confidences) -> Float[np.ndarray, " pairs"]:
-    """KS distances between query models of different seeds, which have the same training data.
+    """KS distances between query models that differ only in their seed, for all pairs.
 
-    A target at no larger a distance from the query models is not distinguishable from them by this method.
+    This method cannot distinguish a target from the query models if its distance from them is no larger.
 
     >>> noise_floor(np.array([[0.1, 0.9], [0.2, 0.9], [0.1, 0.9]], np.float32))
     array([0.5, 0. , 0.5])

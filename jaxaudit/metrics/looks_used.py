@@ -1,8 +1,8 @@
-"""Do records that a target is said not to have used look used? A holdout, or a reference.
+"""Do known non-members look used? Checks of a holdout and of a reference.
 
-If they were used, a difference between them and the query set hides use of the query set. Each question compares the
-target with shadow models on records that *they* did not use, and states how often a target like them that used none
-exceeds what it compares with.
+If the target was trained on the known non-members, too, use of the query set makes no difference and stays hidden. Each
+check compares the target's outputs on them with shadow models' outputs on records that *they* did not use. It states
+how often it raises a false alarm for a target that is trained like the shadow models.
 """
 
 import numpy as np
@@ -13,15 +13,15 @@ from jaxaudit.metrics.scores import MembershipScores
 from jaxaudit.metrics.usage import STATED_FRACTION
 
 ROUNDING = 1e-3
-"""An accuracy beyond the bound by no more than this is not beyond it."""
+"""An accuracy must exceed the bound by more than this to count."""
 
 
 def bound_of_one_more(values: Float[np.ndarray, " models"], alpha: float) -> float:
-    """What one more model exceeds with probability `alpha`, if it is one of these: Student's t for a new observation.
+    """The upper prediction limit (Student's t): one more model of the same kind exceeds it with probability `alpha`.
 
     Args:
-        values: a number of each model, at least two.
-        alpha: a probability, at most a half.
+        values: one number per model, of at least two models.
+        alpha: the probability of exceeding the limit, at most 0.5.
 
     >>> round(bound_of_one_more(np.array([-1.0, 0.0, 1.0]), 0.05), 2)
     3.37
@@ -38,21 +38,23 @@ def holdout_used(
     stated: float,
     alpha: float,
 ) -> tuple[str, ...]:
-    """A doubt if the target's mean score on the holdout is that of a model trained on it.
+    """Returns a doubt if the target's scores on the holdout look like those of a model trained on it.
 
-    Scores are compared record by record with those of models that did not use the record, so that a hard holdout is no
-    sign of use. The doubt is there if all of these hold:
+    Each score is compared with the scores of shadow models that did not use the record, so that an easy or hard holdout
+    causes no doubt. The doubt is raised if all of these hold:
 
-    - use shows: models that used the records are on average above the bound below;
-    - the target's mean is above the bound: of targets like the shadow models that used none, at most `alpha` are;
-    - it is at least `stated` of the way to that of models that used these records, or a quarter if that is less.
+    - use is visible: models that used the records exceed the bound (`bound_of_one_more`) on average;
+    - the target's mean exceeds the bound. A target like the shadow models, without use, does so with probability at
+      most `alpha`;
+    - the target's mean is at least the fraction `stated` (at most `STATED_FRACTION`) of the way from models that did
+      not use the records to models that did.
 
     Args:
         found: scores of the target and of the shadow models.
-        membership: which records each shadow model was trained on.
+        membership: the shadow models' membership masks.
         size: the number of query records, which come first.
         stated: the used fraction that `forgotten` must rule out.
-        alpha: a probability.
+        alpha: the largest probability of a false alarm.
     """
     scores, unused = found.shadows, ~membership
     others = unused.sum(axis=0) - unused
@@ -74,7 +76,7 @@ def holdout_used(
 
 
 def _means(values: Float[np.ndarray, "models n"], which: Bool[np.ndarray, "models n"]) -> Float[np.ndarray, " some"]:
-    """The mean of these values of each model that has any."""
+    """The mean of each model's selected values, for models with at least one."""
     counts = which.sum(axis=1)
     return ((values * which).sum(axis=1) / np.maximum(counts, 1))[counts > 0]
 
@@ -86,20 +88,21 @@ def reference_used(
     accuracies: Float[np.ndarray, " models"],
     alpha: float,
 ) -> tuple[str, ...]:
-    """Doubts if the reference looks more used, or is better known, than by models that did not use it.
+    """Returns a doubt if the reference looks used by the target, by its outputs' used share or by its accuracy.
 
-    Either is there of at most `alpha` / 2 of targets that are trained like the shadow models and used none of it. One
-    that scatters more exceeds the bound more often: the bound is not stretched for it, since use makes outputs scatter.
+    For a target that is trained like the shadow models and did not use the reference, each of the two raises a false
+    alarm with probability at most `alpha` / 2. A target whose outputs scatter more raises it more often. The bound is
+    not widened for such targets, since use also makes outputs scatter.
 
     Args:
-        share: the used share of the reference that the target shows (`linear_share`).
-        shares: that of each shadow model, on records that it was not trained on.
-        accuracy: the target's on the reference.
-        accuracies: each shadow model's on what it was not trained on.
-        alpha: a probability.
+        share: the used share of the reference, estimated from the target's outputs (`linear_share`).
+        shares: the same estimate for each shadow model, on records that it was not trained on.
+        accuracy: the target's accuracy on the reference.
+        accuracies: each shadow model's accuracy on reference records that it was not trained on.
+        alpha: the largest probability of a false alarm.
     """
     most_used = bound_of_one_more(shares, alpha / 2)
-    # Where all shadow models have one accuracy, a record more or less is no sign of anything.
+    # If all shadow models have the same accuracy, the bound equals it, and one record more would exceed it.
     most_known = bound_of_one_more(accuracies, alpha / 2) + ROUNDING
     seen = []
     if share > most_used:

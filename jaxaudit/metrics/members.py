@@ -1,21 +1,21 @@
-"""How much of a query set was used, measured by what the target itself remembers of records that it did use.
+"""How much of a query set was used, estimated with known members: records that the target is known to have used.
 
-Outputs on a query set and a holdout show that a target remembers, never that it did not use: a model that used
-everything and remembers nothing shows no difference. *Known members* are records that the target is known to have used,
-drawn like the query set. They tell how much this target remembers, whatever its network, library and recipe:
+Outputs on a query set and a holdout can show that a target used the query set, but never that it did not: a model that
+used everything and remembers nothing shows no difference. Known members are drawn at random like the query set. They
+show how much this target remembers of records that it used, for any network, library and recipe:
 
     a = mean score of the query set - mean score of the holdout
     b = mean score of the members   - mean score of the holdout
     fraction = a / b
 
-A query set of which the share f was used, at the time when the members were, is a mixture of records like the members
-and records like the holdout. So its mean score is f times the members' and 1 - f times the holdout's, whatever the
-score is. The limits are those of the ratio of two means (Fieller 1954). Where b is not clearly above 0, the target
-shows no memory of records that it did use, and there is no limit.
+If the share f of the query set was used, at the same time as the members, the query set is a mixture of records like
+the members and records like the holdout. Its mean score is then f times the members' mean plus 1 - f times the
+holdout's, for any score. The limits are those of a ratio of two means (Fieller 1954). If b is not significantly above
+0, the target shows no memory of records that it did use, and f has no limit.
 
-The score (`residual_scores`) is what is left of the outputs after a least-squares fit on what makes records difficult:
-their class, their neighbours, and what shadow models say of them, if there are any (`jaxaudit.metrics.difficulty`). The
-fit is blind to the three sets, so `p_never` stays exact.
+The score (`residual_scores`) is the residual of the outputs after a least-squares fit on predictors of difficulty: the
+record's class, its neighbours, and shadow models' outputs, if available (`jaxaudit.metrics.difficulty`). The fit does
+not use which of the three sets a record is in, so `p_never` stays exact.
 """
 
 from typing import NamedTuple
@@ -52,11 +52,11 @@ NO_MEMORY_LEFT = (
 
 
 class Sides(NamedTuple):
-    """A mean score of each set, with its sampling variance.
+    """The mean score of each of the three sets, and its sampling variance.
 
     Attributes:
-        query, holdout, members: the means.
-        query_variance, holdout_variance, members_variance: their variances.
+        query, holdout, members: the mean scores.
+        query_variance, holdout_variance, members_variance: the sampling variances of the means.
         freedom: degrees of freedom of the variances.
     """
 
@@ -70,17 +70,17 @@ class Sides(NamedTuple):
 
     @property
     def memory(self) -> float:
-        """The mean score of the members minus that of the holdout, in its standard errors."""
+        """The mean score of the members minus that of the holdout, divided by its standard error."""
         error = np.sqrt(self.members_variance + self.holdout_variance)
         return float((self.members - self.holdout) / error) if error > 0 else 0.0
 
 
 class MembersAnswer(NamedTuple):
-    """What the test says.
+    """The result of `members_test`.
 
     Attributes:
-        usage: the answer; its `fraction` is how much of the target's memory of the members it has of the query set.
-        memory: the difference between members and holdout, in its standard errors.
+        usage: the verdict and its numbers; `fraction` is a / b, the used fraction relative to known members.
+        memory: the difference of mean scores between members and holdout, divided by its standard error.
         p_memory: p-value of "the target shows no memory of the members".
     """
 
@@ -103,26 +103,27 @@ def members_test(
     stated: float = STATED_FRACTION,
     question: Question = "used",
 ) -> MembersAnswer:
-    """Did the target use the query set, and how much of its memory of known members does it have of it?
+    """Was the query set used by the target, and how much of it, compared with known members?
 
     - `p_never`: a permutation test of the mean score of query against holdout records, exact as in `holdout_test`.
-    - `p_fully`: the same of query records against members: exact under "all of the query set was used as they were".
+    - `p_fully`: a permutation test of members against query records; exact if all of the query set was used like the
+      members.
     - `fraction` and its limits: see the module. They assume that query records, if used, were used like the members.
-    - The verdict is never `forgotten` if the target shows no memory of the members, and `inconclusive` if the holdout
-      looks more used than the members: then files are swapped, or not what they are said to be.
+    - The verdict is never `forgotten` if the target shows no memory of the members. It is `inconclusive` if the holdout
+      looks more used than the members, as if files were swapped or the members not used.
 
     Args:
         key: random key of the permutations.
-        target: its log-odds of each record's own class: of the query set, the holdout, and then the members.
-        sizes: their numbers of records.
-        predictors: of how difficult each record is, see `difficulty`; made without knowledge of the sets.
-        groups: the group of each record, where whole groups were dealt.
-        p_never: of another exact test of the same target, which then takes the place of this one's.
-        permutations: random permutations.
+        target: the target's log-odds of each record's own class, of the query set, the holdout, and then the members.
+        sizes: the numbers of records of these three sets.
+        predictors: predictors of each record's difficulty (see `difficulty`), made without using the sets.
+        groups: the group of each record, if whole groups were chosen at random.
+        p_never: a p-value of another exact test of the same target, to be used in place of this test's.
+        permutations: the number of random permutations.
         alpha: the level of all tests.
         level: confidence level of the interval.
-        stated: `forgotten` requires an upper limit of at most this.
-        question: whether reasons speak of what was used or of what is left; changes no number.
+        stated: `forgotten` requires an upper limit of the used fraction of at most this.
+        question: whether reasons are worded for what was used or for what memory is left; changes no number.
 
     Raises:
         InputError: there are fewer than 50 members, shapes disagree, an output is NaN, or as `permutation_test`.
@@ -164,7 +165,7 @@ def sides(
     members: Float[np.ndarray, " k"],
     groups: tuple[Int[np.ndarray, " _"] | None, ...] = (None, None, None),
 ) -> Sides:
-    """The mean score of each set; with groups, variances are those of means over groups."""
+    """The mean score of each set and its variance; with groups, the variance is taken over groups."""
     sets = tuple(zip((query, holdout, members), groups, strict=True))
     of_query, of_holdout, of_members = (
         mean_variance(each, own, np.ones(len(each), bool)) / len(each) for each, own in sets
@@ -177,12 +178,12 @@ def sides(
 def limits_by_members(found: Sides, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
     """The used fraction and its limits: all f in [0, 1] that a t-test does not reject (Fieller 1954).
 
-    At f the query set's mean is f times the members' and 1 - f times the holdout's:
+    If f was used, the query set's mean is f times the members' mean plus 1 - f times the holdout's:
 
         |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout)
 
-    The upper limit is the upper end of the interval at 1 - 2 alpha, as in `upper_limit`. Where it holds for every f
-    (the members' difference is not told from 0), the limits are 0 and 1. `detectable` takes the variances as they are.
+    The upper limit is the upper end of the interval at 1 - 2 alpha, as in `upper_limit`. The limits are 0 and 1 if the
+    members' mean is not significantly different from the holdout's. `detectable` uses the same variances.
 
     >>> known = Sides(0.1, 0.0, 1.0, 0.001, 0.001, 0.001, 999)
     >>> [round(each, 2) for each in limits_by_members(known)[:4]]
@@ -211,7 +212,7 @@ def limits_by_members(found: Sides, alpha: float = ALPHA, level: float = LEVEL) 
 
 
 def _reversed(p_reversed: float, alpha: float, question: Question) -> tuple[str, ...]:
-    """Why nothing follows if the holdout looks more used than the members."""
+    """The reason against any verdict if the holdout scores significantly higher than the members."""
     if p_reversed > alpha / 2:
         return ()
     return (

@@ -1,4 +1,4 @@
-"""A number and its interval, of models; what unlearned and retrained models must be to be compared."""
+"""Estimates with intervals over models, and checks of the inputs of comparisons of unlearned and retrained models."""
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -8,13 +8,13 @@ from jaxaudit.errors import InputError
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 
 FEWEST = 4
-"""Models of a side."""
+"""The least number of unlearned, and of retrained, models."""
 LARGEST = 103.6
-"""Nats: log-odds beyond are cut, as by the constant 1e-45 in the codes of LiRA and of the unlearning challenge."""
+"""Log-odds are cut here, in nats, as by the constant 1e-45 in the code of LiRA and of the unlearning challenge."""
 
 
 class Estimate(StrictStruct, frozen=True):
-    """A number and its interval; NaN where there is none."""
+    """An estimate and its interval; NaN if not available."""
 
     value: NumberOrNaN
     low: NumberOrNaN
@@ -25,7 +25,7 @@ NONE = Estimate(np.nan, np.nan, np.nan)
 
 
 def mean_of_models(values: Float[Array | np.ndarray, " models"], level: float) -> Estimate:
-    """The mean over models and its t interval, within 0 to 1; without one for a single model. NaN is left out."""
+    """The mean over models and its t interval, cut to [0, 1]; no interval for a single model. NaN is left out."""
     known = np.asarray(values)[np.isfinite(values)]
     mean = float(known.mean()) if len(known) else np.nan
     if len(known) < 2:
@@ -40,7 +40,7 @@ def checked_sides(
     replicates: int,
     level: float,
 ) -> tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others asked"]]:
-    """Log-odds of both sides in float64, none beyond 103.6 nats.
+    """Checks the log-odds of unlearned and retrained models; returns them in float64, cut at 103.6 nats.
 
     Raises:
         InputError: fewer than 4 models on a side, numbers of records that differ, no record, NaN, or a number of
@@ -71,9 +71,10 @@ def checked_sides(
 def interval(value: float, drawn: Float[np.ndarray, " replicates"], models: int, level: float) -> Estimate:
     """value -+ t s sqrt(m / (m - 1)), not below 0; s is the standard deviation of bootstrap replicates over models.
 
-    t is Student's at m - 1 degrees of freedom, m the number of models of the smaller side. For numbers that depend on
-    how many *different* models there are, percentiles of a bootstrap miss: a replicate has fewer. On normal log-odds of
-    8 to 32 models, with and without a difference, 86% to 100% of intervals at 95% held the mean over other models.
+    t is Student's quantile at m - 1 degrees of freedom, m the number of models of the smaller side. Percentile
+    intervals would be biased here: the numbers depend on how many *different* models there are, and a bootstrap
+    replicate has fewer. On normal log-odds of 8 to 32 models, with and without a difference between the sides, 86% to
+    100% of intervals at 95% contained the mean over other models.
 
     >>> interval(0.5, np.array([0.4, 0.5, 0.6]), 16, 0.95)
     Estimate(value=0.5, low=0.2798..., high=0.7201...)

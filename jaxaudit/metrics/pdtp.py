@@ -1,7 +1,7 @@
 """Differential training privacy: how far one training record moves a classifier's outputs.
 
-Long, Bindschaedler & Gunter (2017), "Towards Measuring Membership Privacy", section 4. Arrays of log-probabilities in,
-numbers out: nothing here trains a model or reads a file. All on the host, in float64.
+Long, Bindschaedler & Gunter (2017), "Towards Measuring Membership Privacy", section 4. Computed from log-probabilities
+on the host, in float64.
 """
 
 from math import prod
@@ -114,9 +114,9 @@ def pdtp(
 
 
 def publishable(max_value: float) -> bool:
-    """The DTP-1 rule (section 5): a classifier whose largest value is above 1 nat should not be published.
+    """The DTP-1 rule (section 5): a classifier whose largest PDTP is above 1 nat should not be published.
 
-    A rule of thumb of the paper's authors, not a guarantee; PDTP is only a lower bound of DTP. NaN is not publishable.
+    A rule of thumb of the paper's authors, not a guarantee: PDTP is only a lower bound of DTP. False for NaN.
 
     >>> publishable(1.0), publishable(1.01)
     (True, False)
@@ -125,12 +125,12 @@ def publishable(max_value: float) -> bool:
 
 
 def seed_floor(log_probs: Float[Array | np.ndarray, "seeds records classes"], *, bins: int = BINS) -> SeedFloor:
-    """What `pdtp` measures for each record if nothing is removed and only the training seed differs.
+    """The value of `pdtp` for each record if no record is removed and only the training seed differs.
 
-    Row s holds the outputs of a model trained on all of T with another seed; row 0 is the audited model. Each other
-    seed gives one draw of `pdtp` for a record that makes no difference, if A(T without t) is trained with another seed.
-    The mean over draws is an unbiased estimate of its expectation for any number of seeds; the maximum, given too,
-    grows with their number. A record with a PDTP below its floor moves the outputs less than another seed does.
+    Row s holds the outputs of a model trained on all of T with seed s; row 0 is the audited model. Each other seed is
+    one draw of the `pdtp` of a record without any influence, for an A(T without t) that is trained with another seed.
+    The mean over draws is an unbiased estimate of its expectation for any number of seeds; the maximum grows with their
+    number. A record whose PDTP is below its floor changes the outputs less than another seed does.
 
     Raises:
         InputError: fewer than 2 seeds, and what `pdtp` raises.

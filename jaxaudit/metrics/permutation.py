@@ -1,4 +1,4 @@
-"""Permutation tests: of the difference of two means, and of attacks on random halves. Arrays in, numbers out."""
+"""Permutation tests: of the difference of two means, and of the answers of attacks on models of random halves."""
 
 from typing import NamedTuple
 
@@ -19,8 +19,8 @@ class Permuted(NamedTuple):
 
     Attributes:
         difference: the mean of the first sample minus that of the second.
-        p_larger: one-sided p-value for a larger difference than by chance; `p_smaller` for a smaller one.
-        critical: the critical value: `p_larger` is at most alpha exactly if `difference` is above it.
+        p_larger, p_smaller: one-sided p-values for a difference that is larger, or smaller, than by chance.
+        critical: the critical value: `p_larger` is at most alpha if and only if `difference` is above it.
     """
 
     difference: float
@@ -30,7 +30,7 @@ class Permuted(NamedTuple):
 
 
 def least_permutations(targets: int, alpha: float = ALPHA) -> int:
-    """Permutations whose p-value can reach `alpha`, adjusted for this many targets: 1,999 for up to 100 of them.
+    """The number of permutations needed for p-values, adjusted for `targets`, to reach `alpha`; at least 1,999.
 
     >>> least_permutations(1), least_permutations(100), least_permutations(500)
     (1999, 1999, 9999)
@@ -55,9 +55,9 @@ def permutation_test(
     Args:
         key: random key of the permutations.
         first, second: the samples.
-        groups: the group of each number, of the first sample and then of the second. Whole groups are permuted, as many
-            in the first sample as there are: exact if the groups are exchangeable, whatever happens within them.
-        permutations: random permutations.
+        groups: the group of each number, of the first sample and then of the second. Whole groups are permuted, and the
+            number of groups in the first sample is kept: exact if groups are exchangeable, for any dependence within.
+        permutations: the number of random permutations.
         alpha: the level of `critical`.
 
     Raises:
@@ -90,7 +90,7 @@ def permutation_test(
         sums, per_sum = _permuted_groups(generator, centred, np.asarray(groups), len(first), permutations)
     permuted = per_sum * sums
     observed = float(first.mean() - second.mean())
-    # Sums of the same numbers in another order differ by rounding; counting them as equal errs on the safe side.
+    # Sums of the same numbers in another order differ by rounding. Counting them as equal is conservative.
     slack = 1e-12 * (1 + np.abs(centred).sum()) * float(np.max(np.abs(per_sum)))
     return Permuted(
         observed,
@@ -107,18 +107,18 @@ def better_than_guessing(
     *,
     permutations: int = PERMUTATIONS,
 ) -> float:
-    """The p-value of "no attack is right more often than by guessing"; it pays for the number of attacks.
+    """The p-value of "no attack is right more often than by guessing", corrected for the number of attacks.
 
-    Models 2 i and 2 i + 1 were trained on the two halves of a random split, so a model's answers tell nothing of its
-    half exactly if its targets' halves could be dealt again: the halves are swapped, and the targets of a split change
-    places, at random. The statistic is the largest over attacks of the number of right answers, less what guessing
-    gives, in standard deviations. Under "outputs do not depend on the half" the p-value is at most u with probability u
-    at most, for every u and however alike the attacks are.
+    Models 2 i and 2 i + 1 were trained on the two halves of random split i. If outputs do not depend on the half, the
+    split can be drawn again: the two halves are swapped, and the targets of a split permuted, at random. The statistic
+    is the largest, over attacks, of the number of right answers minus its expectation by guessing, in standard
+    deviations. Under the null hypothesis the p-value is at most u with probability at most u, for every u and any
+    dependence between attacks.
 
     Args:
         key: random key of the permutations.
-        called: whether each attack calls each target a member of each model's half.
-        truth: whether it is.
+        called: whether each attack calls each target a member of each model's training set.
+        truth: whether the target is a member.
         permutations: random permutations.
 
     Raises:
@@ -136,7 +136,7 @@ def better_than_guessing(
             "models of each random split, one after the other, each target in the half of exactly one."
         )
     generator = generator_of(key)
-    # A target that an attack calls the same of both halves adds one right answer, however they were dealt.
+    # If an attack gives a target the same answer for both halves, exactly one answer is right in every permutation.
     apart = called[:, ::2].astype(np.float64) - called[:, 1::2]
     apart /= np.maximum(np.sqrt((apart**2).sum(axis=(1, 2), keepdims=True)), 1)
     sides = np.where(truth[::2], 1.0, -1.0)
@@ -155,7 +155,7 @@ def better_than_guessing(
 
 
 def check_groups(groups: Int[Array | np.ndarray, " n_plus_m"], size: int, records: int, alpha: float = ALPHA) -> int:
-    """The number of groups among the first `size` of all records.
+    """Refuses groups that cannot be permuted; returns the number of groups among the first `size` records.
 
     Raises:
         InputError: there is not one group per record, a group is on both sides, or there are so few groups that no
@@ -189,8 +189,8 @@ def check_groups(groups: Int[Array | np.ndarray, " n_plus_m"], size: int, record
 def _permuted_records(
     generator: np.random.Generator, centred: Float[np.ndarray, " n"], size: int, permutations: int
 ) -> tuple[Float[np.ndarray, " permutations"], float]:
-    """For each permutation, the sum of the smaller sample, and what times it is the difference of the means."""
-    # Sums of one sample order the differences of means, and are the cheaper statistic.
+    """The sum of the smaller sample in each permutation, and the factor that makes it the difference of the means."""
+    # The difference of means is a multiple of one sample's sum, which is cheaper to compute.
     fewer, flip = (size, 1.0) if 2 * size <= len(centred) else (len(centred) - size, -1.0)
     sums = []
     rows = max(1, CHUNK // len(centred))
@@ -207,7 +207,7 @@ def _permuted_groups(
     size: int,
     permutations: int,
 ) -> tuple[Float[np.ndarray, " permutations"], Float[np.ndarray, " permutations"]]:
-    """The same of the first sample; its size depends on the groups in it, and so does the factor."""
+    """As `_permuted_records`, for the first sample; the factor depends on its size, and so on the groups in it."""
     _, own = np.unique(groups, return_inverse=True)
     sizes, totals = np.bincount(own), np.bincount(own, centred)
     first = np.isin(np.arange(len(sizes)), own[:size])

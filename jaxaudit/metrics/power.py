@@ -1,8 +1,8 @@
-"""The probability that the holdout test detects use of part of a query set, before there is a target.
+"""The power of the holdout test: the probability that it detects use of part of a query set.
 
-A normal approximation. Its numbers are measured on models of known membership, each in the place of a target whose
-other data are its own, as a real target's are. Other sizes can be evaluated, assuming that a record is as exposed in a
-set of another size. Arrays in, numbers out.
+A normal approximation, which needs no target. Its numbers are measured on models of known membership. Each takes the
+role of the target, and is treated as if it had other training data of its own, as a real target has. Other set sizes
+can be evaluated too, assuming that records are equally exposed in sets of other sizes.
 """
 
 import numpy as np
@@ -21,16 +21,16 @@ MOST_RECORDS = 10_000_000
 
 
 class Separation(StrictStruct, frozen=True):
-    """How far membership scores separate records in training from others.
+    """How far membership scores separate records in training from other records.
 
     Attributes:
-        difference: the mean score of records in training minus that of others, averaged over models.
-        inside, outside: variance of the scores within a model, of records in training and of others; where groups were
-            dealt whole, the variance of their mean times their number.
-        between: variance of the difference between models, beyond that from the choice of records.
-        models: the number of models this was measured on.
-        stretch: how many times as far as the shadow models from their mean a target with data of its own was taken to
-            be (`own_data_stretch`).
+        difference: the mean score of records in training minus that of other records, averaged over models.
+        inside, outside: variance of the scores within a model, of records in training and of other records; with whole
+            groups, the variance of the mean score times the number of records.
+        between: variance of the difference between models, beyond the sampling variance.
+        models: the number of models that were measured.
+        stretch: the factor by which outputs of a target with its own data are assumed to deviate more from the shadow
+            models' mean than outputs of a shadow model (`own_data_stretch`).
     """
 
     difference: float
@@ -48,18 +48,19 @@ def separation(
     designs: Int[np.ndarray, " models"] | None = None,
     groups: Int[np.ndarray, " n"] | None = None,
 ) -> Separation:
-    """Measured on models that were each trained on a random choice of the records; each is scored by the others.
+    """Measures the separation on models that were each trained on a random choice of the records.
 
-    A model is moved away from the mean of the others of its design before it is scored, `own_data_stretch` times as
-    far: the shadow models share a calibration set, and a target has data of its own.
+    Each model is scored with the other models as shadow models. Before that, its deviation from the mean of the other
+    models of its design is multiplied by `own_data_stretch`: models share a calibration set, but a real target has
+    other data.
 
     Args:
         log_odds: each model's log-odds of each record's own class (`log_odds`).
-        membership: which records each was trained on.
-        draws: which draw of the calibration set each was trained on, some of them the same; None: all their own, and
-            nothing is moved.
-        designs: the design of each; None: all the same.
-        groups: the group of each record, where whole groups were dealt.
+        membership: the models' membership masks.
+        draws: the number of the random part of the calibration set that each model was trained on; some models must
+            share one. None if all models have data of their own: nothing is stretched.
+        designs: each model's design (architecture and training recipe), as a number; None if all have the same.
+        groups: the group of each record, if whole groups were chosen at random.
 
     Raises:
         InputError: as `scores_among`; or a model has fewer than two records in or out of its training set.
@@ -91,7 +92,7 @@ def separation_of(
     groups: Int[np.ndarray, " n"] | None = None,
     stretch: float = 1.0,
 ) -> Separation:
-    """How far scores separate records in training from others, whatever the score is; at least two models.
+    """How far any kind of score separates records in training from others, over at least two models.
 
     >>> scores = np.array([[1.0, 3.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
     >>> separation_of(scores, scores > 0)
@@ -120,23 +121,25 @@ def own_data_stretch(
     designs: Int[np.ndarray, " models"],
     share: float = SHARE,
 ) -> float:
-    """How many times as far from the shadow models' mean a model with data of its own is, at least 1.
+    """The factor by which a target with its own data deviates more from the shadow models' mean than they do (>= 1).
 
-    Shadow models are trained on random shares of one calibration set. The part of their variance that comes from the
-    draw is (1 - share) / (1 + share) of what it is for a target with as many records of its own from the same source;
-    the other part, from seeds, is the same. The part is what two models of the same draw have in common beyond what two
-    of different draws have: an analysis of variance of the outputs, within designs.
+    Shadow models are trained on random shares ("draws") of one calibration set. The part of their variance that is due
+    to the draw is (1 - share) / (1 + share) of its value for a target with as many records of its own from the same
+    source. The part that is due to seeds is the same. Both are estimated by an analysis of variance of the outputs
+    within designs: how much more similar two models of the same draw are than two models of different draws.
 
     Args:
-        log_odds: the models' outputs; membership: which records each was trained on.
-        draws: the draw of each; designs: its design. Models of one draw have one design.
-        share: of the calibration set in a draw.
+        log_odds: the models' log-odds.
+        membership: the models' membership masks.
+        draws: the number of each model's draw. Models of one draw have one design.
+        designs: the number of each model's design.
+        share: the share of the calibration set that is in a draw.
 
     Returns:
-        1 if no two models of one design have the same draw, or different ones.
+        The factor; 1 if no two models of one design have the same draw, or no two have different draws.
     """
     alike = designs[:, None] == designs
-    # By least squares, record by record: a mean for each design, and a gap between models with and without the record.
+    # Per record, least squares fit a mean for each design and a gap between models with and without the record.
     odds, used = (each - (alike / alike.sum(axis=1, keepdims=True)) @ each for each in (log_odds, 1.0 * membership))
     gap = (odds * used).sum(axis=0) / np.maximum((used**2).sum(axis=0), 1e-9)
     residuals = odds - gap * used
@@ -156,12 +159,13 @@ def as_of_own_data(
     designs: Int[np.ndarray, " models"],
     stretch: float,
 ) -> tuple[Float[np.ndarray, "models n"], list[Profile]]:
-    """Each model's log-odds as if they lay `stretch` times as far from those of its design; the profile of all others.
+    """Each model's log-odds with its deviation from its design stretched, and the profile of all other models.
 
     Args:
-        log_odds: the models' outputs, cut; `membership`: which records each was trained on.
-        designs: the design of each.
-        stretch: see `own_data_stretch`; at 1 the log-odds stay as they are.
+        log_odds: the models' log-odds, cut.
+        membership: the models' membership masks.
+        designs: the number of each model's design.
+        stretch: see `own_data_stretch`; 1 changes nothing.
     """
     others = list(profiles_of_others(log_odds, membership))
     away = np.stack(
@@ -171,7 +175,7 @@ def as_of_own_data(
         ]
     )
     alike = (designs[:, None] == designs) & ~np.eye(len(designs), dtype=bool)
-    # A design does not depend on anybody's data: what its models have in common is not stretched.
+    # The common deviation of a design's models does not depend on their data, so it is not stretched.
     design = (alike @ away) / np.maximum(alike.sum(axis=1), 1)[:, None]
     return cut(log_odds + (stretch - 1) * (away - design)), others
 
@@ -207,11 +211,13 @@ def detection_probability(
 
 
 def pooled_variance(measured: Separation, records: int, holdout: int, variance: float, apart: float) -> float:
-    """The variance that a permutation test sees of the difference of two means: that of all scores pooled.
+    """The variance of the difference of two means under permutation, which pools all scores.
 
     Args:
-        measured: for the variance of the holdout's scores.
-        records, holdout: numbers of records; the first have this `variance`, and a mean score that is `apart` higher.
+        measured: gives the variance of the holdout's scores.
+        records, holdout: numbers of records in the two sets.
+        variance: the variance of the scores in the first set.
+        apart: the mean score of the first set minus that of the holdout.
 
     >>> round(pooled_variance(Separation(0.5, 0.04, 0.04, 0.0, 31), 100, 100, 0.04, 0.2), 6)
     0.001
@@ -226,15 +232,15 @@ def min_detectable_fraction(
 ) -> float | None:
     """The minimum detectable fraction of an audit with `models` shadow models; None if not even 1 is detectable.
 
-    The formula is that of `detectable_fraction`, which the audit prints. With fewer shadow models the effect of full
-    use is less well known, and the minimum detectable fraction is larger.
+    The formula is that of `detectable_fraction`, which the audit reports. With fewer shadow models the effect of full
+    use is known less precisely, and the minimum detectable fraction is larger.
 
     >>> measured = Separation(0.5, 0.04, 0.04, 0.0, 31)
     >>> [round(min_detectable_fraction(measured, n, n, 31), 3) for n in (100, 1000, 10000)]
     [0.189, 0.06, 0.019]
     """
     variance = measured.outside * (1 / query + 1 / holdout)
-    # Any numbers with this mean and variance: the formula asks for no more of them.
+    # The formula depends only on the mean and the variance of these numbers.
     shape = np.linspace(-1, 1, models)
     full = measured.difference + np.sqrt(measured.between) * shape / shape.std(ddof=1)
     critical = float(special.ndtri(1 - alpha) * np.sqrt(variance))
@@ -250,7 +256,7 @@ def records_needed(
     *,
     models: int | None = None,
 ) -> int | None:
-    """The fewest query records, with as many holdout records, that detect this use with probability `power`.
+    """The least number of query records, with equally many in the holdout, to detect a used fraction with this power.
 
     None if `most` records do not suffice, for example because between-model variance is too large.
 

@@ -1,11 +1,11 @@
-"""The probability that a target is called `forgotten` by known members, before there is a target.
+"""The probability that the members test gives the verdict `forgotten` for a target that never used the query set.
 
-A target that never used the query set is called `forgotten` (`jaxaudit.metrics.members`) if it is told from one that
-used the stated share of it, which takes a memory: how much higher it scores records that it did use. Here the memory is
-measured on models of known membership: each one's own training records stand for known members, and the others for a
-holdout. Nobody knows how much a target remembers; `remembering` gives the same for one that remembers less.
+The verdict requires that use of the stated fraction is ruled out (`jaxaudit.metrics.members`). That depends on the
+target's memory: how much higher its scores are on records that it did use. Here memory is measured on models of known
+membership: each model's training records take the role of known members, other records that of the holdout. A real
+target may remember less; `remembering` computes the numbers for such a target.
 
-A normal approximation, as in `jaxaudit.metrics.power`. Arrays in, numbers out.
+A normal approximation, as in `jaxaudit.metrics.power`; it needs no target.
 """
 
 import numpy as np
@@ -21,16 +21,16 @@ from jaxaudit.metrics.scores import cut, evenly_spaced
 from jaxaudit.metrics.usage import STATED_FRACTION
 
 STEPS, FARTHEST = 4_000, 8.0
-"""Of the integral over the difference of query set and holdout, in its standard errors."""
+"""Steps and lower limit (in standard errors) of the integral over the difference of query set and holdout."""
 
 
 class Memory(StrictStruct, frozen=True):
     """How far the score of the members test separates records in training from others.
 
     Attributes:
-        alone: without shadow models, as where known members are given and nothing is trained.
-        helped: with what shadow models say of each record's difficulty; the same as `alone` where they say nothing.
-        units: how many records, or groups that were dealt whole, there are for each record: 1 without groups.
+        alone: the separation without shadow models, as if only known members are given and nothing is trained.
+        helped: the separation if shadow models' outputs also predict each record's difficulty; else equal to `alone`.
+        units: the number of groups divided by the number of records; 1 without groups.
     """
 
     alone: Separation
@@ -50,20 +50,21 @@ def memory_of_models(
     stretch: float = 1.0,
     helped: bool = True,
 ) -> Memory:
-    """Measured on models that were each trained on a random choice of the records.
+    """Measures memory on models that were each trained on a random choice of the records.
 
-    Beside shadow models, a model is moved away from them before it is scored, as in `separation`. Of very many models
-    and records some models are measured, evenly spaced.
+    With shadow models, a model's deviation from them is stretched before it is scored, as in `separation`. If there are
+    very many models and records, only some models are measured (`evenly_spaced`).
 
     Args:
         key: random key, as for `difficulty`.
         log_odds: each model's log-odds of each record's own class (`log_odds`).
-        membership: which records each was trained on; at least two on either side.
-        labels: the classes of the records; `inputs`: the records, None where they are not at hand.
-        designs: the design of each model; None: all the same.
-        groups: the group of each record, where whole groups were dealt.
-        stretch: as `separation` found it.
-        helped: whether the members test will have shadow models that say something of the known members.
+        membership: the models' membership masks; each has at least two members and two non-members.
+        labels: the classes of the records.
+        inputs: the records' features; None if not available.
+        designs: the number of each model's design; None if all have the same.
+        groups: the group of each record, if whole groups were chosen at random.
+        stretch: the factor that `separation` found.
+        helped: whether the members test will have shadow models with outputs on the known members.
 
     >>> import jax
     >>> random = np.random.default_rng(1)
@@ -76,26 +77,26 @@ def memory_of_models(
     odds, rows = cut(log_odds), np.asarray(membership)
     designs = np.zeros(len(odds), int) if designs is None else designs
     known = difficulty(key, labels, inputs, groups=groups)
-    places, moved = evenly_spaced(odds).tolist(), odds
+    measured, moved = evenly_spaced(odds).tolist(), odds
     if helped and stretch > 1:
         moved, _ = as_of_own_data(odds, rows, designs, stretch)
 
-    def of(place: int) -> tuple[np.ndarray, np.ndarray]:
-        alone = residual_scores(odds[place], known)
+    def of(model: int) -> tuple[np.ndarray, np.ndarray]:
+        alone = residual_scores(odds[model], known)
         if not helped:
             return alone, alone
-        others = np.arange(len(odds)) != place
-        told = difficulty(key, labels, None, odds[others], rows[others])
-        return alone, residual_scores(moved[place], np.concatenate([known, told], axis=1))
+        others = np.arange(len(odds)) != model
+        of_shadows = difficulty(key, labels, None, odds[others], rows[others])
+        return alone, residual_scores(moved[model], np.concatenate([known, of_shadows], axis=1))
 
-    found = np.stack([of(place) for place in places], axis=1)
+    found = np.stack([of(model) for model in measured], axis=1)
     units = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
-    alone, beside = (separation_of(each, rows[places], groups) for each in found)
+    alone, beside = (separation_of(each, rows[measured], groups) for each in found)
     return Memory(alone, beside, units)
 
 
 def remembering(measured: Separation, factor: float) -> Separation:
-    """The same of a target that remembers so many times as much; the variance of its members' scores lies between.
+    """The separation for a target that remembers `factor` times as much; variances are interpolated.
 
     >>> remembering(Separation(0.5, 0.02, 0.04, 0.01, 31), 0.5)
     Separation(difference=0.25, inside=0.03, outside=0.04, between=0.0025, models=31, stretch=1.0)
@@ -109,7 +110,9 @@ def remembering(measured: Separation, factor: float) -> Separation:
 
 
 def memory_in_errors(measured: Separation, holdout: int, members: int) -> float:
-    """The mean difference between so many known members and a holdout, in its standard errors; infinite without spread.
+    """The mean score difference between known members and a holdout of these sizes, divided by its standard error.
+
+    It is infinite if the scores have no variance.
 
     >>> round(memory_in_errors(Separation(0.5, 0.04, 0.04, 0.0, 31), 100, 100), 1)
     17.7
@@ -127,9 +130,10 @@ def forgotten_probability(
     alpha: float = ALPHA,
     units: float = 1.0,
 ) -> float:
-    """The probability that a target that never used the query set is called `forgotten`, by known members.
+    """The probability that the members test gives the verdict `forgotten` for a target that never used the query set.
 
-    With a the difference of mean scores between query set and holdout, and b that between members and holdout, it takes
+    With a the difference of mean scores between query set and holdout, and b that between members and holdout, the
+    verdict requires
 
         a at most its critical value (p_never > alpha), b above its own (p_memory <= alpha), and
         stated b - a > t sqrt(outside / n + stated^2 inside / k + (1 - stated)^2 outside / m)
@@ -137,7 +141,7 @@ def forgotten_probability(
     for n query, m holdout and k member records: the upper limit is then at most the stated share (Fieller 1954). Here a
     and b are normal with means 0 and the measured difference, variances outside / n + outside / m and
     inside / k + outside / m + between, and covariance outside / m. The permutation tests' critical values are those of
-    pooled variances. It is 1 - alpha at most. All other checks of the audit are taken to pass.
+    pooled variances. The probability is at most 1 - alpha. All other checks of the audit are assumed to pass.
 
     Args:
         measured: how far the score of the members test separates records in training from others.
@@ -157,7 +161,7 @@ def forgotten_probability(
     required = quantile * np.sqrt(of_query + stated**2 * of_members + (1 - stated) ** 2 * of_holdout)
     pooled = pooled_variance(measured, members, holdout, measured.inside, measured.difference)
     least = max(quantile * np.sqrt(of_members + of_holdout), normal * np.sqrt(pooled))
-    # Over a, from far below to its critical value: the probability of b above what it then has to be.
+    # Integrate over a, up to its critical value, the probability that b is as large as required for this a.
     edges = np.linspace(-FARTHEST, normal, STEPS + 1)
     middle, error = (edges[1:] + edges[:-1]) / 2, np.sqrt(of_query + of_holdout)
     part = of_holdout / (of_query + of_holdout)

@@ -1,4 +1,4 @@
-"""Where a record's log-odds lie over models of known membership: the means and variances that scores rest on."""
+"""Means and variances of each record's log-odds over models trained with it, and without it (in/out statistics)."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -11,12 +11,13 @@ PRIOR_MODELS = 4.0
 
 
 class Profile(NamedTuple):
-    """Log-odds of each record over models with and without it in training.
+    """Statistics of each record's log-odds, over models trained without the record ("outside") and with it ("inside").
 
     Attributes:
-        outside, inside: their means without and with the record. The gap is shrunk towards that of all records by its
-            uncertainty (empirical Bayes), so it is defined for a record that no model, or every model, was trained on.
-        outside_variance, inside_variance: their variances, shrunk alike; `variance`: that of both.
+        outside, inside: mean log-odds. The gap between both is shrunk towards the mean gap of all records (empirical
+            Bayes), so it is defined even for a record that no model, or every model, was trained on.
+        outside_variance, inside_variance: variances, shrunk towards the mean variance of all records.
+        variance: the variance pooled over both kinds of models, shrunk in the same way.
     """
 
     outside: Float[np.ndarray, " n"]
@@ -37,14 +38,18 @@ def profiles_without(
     membership: Bool[np.ndarray, "models n"],
     left_out: Iterable[Int[np.ndarray, "some n"]],
 ) -> Iterator[Profile]:
-    """The profile of all models but some, which may be others for each record: each named once, -1 for none."""
+    """For each array of `left_out`, the profile without some models, which may differ from record to record.
+
+    Row i of an array holds the index of the i-th model to leave out of each record; -1 leaves out none. No index occurs
+    twice for a record.
+    """
     centre = models.mean(axis=0)
     whole = _sums(models, membership, centre)
     for some in left_out:
         sums = whole
         for numbers in some:
-            place = np.maximum(numbers, 0)[None]
-            row, own = (np.take_along_axis(each, place, axis=0)[0] for each in (membership, models))
+            index = np.maximum(numbers, 0)[None]
+            row, own = (np.take_along_axis(each, index, axis=0)[0] for each in (membership, models))
             parts = _of_one(own - centre, row & (numbers >= 0), ~row & (numbers >= 0))
             sums = tuple(total - part for total, part in zip(sums, parts, strict=True))
         yield _profile(sums, centre)
@@ -55,17 +60,17 @@ def profiles_of_others(
     membership: Bool[np.ndarray, "models n"],
     places: Int[np.ndarray, " some"] | None = None,
 ) -> Iterator[Profile]:
-    """For each model, or each of those at some places, the profile of all others: the sums of all minus its own."""
-    # Sums of squares less one of them keep their digits where the numbers are centred.
+    """For each model, or each model whose index is in `places`, the profile of all other models."""
+    # Centred numbers keep their precision when one model's squares are subtracted from the sum.
     centre = models.mean(axis=0)
     sums = _sums(models, membership, centre)
-    for place in range(len(models)) if places is None else places:
-        own = _sums(models[place][None], membership[place][None], centre)
+    for index in range(len(models)) if places is None else places:
+        own = _sums(models[index][None], membership[index][None], centre)
         yield _profile(tuple(whole - part for whole, part in zip(sums, own, strict=True)), centre)
 
 
 def _sums(models: np.ndarray, membership: np.ndarray, centre: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Of log-odds minus `centre`: count, sum and sum of squares of each record, over models with and without it."""
+    """Count, sum and sum of squares of log-odds minus `centre`, per record, over models with and without it."""
     found = tuple(np.zeros(len(centre), kind) for kind in (int, float, float) * 2)
     for model, row in zip(models, membership, strict=True):
         for total, part in zip(found, _of_one(model - centre, row, ~row), strict=True):
@@ -74,7 +79,7 @@ def _sums(models: np.ndarray, membership: np.ndarray, centre: np.ndarray) -> tup
 
 
 def _of_one(apart: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, ...]:
-    """What one model adds to the sums."""
+    """The terms that one model adds to the sums."""
     return inside, inside * apart, inside * apart**2, outside, outside * apart, outside * apart**2
 
 

@@ -1,14 +1,15 @@
-"""Was the query set used? A test with outputs on records that the target is known not to have used.
+"""Was the query set used? A test with a reference: records that the target is known not to have used.
 
-No holdout of the query's provider, but what an auditor nearly always has: the calibration set itself, or other data
-kept from the target, with one more file of outputs. What the target's design, length of training and data of its own do
-to its outputs shows on these records, too, and is taken off: the statistic is the used share of the query set less that
-of the reference (`linear_share`), a difference in differences. A target with data of its own scatters more around the
-shadow models than they among themselves. How much is measured on the reference, and its distance is divided by it.
+The reference need not come from the query set's provider. It can be the calibration set, or other data kept from the
+target, for which the target's outputs are available. The target's design, length of training and other data affect its
+outputs on the reference, too. The statistic corrects for that: it is the used share of the query set minus the used
+share of the reference (`linear_share`), a difference in differences. A target with other data than the shadow models
+deviates from them more than they do from one another. That factor ("scatter") is measured on the reference, and the
+target's distance is divided by it.
 
-Two things can make it wrong. A reference that is unlike the target's other data, or that the target did use: both show
-in its outputs there, and are checked. And training on other records of the query set's provider, which no reference
-shows: it looks like use of the query set.
+Two things can make the test wrong. First, a reference that is unlike the target's other data, or that the target did
+use; both are checked with the target's outputs on it. Second, training on other records of the query set's provider:
+that looks like use of the query set, and no reference shows it.
 """
 
 from typing import NamedTuple
@@ -25,16 +26,17 @@ from jaxaudit.metrics.shares import shares
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
 
 LEAST_RECORDS = 50
-"""Reference records: fewer hardly tell how far a target scatters."""
+"""The least number of reference records; with fewer, the scatter is too uncertain."""
 
 
 class ReferenceAnswer(NamedTuple):
-    """What the test says, and what was measured on the reference.
+    """The result of `reference_test`, and numbers that were measured on the reference.
 
     Attributes:
-        usage: the answer.
-        accuracy: the target's on the reference; `accuracies`: each shadow model's on what it was not trained on.
-        scatter: how many times as much as the shadow models the target scatters there, at least 1.
+        usage: the verdict and its numbers.
+        accuracy: the target's accuracy on the reference.
+        accuracies: each shadow model's accuracy on reference records that it was not trained on.
+        scatter: the target's scatter on the reference relative to that of the shadow models, at least 1.
     """
 
     usage: Usage
@@ -55,25 +57,26 @@ def reference_test(
     stated: float = STATED_FRACTION,
     recipe: str = "",
 ) -> ReferenceAnswer:
-    """Did the target use the query set, how much of it, and what is the minimum detectable fraction?
+    """Was the query set used by the target, how much of it, and what is the minimum detectable fraction?
 
-    - The statistic of a model is its used share of the query set less that of the reference records that it was not
-      trained on, each measured against the other models.
-    - `p_never`: the rank of the target's statistic among shadow models that used none of the query set, after its
-      distance from their mean is divided by its scatter: the root mean square distance of its outputs on the reference,
-      over the median of theirs, at least 1. `p_fully`: the same among models that used all.
-    - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of a part.
+    - The statistic of a model is its used share of the query set minus its used share of the reference records that it
+      was not trained on (`linear_share`, with the other models as shadow models).
+    - `p_never`: the rank of the target's statistic among shadow models that used none of the query set. Before that,
+      its distance from their mean is divided by the scatter: the root mean square deviation of the target's outputs on
+      the reference, divided by the median of the shadow models', at least 1.
+    - `p_fully`: the same rank among shadow models that used all of the query set.
+    - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of partial use.
 
     The verdict is never `forgotten` if the reference looks used (`reference_used`): use of both sets shows no
     difference.
 
-    Shadow models of several designs, mixed, make the error of a design that nobody knows part of their spread.
+    Use shadow models of several designs: their spread then includes the error of not knowing the target's design.
 
     Args:
-        target: its log-odds of each query and then each reference record's own class (`log_odds`).
-        shadows: the same of the shadow models.
-        membership: which of these records each was trained on: none, a part, or all of the query set, and a random
-            share of the reference.
+        target: the target's log-odds of each record's own class (`log_odds`): query records, then reference records.
+        shadows: the shadow models' log-odds of the same records.
+        membership: the shadow models' membership masks: none, a part, or all of the query set, and a random share of
+            the reference.
         queried: the size of the query set.
         unseen: which records the target is known not to have used; None: all of the reference.
         alpha: the level of the tests.
@@ -105,11 +108,11 @@ def reference_test(
         critical=scatter * float(np.sort(base)[-int(np.floor(alpha * (1 + never.sum()) + 1e-9))]),
         partly=(float(parts[some].mean()), float(statistic[some].mean() - centre)) if some.any() else None,
     )
-    place = np.arange(len(target)) >= queried
-    kept = place if unseen is None else place & unseen
+    reference = np.arange(len(target)) >= queried
+    kept = reference if unseen is None else reference & unseen
     accuracy = float((target[kept] > 0).mean())
     accuracies = np.array(
-        [float((row[place & ~used] > 0).mean()) for row, used in zip(shadows, membership, strict=True)]
+        [float((row[reference & ~used] > 0).mean()) for row, used in zip(shadows, membership, strict=True)]
     )
     usage = conclude(
         "reference",
@@ -125,13 +128,13 @@ def reference_test(
 
 
 def refuse_few(records: int) -> None:
-    """Checks that a reference is large enough.
+    """Refuses a reference that is too small.
 
     Args:
-        records: how many of it the target is known not to have used.
+        records: the number of reference records that the target is known not to have used.
 
     Raises:
-        InputError: there are fewer than 50.
+        InputError: there are fewer than 50 such records.
     """
     if records < LEAST_RECORDS:
         raise InputError(
@@ -141,7 +144,7 @@ def refuse_few(records: int) -> None:
 
 
 def _rank(others: np.ndarray, own: float, scatter: float, *, larger: bool) -> float:
-    """The one-sided p-value of the target's statistic among others, its distance from their mean divided."""
+    """The one-sided p-value of the target's statistic among those of `others`, after dividing by the scatter."""
     sign = 1 if larger else -1
     distance = sign * (own - others.mean()) / scatter
     return float((1 + (sign * (others - others.mean()) >= distance - 1e-12).sum()) / (1 + len(others)))

@@ -1,7 +1,7 @@
-"""Does a target behave like shadow models, and like which of their designs? Arrays in, numbers out.
+"""Does a target behave like the shadow models, and which of their designs does it resemble most?
 
-Both are asked of records that it did not use. They tell whether a target is trained like the shadow models, as far as
-such records can: not how much it remembers of those that it used.
+Both are judged by outputs on records that the target did not use. They show whether the target is trained like the
+shadow models, but not how much it remembers of records that it used.
 """
 
 from typing import NamedTuple
@@ -14,11 +14,9 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.scores import cut
 
 LEAST = 2
-"""Models of a design without which a variance means nothing."""
-
-
+"""The least number of models of a design to estimate a variance."""
 APART = 0.01
-"""The level at which a target is said to behave otherwise, over all that is compared."""
+"""The level of `behaves_like`, over all its comparisons."""
 NAMES = (
     "share of records above even odds",
     "median log-odds",
@@ -28,13 +26,13 @@ NAMES = (
 
 
 class Resemblance(NamedTuple):
-    """The design that a target's outputs are most like.
+    """The design that a target's outputs resemble most.
 
     Attributes:
-        design: its place among the designs.
+        design: the index of the design.
         likelihoods: mean log-likelihood (nats) of the target's log-odds per record, under each design.
-        recognised: the share of shadow models whose own design is named in the same way by the others; chance is one
-            by the number of designs.
+        recognised: the share of shadow models whose design is identified correctly by the other models in the same way;
+            by chance 1 / the number of designs.
     """
 
     design: int
@@ -50,15 +48,14 @@ def resemblance(
 ) -> Resemblance:
     """The design under which log-odds on records that the target did not use are most likely.
 
-    Per record, log-odds of a design's models that were not trained on it are taken as normal, with the design's mean on
-    the record and a variance that all its records share. It changes no test: which designs are compared is decided
-    before the target is seen.
+    For each record and design, the log-odds of models that were not trained on the record are assumed to be normal,
+    with a mean per record and one variance per design. The result changes no test of use.
 
     Args:
-        target: its log-odds (nats) on records that it was not trained on.
-        shadows: the same of the shadow models.
-        membership: which of these records each was trained on.
-        designs: the place of each model's design.
+        target: the target's log-odds (nats) on records that it was not trained on.
+        shadows: the shadow models' log-odds on the same records.
+        membership: the shadow models' membership masks.
+        designs: the index of each model's design.
 
     Raises:
         InputError: a design has fewer than two models.
@@ -76,10 +73,10 @@ def resemblance(
     shadows = cut(shadows)
     likelihoods = _likelihoods(cut(target), shadows, ~membership, designs, len(counts))
     right = 0
-    for place, (own, row) in enumerate(zip(shadows, ~membership, strict=True)):
-        rest = np.arange(len(shadows)) != place
+    for model, (own, row) in enumerate(zip(shadows, ~membership, strict=True)):
+        rest = np.arange(len(shadows)) != model
         known = _likelihoods(own[row], shadows[rest][:, row], ~membership[rest][:, row], designs[rest], len(counts))
-        right += int(known.argmax() == designs[place])
+        right += int(known.argmax() == designs[model])
     return Resemblance(int(likelihoods.argmax()), likelihoods, right / len(shadows))
 
 
@@ -90,7 +87,7 @@ def _likelihoods(
     designs: Int[np.ndarray, " models"],
     count: int,
 ) -> Float[np.ndarray, " designs"]:
-    """Mean log-likelihood per record under each design, over records that two of its models were not trained on."""
+    """Mean log-likelihood per record under each design, over records unseen by at least two of the design's models."""
     found = np.full(count, -np.inf)
     for design in range(count):
         own, known = shadows[designs == design], unseen[designs == design]
@@ -101,7 +98,7 @@ def _likelihoods(
         own, known, times = own[:, several], known[:, several], times[several]
         mean = (own * known).sum(axis=0) / times
         variance = (((own - mean) ** 2 * known).sum(axis=0) / (times - 1)).mean() + 1e-9
-        # A mean of few models is itself uncertain.
+        # Add the variance of the mean itself, which is large for few models.
         spread = variance * (1 + 1 / times)
         found[design] = float(-0.5 * ((outputs[several] - mean) ** 2 / spread + np.log(spread)).mean())
     return found
@@ -113,16 +110,15 @@ def behaves_like(
     membership: Bool[np.ndarray, "models n"],
     unseen: Bool[np.ndarray, " asked"],
 ) -> tuple[str, ...]:
-    """How a target behaves otherwise than shadow models on records that it did not use; empty where it does not.
+    """Describes how a target's outputs on unused records differ from those of shadow models; empty if they do not.
 
-    Compared are the share of records whose log-odds are above 0, the median and the interquartile range of the
-    log-odds, and the mean confidence less that share, of the target on the records that it did not use and of each
-    shadow model on those that it did not: a t-test of one more model among theirs, each at 1% divided by their number.
+    Each model is described by four numbers (`behaviour`) on the records that it did not use. Each of the target's
+    numbers is compared with those of the shadow models by a t-test for one more model, at level 1% / 4 (Bonferroni).
 
     Args:
-        target: its log-odds (nats); of more records than the shadow models', the further ones are left out.
-        shadows: those of the shadow models.
-        membership: which of these records each was trained on.
+        target: the target's log-odds (nats); records beyond the number of the shadow models' records are ignored.
+        shadows: the shadow models' log-odds.
+        membership: the shadow models' membership masks.
         unseen: which of the target's records it is known not to have used.
 
     >>> random = np.random.default_rng(1)
@@ -149,9 +145,9 @@ def behaves_like(
 
 
 def behaviour(log_odds: Float[np.ndarray, " n"]) -> Float[np.ndarray, " 4"]:
-    """The share above 0, median, interquartile range, and mean confidence less that share.
+    """The share of log-odds above 0, their median, interquartile range, and mean confidence minus that share.
 
-    The confidence is that of the own class where it is the larger of the two, and of the others together where not.
+    The confidence is the larger of the own class's probability and the other classes' total probability.
     """
     odds = cut(log_odds)
     accuracy = float((odds > 0).mean())

@@ -13,9 +13,9 @@ class Place(NamedTuple):
     Attributes:
         low: the smallest score of a retrained model.
         high: the largest.
-        below: the share of seeds for which the model scores less than every retrained model of another seed.
-        above: the share for which it scores more than every one. A model that is as good as a retrained one falls
-            outside with probability 2 / seeds at most, on both sides together.
+        below: the share of seeds for which the method's model scores less than all retrained models of other seeds.
+        above: the share of seeds for which it scores more than all of them. A model that is exchangeable with the
+            retrained ones falls outside, below or above, with probability at most 2 / seeds.
         p_value: of "the method's model and the retrained one of a seed are exchangeable", two-sided, exact.
         direction: +1 if the method's scores rank higher than those of the retrained models, -1 if lower, 0 if equal.
     """
@@ -51,7 +51,7 @@ def place(method: Float[np.ndarray, " seeds"], retrained: Float[np.ndarray, " se
     others = [np.delete(retrained, seed) for seed in range(seeds)]
     below = np.mean([one < other.min() for one, other in zip(method, others, strict=True)])
     above = np.mean([one > other.max() for one, other in zip(method, others, strict=True)])
-    # Twice the ranks, because those of ties are halves.
+    # Ranks are doubled to be integers: tied ranks can be halves.
     ranks = np.rint(2 * rankdata(np.concatenate([method, retrained]))).astype(int)
     differences = ranks[:seeds] - ranks[seeds:]
     total = int(differences.sum())

@@ -1,9 +1,10 @@
-"""Which training set do a model's outputs fit? It finds outputs that were saved for the wrong shadow model.
+"""Which membership mask do a model's outputs fit? This finds outputs that were saved for the wrong shadow model.
 
-A model is more confident on records that it was trained on (Carlini et al. 2022). Rows of a membership matrix that were
-dealt at random, independently of one another, have nothing to do with the outputs of a model that was trained on
-another row: given the outputs, every deal of such a row was equally likely. The sum of the outputs over its members
-then has a known mean and variance (sampling without replacement, Hoeffding 1963), whatever the model is.
+A model is more confident on records that it was trained on (Carlini et al. 2022). Membership masks ("rows" of the
+membership matrix) were drawn at random, independently of one another. So the outputs of a model that was trained on
+another row are independent of a row: given the outputs, all choices of its members are equally likely. The sum of the
+outputs over its members then has a known mean and variance (sampling without replacement, Hoeffding 1963), for any
+model.
 """
 
 from collections.abc import Sequence
@@ -16,15 +17,15 @@ from jaxaudit.data.bank.bank import row_blocks
 from jaxaudit.metrics.scores import cut
 
 RATE = 1e-2
-"""How often, at most, outputs of the right model may be taken for another's; normal sums do so a tenth as often."""
+"""The largest probability of a false alarm for the right model's outputs; if sums are normal, it is a tenth of that."""
 
 
 class Dealt(NamedTuple):
-    """Records among which every row has as many members, all choices equally likely.
+    """A set of records from which the members of every row were drawn at random, all choices equally likely.
 
     Attributes:
-        places: of the records among all.
-        units: the number of what was dealt whole, for each of them, from 0: its group, or the record itself.
+        places: the indices of these records among all records.
+        units: the unit of randomisation of each record, numbered from 0: its group, or the record itself.
     """
 
     places: Int[np.ndarray, " some"]
@@ -32,7 +33,7 @@ class Dealt(NamedTuple):
 
 
 def dealt_records(places: Int[np.ndarray, " some"]) -> Dealt:
-    """Records that were dealt one by one."""
+    """A set of records that were drawn one by one, not in groups."""
     return Dealt(places, np.arange(len(places)))
 
 
@@ -43,18 +44,19 @@ def row_fits(
     others: Float[np.ndarray, "known n"] | None = None,
     known: Sequence[int] = (),
 ) -> Float[np.ndarray, " models"]:
-    """How well a model's outputs fit each row, in standard deviations; 0 on average for rows it has nothing to do with.
+    """How well a model's outputs fit each membership mask, in standard deviations; 0 on average for unrelated masks.
 
-    The statistic of a row is the sum of the outputs over its members, in each of `sets` minus what is expected of a
-    random choice of as many, divided by the standard deviation of that. First, what the other models' mean output
-    explains of a record is taken off (least squares), because records differ far more than models do. The outputs of
-    the model of a row take no part in the statistic of that row, so the row stays independent of it.
+    The statistic of a row is the sum of the outputs over its members, minus its expectation for a random choice of
+    equally many members from each of `sets`, divided by the standard deviation of that sum. Before that, outputs are
+    replaced by their residuals after a least-squares fit on the other models' mean outputs, because records differ far
+    more than models do. The outputs of a row's own model are left out of that row's fit, so the row stays independent.
 
     Args:
-        outputs: log-odds of each record's own class.
-        membership: of all models; read some rows at a time.
-        sets: the records of each set that was dealt by itself.
-        others: log-odds of some other models; `known`: their rows.
+        outputs: the model's log-odds of each record's own class.
+        membership: the membership masks of all models; read some rows at a time.
+        sets: the sets of records from which members were drawn separately.
+        others: log-odds of some other models.
+        known: the row indices of these other models.
 
     >>> outputs = np.array([2.0, 1.0, 0.0, -1.0])
     >>> rows = np.array([[True, True, False, False], [True, False, True, False]])
@@ -63,7 +65,7 @@ def row_fits(
     """
     outputs = cut(outputs)
     others = np.zeros((0, len(outputs))) if others is None else cut(others)
-    left = {row: _sums(outputs, np.delete(others, place, axis=0), sets) for place, row in enumerate(known)}
+    left = {row: _sums(outputs, np.delete(others, index, axis=0), sets) for index, row in enumerate(known)}
     usual = _sums(outputs, others, sets)
     firsts = [each.places[np.unique(each.units, return_index=True)[1]] for each in sets]
     fits = np.concatenate([_fits(usual, membership[part], firsts) for part in row_blocks(membership)])
@@ -73,10 +75,11 @@ def row_fits(
 
 
 def other_row(fits: Float[np.ndarray, " models"], own: int, rate: float = RATE) -> int | None:
-    """The row that the outputs fit overwhelmingly, if that is not the model's `own` but another; else None.
+    """The row that the outputs fit significantly better than the model's `own` row; None if there is none.
 
-    Guarantee: if the outputs are those of the model, a row is named with probability `rate` at most: the tail of each
-    fit z is taken to be exp(-z^2 / 2), that of random signs (Hoeffding 1963), and all rows are allowed for.
+    Guarantee: if the outputs are those of the model, a row is returned with probability at most `rate`. The tail
+    probability of each fit z is bounded by exp(-z^2 / 2), as for random signs (Hoeffding 1963), times the number of
+    rows.
 
     >>> other_row(np.array([0.3, 1.2, 9.0]), 2), other_row(np.array([0.3, 1.2, 9.0]), 0)
     (None, 2)
@@ -86,7 +89,7 @@ def other_row(fits: Float[np.ndarray, " models"], own: int, rate: float = RATE) 
 
 
 def limit(rows: int, rate: float = RATE) -> float:
-    """The fit that any of `rows` unrelated rows exceeds with probability `rate` at most.
+    """The threshold that the largest fit of `rows` unrelated rows exceeds with probability at most `rate`.
 
     >>> round(limit(40), 2)
     4.07
@@ -95,7 +98,7 @@ def limit(rows: int, rate: float = RATE) -> float:
 
 
 def _sums(outputs: np.ndarray, others: np.ndarray, sets: Sequence[Dealt]) -> list[np.ndarray]:
-    """For each set, what each unit adds to the sum over members: centred, without what other models explain."""
+    """For each set, the total of each unit's outputs, centred and without the part that other models explain."""
     centred = [outputs[each.places] - outputs[each.places].mean() for each in sets]
     if len(others):
         typical = others.mean(axis=0)
@@ -109,7 +112,7 @@ def _sums(outputs: np.ndarray, others: np.ndarray, sets: Sequence[Dealt]) -> lis
 def _fits(
     sums: Sequence[np.ndarray], rows: Bool[np.ndarray, "some n"], firsts: Sequence[np.ndarray]
 ) -> Float[np.ndarray, " some"]:
-    """The standard scores of these rows; `firsts` are the places of one record of each unit."""
+    """The standard scores of these rows; `firsts` holds the index of one record of each unit, for each set."""
     total, variance = np.zeros(len(rows)), np.zeros(len(rows))
     for values, places in zip(sums, firsts, strict=True):
         members = rows[:, places]

@@ -2,8 +2,7 @@
 
 Carlini et al. (2022), "Membership inference attacks from first principles", compare the log-odds that a model gives a
 record's own class with those of shadow models with and without the record in training. Here a logistic regression over
-all shadow models and records turns the comparison into a probability. Arrays in, numbers out: nothing here trains a
-model or reads a file.
+all shadow models and records turns the comparison into a probability.
 """
 
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ TOLERANCE = 1e-10
 """The regression stops when a step would reduce its loss by less than this share."""
 EVIDENCE_LIMIT = 8.0
 PAIRS = 1 << 19
-"""Models times records that the weights of the evidence are fitted to, at least."""
+"""Weights are fitted to about this many pairs of a model and a record, or to all if there are fewer."""
 TAIL = 4
 """Degrees of freedom of the heavy-tailed evidence."""
 
@@ -33,9 +32,9 @@ class MembershipScores(NamedTuple):
     """Probabilities, at a prior of 0.5, that a model was trained on a record.
 
     Attributes:
-        target: of the target, for each record, from all shadow models.
-        shadows: of each shadow model, from the others.
-        weights: of each kind of evidence in the regression.
+        target: the target's probability for each record, computed with all shadow models.
+        shadows: the same for each shadow model, computed with the other shadow models.
+        weights: the regression weight of each kind of evidence.
     """
 
     target: Float[np.ndarray, " n"]
@@ -62,9 +61,9 @@ def log_odds(
 
 
 def _log_sum_exp(values: np.ndarray) -> np.ndarray:
-    """log of the sum of exponentials over the last axis: SciPy's to the bit, in a third of its time."""
+    """The log of the sum of exponentials over the last axis: bitwise equal to SciPy's, in a third of the time."""
     top = values.max(axis=-1, keepdims=True)
-    # Where all are minus infinity, or one is infinite, the sum itself says so.
+    # If the maximum is infinite, subtracting it would give NaN; the sum is right without.
     top = np.where(np.isfinite(top), top, 0)
     largest = values == top
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -84,19 +83,19 @@ def membership_scores(
     """Membership scores of a target and of its shadow models; larger means more likely trained on the record.
 
     For every shadow model and record, the evidence of membership is computed from the `Profile` of the *other* shadow
-    models. A logistic regression over these, with known membership, weights the evidence. The target's evidence, from
-    all shadow models, gets the same weights.
+    models. A logistic regression on known membership gives the weights of the kinds of evidence. The target's evidence,
+    computed from the profile of all shadow models, gets the same weights.
 
     Guarantees: permuting the records permutes the scores, so scores of exchangeable records are exchangeable. Permuting
-    the shadow models changes nothing, unless they have more than `PAIRS` records together: then the weights are those
-    of some of them, evenly spaced. Log-odds beyond 20 nats count as 20.
+    the shadow models changes nothing, unless models times records exceed `PAIRS`: then weights are fitted to some of
+    the models, evenly spaced. Log-odds beyond 20 nats count as 20.
 
-    Memory: 16 bytes per model and record, and a hundred MB.
+    Memory: 16 bytes per model and record, plus about 100 MB.
 
     Args:
         target: the target's log-odds of each record's own class, as `log_odds` gives them.
-        shadows: those of the shadow models.
-        membership: which of the records each shadow model was trained on.
+        shadows: the shadow models' log-odds of the same records.
+        membership: the shadow models' membership masks.
 
     Raises:
         InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or all of them were
@@ -122,13 +121,14 @@ def scores_among(
     membership: Bool[Array | np.ndarray, "models n"],
     start: Float[np.ndarray, " kinds"] | None = None,
 ) -> Float[np.ndarray, "models n"]:
-    """The scores of models of known or assumed membership, each computed from the others.
+    """The scores of models of known or assumed membership, each computed with the other models.
 
-    All rows are treated alike: if a row of assumed membership is exchangeable with the others, so are the scores; with
-    more than `PAIRS` records in all, but for the weights, to which only some rows contribute.
+    All models are treated in the same way: if a model of assumed membership is exchangeable with the others, so are its
+    scores. (If models times records exceed `PAIRS`, the weights are an exception: only some models contribute.)
 
     Args:
-        models: their log-odds; `membership`: which of the records each was, or is assumed to be, trained on.
+        models: the models' log-odds.
+        membership: the known or assumed membership mask of each model.
         start: initial weights of the regression, to save time.
 
     Raises:
@@ -142,10 +142,10 @@ def scores_among(
 def _scores_and_weights(
     models: np.ndarray, membership: np.ndarray, start: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each model's scores from the others, and the weights of the kinds of evidence.
+    """Each model's scores, computed with the other models, and the weights of the kinds of evidence.
 
-    The weights are a dozen numbers: as many whole models as have `PAIRS` records together determine them. They are
-    evenly spaced, since designs may be numbered in blocks.
+    About a dozen weights are fitted to as many models as make up `PAIRS` pairs of a model and a record. These models
+    are evenly spaced, since models of one design may be adjacent.
     """
     some = evenly_spaced(models)
     others = np.setdiff1d(np.arange(len(models)), some)
@@ -153,8 +153,8 @@ def _scores_and_weights(
     weights = fit_weights(found, membership[some], start)
     scores = np.empty(models.shape)
     scores[some] = special.expit(found @ weights)
-    for place, each in zip(others, _evidence_of_others(models, membership, others), strict=True):
-        scores[place] = special.expit(each @ weights)
+    for model, each in zip(others, _evidence_of_others(models, membership, others), strict=True):
+        scores[model] = special.expit(each @ weights)
     return scores, weights
 
 
@@ -163,20 +163,18 @@ def fit_weights(
     membership: Bool[np.ndarray, "*records"],
     start: Float[np.ndarray, " kinds"] | None = None,
 ) -> Float[np.ndarray, " kinds"]:
-    """The weights with which evidence tells membership best: a ridge-penalised logistic regression.
+    """The weights of the kinds of evidence, by a ridge-penalised logistic regression on known membership.
 
     Args:
-        evidence: of models of known membership, each measured by others.
-        membership: which of the records each was trained on.
+        evidence: evidence for pairs of a model and a record, each computed with other models.
+        membership: whether the model was trained on the record, for the same pairs.
         start: initial weights, to save time.
-
-    Both are of all records of some models, or of some records of each in one row.
     """
     return _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel(), start)
 
 
 def evenly_spaced(models: Float[np.ndarray, "models n"]) -> Int[np.ndarray, " some"]:
-    """The places of as many models as have `PAIRS` records together, evenly spaced: weights need no more."""
+    """Evenly spaced indices of as many models as make up `PAIRS` pairs of a model and a record; at least one."""
     count = min(len(models), max(1, PAIRS // models.shape[1]))
     return np.unique(np.linspace(0, len(models) - 1, count).round().astype(int))
 
@@ -186,7 +184,7 @@ def evidence_among(
     membership: Bool[Array | np.ndarray, "models n"],
     start: Float[np.ndarray, " kinds"] | None = None,
 ) -> tuple[Float[np.ndarray, "models n kinds"], Float[np.ndarray, " kinds"]]:
-    """The evidence of each model from the others, and the weights of its kinds: what `scores_among` makes scores of."""
+    """The evidence from which `scores_among` computes scores, and the weights of its kinds."""
     models, membership = cut(models), np.asarray(membership)
     _check(models[0], models, membership)
     found = np.stack(list(_evidence_of_others(models, membership, np.arange(len(models)))))
@@ -194,7 +192,7 @@ def evidence_among(
 
 
 def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """Log-odds, cut to at most `LIMIT` from 0, infinite ones included.
+    """Log-odds cut to [-`LIMIT`, `LIMIT`], infinite ones included.
 
     >>> cut(np.array([-np.inf, 3.0]))
     array([-20.,   3.])
@@ -202,10 +200,10 @@ def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     return np.clip(np.asarray(log_odds, np.float64), -LIMIT, LIMIT)
 
 
-def _evidence_of_others(models: np.ndarray, membership: np.ndarray, places: np.ndarray) -> Iterator[np.ndarray]:
-    """The evidence of the models at these places, each from all others."""
-    profiles = profiles_of_others(models, membership, places)
-    return (membership_evidence(models[place], others) for place, others in zip(places, profiles, strict=True))
+def _evidence_of_others(models: np.ndarray, membership: np.ndarray, indices: np.ndarray) -> Iterator[np.ndarray]:
+    """The evidence of the models with these indices, each computed with all other models."""
+    profiles = profiles_of_others(models, membership, indices)
+    return (membership_evidence(models[index], others) for index, others in zip(indices, profiles, strict=True))
 
 
 def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
@@ -231,10 +229,10 @@ def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> N
 
 
 def membership_evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
-    """[n, kinds]: log-likelihood ratios of in and out (equal variances; heavy tails and own variances), and context.
+    """Kinds of evidence, [n, kinds]: two log-likelihood ratios of "in training" against "not", and functions of both.
 
-    Each ratio is followed by its probability, which is bounded, so that the regression can limit the weight of a single
-    record.
+    One ratio assumes normal distributions of equal variance, the other heavy tails and separate variances. Each is
+    followed by its probability, which is bounded, so that the regression can limit the weight of a single record.
     """
     outside, inside, outside_variance, inside_variance, variance = shadows
     deviation = np.sqrt(variance)
@@ -263,7 +261,7 @@ def membership_evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
 
 
 def _log_student(squared: np.ndarray) -> np.ndarray:
-    """The log-density of Student's t at a squared number, without its constant."""
+    """The log-density of Student's t at a number, given its square, without the constant."""
     return -(TAIL + 1) / 2 * np.log1p(squared / TAIL)
 
 

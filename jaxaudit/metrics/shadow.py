@@ -1,12 +1,11 @@
-"""Was the query set used? A comparison with shadow models, where there is neither a holdout nor a reference.
+"""Was the query set used? A comparison with shadow models, without a holdout or a reference.
 
-Shadow models are trained on calibration data with none, a part and all of the query set. Assume that the target's other
-data have the same source as the calibration data, and that its design and training are among those of the shadow
-models. Then its used share (`linear_share`) is spread around that of models that used as much as theirs are. The
-assumption is about data that are not available here. Membership in the query set and similarity to it look alike: a
-target trained on *other* records of the query set's provider fits the query set better, too. The test therefore first
-checks that the target's outputs resemble a mixture of those of the shadow models, and is `inconclusive` if they do not.
-Prefer a holdout, or outputs on a reference.
+Shadow models are trained on calibration data with none, a part and all of the query set. The test assumes that the
+target's other data have the same source as the calibration data, and that the shadow models include its design and
+recipe. Then its used share (`linear_share`) has the same distribution as that of shadow models that used as much of the
+query set. The data cannot test this assumption. A target trained on *other* records of the query set's provider fits
+the query set better, too, which looks like use. The test therefore first checks that some mixture of shadow models
+reproduces the target's outputs, and is `inconclusive` if none does. Prefer a holdout or a reference.
 """
 
 import numpy as np
@@ -22,7 +21,7 @@ from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
 
 SHARE = 2 / 3
 LEAST_LOG_DENSITY = -25.0
-"""Log-densities of single records are cut here, so that no record alone makes a target unlike the shadow models."""
+"""Log-densities of single records are cut here, so that no single record fails the check of `likeness`."""
 MIXTURES = np.linspace(0, 1, 21)
 
 
@@ -38,26 +37,27 @@ def shadow_test(
     stated: float = STATED_FRACTION,
     recipe: str = "",
 ) -> Usage:
-    """Did the target use the query set, how much of it, and what is the minimum detectable fraction?
+    """Was the query set used by the target, how much of it, and what is the minimum detectable fraction?
 
-    The statistic is the used share of the query set (`linear_share`), of each shadow model against the others.
+    The statistic is a model's used share of the query set (`linear_share`), computed with the other shadow models.
 
     - Shadow models that share calibration data differ less from one another than from a target with its own data. If
       each was trained on a random `share` of the calibration set, the variance between models of one design is too
       small by a factor of up to (1 + share) / (1 - share) (as in the delete-d jackknife). The variance between designs
-      is not: an analysis of variance tells the two apart (`Spread`).
-    - `p_never`: the larger of two p-values: the rank of the target's distance, divided by the square root of the ratio
-      of these variances, among shadow models that used nothing; and Student's t of the same distance, with
-      Satterthwaite's degrees of freedom. `p_fully`: the same among those that used everything.
-    - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of a part.
+      is not too small. An analysis of variance separates the two (`Spread`).
+    - `p_never`: the larger of two p-values. One is the rank of the target's distance from the mean, corrected for these
+      variances, among shadow models that used none of the query set. The other is Student's t of the same distance,
+      with Satterthwaite's degrees of freedom.
+    - `p_fully`: the same among shadow models that used all of the query set.
+    - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of partial use.
 
-    The verdict is `inconclusive` if the target's outputs fit no mixture of the shadow models' (`likeness`).
+    The verdict is `inconclusive` if no mixture of shadow models reproduces the target's outputs (`likeness`).
 
     Args:
-        target: its log-odds of each query record's own class (`log_odds`).
-        shadows: the same of the shadow models.
-        membership: which query records each was trained on: none, a part, or all.
-        designs: the design of each shadow model, as a number; None: all are of one.
+        target: the target's log-odds of each query record's own class (`log_odds`).
+        shadows: the shadow models' log-odds of the same records.
+        membership: the shadow models' membership masks: none, a part, or all of the query set.
+        designs: the design of each shadow model, as a number; None if all have the same.
         share: the random share of the calibration set that each shadow model was trained on.
         alpha: the level of all tests.
         level: confidence level of the interval.
@@ -117,14 +117,14 @@ def likeness(
     *,
     stretch: float = 1.0,
 ) -> float:
-    """p-value of "the target's outputs are like those of the shadow models": the shadow test's pre-flight check.
+    """The p-value of "some mixture of shadow models reproduces the target's outputs", an assumption of the shadow test.
 
-    The rank of the target's `mixture_log_likelihood` among those of the shadow models, each from the profile of the
-    others, their distances stretched.
+    It is the rank of the target's `mixture_log_likelihood` among those of the shadow models. Each is computed with the
+    profile of the other models, and the shadow models' deviations are multiplied by `stretch`.
 
     Args:
         target, shadows, membership: as for `shadow_test`.
-        stretch: how many times as much a target with data of its own scatters.
+        stretch: the factor by which a target with its own data deviates more than the shadow models.
     """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
     theirs = []
@@ -136,10 +136,10 @@ def likeness(
 
 
 def mixture_log_likelihood(outputs: Float[np.ndarray, " n"], shadows: Profile, stretch: float = 1.0) -> float:
-    """How well log-odds fit a mixture of models with and without each record, in nats a record.
+    """The mean log-likelihood (nats per record) of log-odds under the best mixture of used and unused records.
 
-    The maximum over f of the mean of log[(1 - f) N(outside, s v_out) + f N(inside, s v_in)], s the squared stretch: a
-    set that was used in part is a mixture, record by record. f is one of 21 values from 0 to 1.
+    It is the maximum, over 21 used fractions f from 0 to 1, of the mean of
+    log[(1 - f) N(outside, s v_out) + f N(inside, s v_in)], where s is the squared stretch.
 
     >>> flat = np.ones(2)
     >>> bool(np.isclose(mixture_log_likelihood(flat, Profile(flat, flat, flat, flat, flat)), -np.log(2 * np.pi) / 2))
@@ -154,7 +154,7 @@ def mixture_log_likelihood(outputs: Float[np.ndarray, " n"], shadows: Profile, s
 
 
 def _p_value(own: float, others: Float[np.ndarray, " models"], base: Spread, stretch: float) -> float:
-    """One-sided, for a share larger than those of others."""
+    """The one-sided p-value for a used share that is larger than those of `others`."""
     distance, total = own - float(others.mean()), base.total
     factor = np.sqrt(base.error(stretch) / total) if total > 0 else 1.0
     factor = max(1.0, float(factor) / np.sqrt(1 + 1 / base.models))
@@ -168,7 +168,7 @@ def _p_value(own: float, others: Float[np.ndarray, " models"], base: Spread, str
 def check_shadows(
     target: np.ndarray, shadows: np.ndarray, membership: np.ndarray, queried: int, alpha: float
 ) -> tuple[Bool[np.ndarray, " models"], Bool[np.ndarray, " models"]]:
-    """Which shadow models were trained on none and on all of the query set, the first `queried` records.
+    """Which shadow models were trained on none, and which on all, of the query set (the first `queried` records).
 
     Raises:
         InputError: as `shadow_test`.

@@ -5,9 +5,9 @@ With out, in and v the means and the variance of a record's log-odds over models
 
     share = sum w (x - out) / sum w gap.
 
-It is 0 on average for models that were not trained on the records and 1 for those that were trained on all of them.
-Outputs that scatter more than those of the shadow models, as a target with data of its own has them, change its
-variance but not its mean; a membership score, which is not linear, they move upwards.
+It is 0 on average for models that were not trained on the records and 1 for those that were trained on all of them. The
+outputs of a target with other data deviate more from the shadow models than theirs do from one another. That raises the
+variance of the share but does not change its mean. A membership score, which is not linear, would be biased upward.
 """
 
 from typing import NamedTuple
@@ -21,11 +21,12 @@ Records = Bool[np.ndarray, " n"]
 
 
 class Spread(NamedTuple):
-    """How much an estimate varies between models of one kind.
+    """How much an estimate varies between models that used the same fraction of the query set.
 
     Attributes:
-        within: variance between models of one design; `between`: between designs, beyond that.
-        models, designs: their numbers.
+        within: variance between models of one design.
+        between: additional variance between designs.
+        models, designs: the numbers of models and designs.
     """
 
     within: float
@@ -39,9 +40,9 @@ class Spread(NamedTuple):
         return self.within + self.between
 
     def error(self, stretch: float = 1.0) -> float:
-        """The variance of one more model's distance from the mean, where it scatters `stretch` times as much.
+        """The variance of one more model's distance from the mean, if its deviation is `stretch` times as large.
 
-        The factor belongs to the part within designs: a design does not depend on anybody's data.
+        The factor applies only to the variance within designs: the effect of a design does not depend on the data.
         """
         return self.within * (stretch**2 + 1 / self.models) + self.between * (1 + 1 / self.designs)
 
@@ -57,12 +58,12 @@ class Spread(NamedTuple):
 
 
 def linear_share(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Records) -> float:
-    """The used share of these records, unclipped; 0 if no shadow model remembers any of them.
+    """The used share of the selected records, not cut to [0, 1]; 0 if shadow models remember none of them.
 
     Args:
         outputs: a model's log-odds of all records.
         shadows: the profile of all records.
-        records: which of them are asked about.
+        records: selects the records.
 
     >>> flat = np.ones(4)
     >>> shadows = Profile(0 * flat, 2 * flat, flat, flat, flat)
@@ -76,7 +77,7 @@ def linear_share(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Re
 
 
 def own_scatter(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Records) -> float:
-    """The root mean square distance from models without these records, in their standard deviations.
+    """The root mean square distance of outputs from the mean of models without the record, in standard deviations.
 
     >>> flat = np.ones(4)
     >>> own_scatter(np.array([3.0, -3.0, 3.0, -3.0]), Profile(0 * flat, flat, flat, flat, flat), np.ones(4, bool))
@@ -86,12 +87,13 @@ def own_scatter(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Rec
 
 
 class Shares(NamedTuple):
-    """Estimates of the shadow models, each from the profile of the others, and of the target, from that of all.
+    """Used shares and scatter of each shadow model (computed with the other models) and of the target (with all).
 
     Attributes:
-        query: the used share of the query set; `target_query`: the target's.
-        reference: the same of the reference records that a model was not trained on; 0 without a reference.
-        scatter: `own_scatter` on these; 1 without a reference.
+        query, target_query: the used share of the query set.
+        reference, target_reference: the used share of reference records that the model was not trained on; 0 without
+            a reference.
+        scatter, target_scatter: `own_scatter` on the same reference records; 1 without a reference.
     """
 
     query: Float[np.ndarray, " models"]
@@ -109,17 +111,17 @@ def shares(
     queried: int,
     unseen: Records | None = None,
 ) -> Shares:
-    """The estimates of a target and of its shadow models.
+    """The used shares and the scatter of a target and of its shadow models.
 
     Args:
-        target: its log-odds of the query set and then of the reference, if any.
-        shadows: those of the shadow models.
-        membership: which of these records each shadow model was trained on.
+        target: the target's log-odds of the query set, then of the reference, if any.
+        shadows: the shadow models' log-odds of the same records.
+        membership: the shadow models' membership masks.
         queried: the size of the query set.
         unseen: which of all records the target is known not to have used; None: all of the reference.
     """
-    place = np.arange(len(target))
-    query, reference = place < queried, place >= queried
+    index = np.arange(len(target))
+    query, reference = index < queried, index >= queried
     unseen = reference if unseen is None else reference & unseen
 
     def of(outputs: np.ndarray, others: Profile, kept: np.ndarray) -> tuple[float, float, float]:
@@ -141,19 +143,19 @@ def spread(values: Float[np.ndarray, " models"], designs: np.ndarray) -> Spread:
     """The variances of an estimate within and between designs: a one-way analysis of variance.
 
     Args:
-        values: the estimates of models of one kind, at least two.
-        designs: the design of each; with one design, or one model a design, all variance is within.
+        values: the estimates of at least two models that used the same fraction of the query set.
+        designs: the design of each model. With one design, or one model per design, all variance is within.
 
     >>> found = spread(np.array([0.0, 2.0, 10.0, 12.0]), np.array([0, 0, 1, 1]))
     >>> found.within, found.between
     (2.0, 49.0)
     """
-    names, place, counts = np.unique(designs, return_inverse=True, return_counts=True)
+    names, design, counts = np.unique(designs, return_inverse=True, return_counts=True)
     models, groups = len(values), len(names)
     if groups == 1 or groups == models:
         return Spread(float(np.var(values, ddof=1)), 0.0, models, 1)
-    means = np.bincount(place, values) / counts
-    within = float(((values - means[place]) ** 2).sum() / (models - groups))
+    means = np.bincount(design, values) / counts
+    within = float(((values - means[design]) ** 2).sum() / (models - groups))
     mean_square = float((counts * (means - values.mean()) ** 2).sum() / (groups - 1))
     size = (models - (counts**2).sum() / models) / (groups - 1)
     return Spread(within, max(0.0, (mean_square - within) / float(size)), models, groups)

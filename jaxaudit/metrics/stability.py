@@ -1,4 +1,4 @@
-"""Training stability: from the change at a record's own input to a bound for every input.
+"""Training stability: bounds DTP over all inputs by the change of outputs at a record's own input.
 
 Long, Bindschaedler & Gunter (2017), section 6 and appendix A. An algorithm is delta-training stable (definition 6.1)
 if removing a record t changes no p(y | x) by a larger factor than gamma_t: the larger of delta and the factor by
@@ -20,7 +20,7 @@ The proof of 6.3 solves b / (b - 1) > (b - 1) a / (b (a - 1)) for b and gets the
 records with one input and classes 0, 0, 1, removing one of class 0 takes p(1) from 1/3 to 1/2, a factor of 3/2, and
 p(0) from 2/3 to 1/2, a factor of 4/3.
 
-All outputs here are exact, not binned: binning hides changes at the record that are large elsewhere.
+All outputs here are exact, not binned: binning could hide a small change at the record that is large elsewhere.
 """
 
 import numpy as np
@@ -50,7 +50,7 @@ RANDOM_TREES = 3 / 2
 """delta of random decision trees by the geometric mean, not normalised (proposition 6.8, corrected)."""
 
 AS_PUBLISHED = 4 / 3
-"""delta of both in the paper, which does not hold."""
+"""The paper's delta of both, which does not hold."""
 
 
 def naive_bayes_delta(smallest_class: int, records: int, columns: int, *, smoothing_values: int | None = None) -> float:
@@ -60,7 +60,7 @@ def naive_bayes_delta(smallest_class: int, records: int, columns: int, *, smooth
     ((n_min + v) / n_min)^(m - 1) n / (n - 1). It holds for the joint, prod p(x_i | y) p(y), not for its normalised
     posterior: use `posterior_dtp_bound` for that. Numeric (Gaussian) columns have none.
 
-    Infinite where a class has one member, there are several columns and no smoothing.
+    Infinite without smoothing if a class has one member and there are several columns.
 
     Args:
         smallest_class: n_min, records of the least supported class that has any.

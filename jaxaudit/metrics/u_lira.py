@@ -1,10 +1,10 @@
-"""U-LiRA: an attack, record by record, that knows how models unlearn.
+"""U-LiRA: a per-record membership attack on unlearned models that knows the unlearning method.
 
 Hayes, Shumailov, Triantafillou, Khalifa & Papernot (2024), "Inexact unlearning needs more careful evaluations to avoid
-a false sense of privacy", section 4, after LiRA (Carlini et al. 2022). For each record to forget, log-odds of its class
-are taken as normal over models that were trained with it and *then unlearned*, and as normal over models retrained
-without it. A model is called unlearned where its log-odds are more likely under the first. Attacks that compare one
-population of records with another overstate how well a method forgets.
+a false sense of privacy", section 4, after LiRA (Carlini et al. 2022). For each record of the forget set, two normal
+distributions of the log-odds of its class are fitted: over models that were trained with the record and *then
+unlearned*, and over models retrained without it. A model is called unlearned if its log-odds are more likely under the
+first. (Attacks that compare a population of records with another overstate how well a method forgets.)
 """
 
 from typing import NamedTuple
@@ -18,18 +18,17 @@ from jaxaudit.randomness import generator_of
 SOURCE = "Hayes et al. 2024; Carlini et al. 2022"
 REPLICATES = 200
 LEAST_VARIANCE = 1e-12
-"""In nats squared: models that say the same to the last digit."""
-
-
+"""In nats squared; keeps variances positive if all models have the same outputs."""
 Sides = tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others records"]]
 
 
 class ULira(NamedTuple):
-    """How well unlearned models are told from retrained ones, record by record.
+    """How well unlearned models can be distinguished from retrained ones, record by record.
 
     Attributes:
-        accuracy: the mean over sides, models and records of right answers, with its interval; 0.5 is a guess.
-        per_record: the same for each record.
+        accuracy: the share of right answers over both sides, all models and all records, with its interval; 0.5 by
+            guessing.
+        per_record: the share of right answers for each record.
     """
 
     accuracy: Estimate
@@ -44,7 +43,7 @@ def u_lira(
     level: float = 0.95,
     replicates: int = REPLICATES,
 ) -> ULira:
-    """Accuracy of U-LiRA with every model left out in turn; larger means less forgotten, 0.5 that no model is told.
+    """The leave-one-out accuracy of U-LiRA; larger means less forgotten, 0.5 means indistinguishable.
 
     For a model left out with log-odds phi of a record, and means m and variances v (ddof 1) over the other models of
     each side, the answer is "unlearned" if N(phi; m_u, v_u) > N(phi; m_r, v_r); half of a right answer at a tie. The
@@ -56,10 +55,10 @@ def u_lira(
 
     Args:
         key: random key of the bootstrap.
-        unlearned: log-odds of each record's own class, nats, by unlearned models.
-        retrained: by models trained without the records.
+        unlearned: the unlearned models' log-odds of each record's own class, in nats.
+        retrained: the same for models retrained without the records.
         level: confidence level of the interval.
-        replicates: of the bootstrap, at least 2.
+        replicates: bootstrap replicates, at least 2.
 
     Raises:
         InputError: fewer than 4 models on a side, numbers of records that differ, no record, NaN, or `replicates` or
@@ -83,14 +82,14 @@ def u_lira(
 
 
 def _accuracy(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> float:
-    """Of models that are there so many times."""
+    """The accuracy in a bootstrap replicate, in which each model occurs `counts` times."""
     right = _right(sides, counts)
     means = [np.average(each.mean(axis=1), weights=count) for each, count in zip(right, counts, strict=True)]
     return float(np.mean(means))
 
 
 def _right(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:
-    """Whether each model of each side is called what it is; one half at a tie."""
+    """Whether each model is attributed to its own side, for each record; 0.5 at a tie."""
     found = []
     for own, other in ((0, 1), (1, 0)):
         asked = sides[own]
@@ -103,11 +102,11 @@ def _right(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:
 def _moments(
     side: Float[np.ndarray, "models records"], counts: np.ndarray, without_each: bool
 ) -> tuple[Float[np.ndarray, "#models records"], Float[np.ndarray, "#models records"]]:
-    """Mean and variance of each record over models, or over all but one and its copies, for each of them."""
+    """Mean and variance of each record's log-odds over models; if `without_each`, with each model left out in turn."""
     weights = np.broadcast_to(np.asarray(counts, float), (len(side), len(side))) if without_each else counts[None]
     weights = weights * (1 - np.eye(len(side))) if without_each else np.asarray(weights, float)
     total = weights.sum(axis=1, keepdims=True)
-    # About the middle of all, or squares of large log-odds would leave no digits of their variance.
+    # Centred at the median, so that squares of large log-odds do not cancel and lose the variance's digits.
     middle = np.median(side, axis=0)
     mean = weights @ (side - middle) / np.maximum(total, 1)
     squares = weights @ (side - middle) ** 2 - total * mean**2
@@ -119,5 +118,5 @@ def _log_density(
     mean: Float[np.ndarray, "#models records"],
     variance: Float[np.ndarray, "#models records"],
 ) -> Float[np.ndarray, "models records"]:
-    """Of a normal distribution, without its constant."""
+    """The log-density of a normal distribution, without its constant."""
     return -((values - mean) ** 2) / (2 * variance) - np.log(variance) / 2

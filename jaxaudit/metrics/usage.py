@@ -1,17 +1,17 @@
-"""Was a query set used, and how much of it? The tests of use share this answer.
+"""The result of all tests of use: was a query set used, how much of it, and the verdict.
 
-One rule turns the numbers into a verdict:
+The verdict follows from the numbers:
 
 - `not forgotten`: the p-value of "never used", adjusted for all targets of the audit, is at most alpha. If the test's
-  assumption holds, this happens to a target that never used the query set with probability alpha at most.
-- `forgotten`: the p-value of "never used" is above alpha, nothing is doubted, and the upper limit of the used fraction
-  (one-sided, 95%) is at most a stated one. A target that used more than that is called `forgotten` with probability
-  alpha at most, if the interval's assumption holds. Smaller use is not ruled out, so it is given only with its limit.
-- `inconclusive`, with reasons: everything else.
+  assumption holds, a target that never used the query set gets this verdict with probability at most alpha.
+- `forgotten`: the p-value of "never used" is above alpha, there are no doubts, and the one-sided 95% upper limit of the
+  used fraction is at most a stated one. If the interval's assumption holds, a target that used more than that gets this
+  verdict with probability at most alpha. Smaller use is not ruled out, so the verdict is only given with its limit.
+- `inconclusive`, with reasons: in all other cases.
 
-Outputs on a query set and a holdout alone cannot tell "not used" from "used and not remembered". So a fraction, a limit
-and `forgotten` need to know how much the target remembers: from records that it is known to have used, or from shadow
-models of its own recipe. Where nobody knows, there is no fraction (`without_fraction`).
+Outputs on a query set and a holdout alone cannot distinguish "not used" from "used and not remembered". So a fraction,
+a limit and `forgotten` require knowledge of how much the target remembers: from known members, or from shadow models
+of its own recipe. Without that, no fraction is given (`without_fraction`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,8 +26,8 @@ from jaxaudit.metrics.ks import Verdict
 STATED_FRACTION = 0.25
 """`forgotten` requires an upper limit of the used fraction of at most this.
 
-A deletion that was done leaves none of the query set in training, and one that was not done leaves all of it. A limit
-of a quarter tells the two apart with a wide margin. Smaller limits need more records: `jaxaudit power` says how many.
+After a deletion, none of the query set is used; without it, all is. A limit of 25% separates the two with a wide
+margin. Smaller limits need more records: `jaxaudit power` computes how many.
 """
 
 
@@ -36,14 +36,14 @@ Designs = Literal["guessed", "mixed", "none"]
 
 
 class Wording(NamedTuple):
-    """How reasons name the fraction that is estimated.
+    """Phrases for the reasons of a verdict.
 
     Attributes:
-        fraction: its name.
-        open: why a limit does not allow `forgotten`; `{most}` is the limit.
-        blind: what would not be detected, if nothing would.
-        settled: what the limit says.
-        more: of the holdout, if it scores higher than another set.
+        fraction: the name of the estimated fraction.
+        open: the reason if the upper limit is too large for `forgotten`; `{most}` is the limit.
+        blind: what would not be detected if not even full use would be.
+        settled: the reason for `forgotten`.
+        more: the phrase for a holdout that scores higher than another set.
     """
 
     fraction: str
@@ -69,11 +69,11 @@ WORDING: dict[Question, Wording] = {
         "is remembered more than",
     ),
 }
-"""By what is asked: how much was used, or how much memory of it is left."""
+"""Phrases for both questions: how much was used, and how much memory of the query set is left."""
 
 
 def fraction_name(questions: Iterable[Question]) -> str:
-    """What to call the fractions that answer these questions together.
+    """The name of the fractions that answer these questions.
 
     >>> fraction_name(["used", "used"]), fraction_name(["left", "used"])
     ('used fraction', 'used fraction or fraction left')
@@ -83,28 +83,28 @@ def fraction_name(questions: Iterable[Question]) -> str:
 
 
 class Usage(NamedTuple):
-    """How much of a query set a target's training used.
+    """The result of a test of use for one target.
 
     Attributes:
-        method: the test.
-        verdict: `not forgotten`, `forgotten` or `inconclusive`; never read `forgotten` without `upper`.
+        method: the name of the test.
+        verdict: `not forgotten`, `forgotten` or `inconclusive`. `forgotten` holds only up to the limit `upper`.
         p_never: p-value of "the target never used the query set"; a small value is evidence of use.
         p_fully: p-value of "the target used all of the query set"; a small value is evidence against that. None if no
             model shows what full use looks like.
         fraction: estimate of the used fraction, in [0, 1]; NaN if not available.
-        fraction_low, fraction_high: its interval; 0 and 1 if the data do not determine it.
-        detectable: the minimum detectable fraction: the smallest used fraction that this audit would have called
+        fraction_low, fraction_high: the interval of the used fraction; 0 and 1 if the data do not determine it.
+        detectable: the minimum detectable fraction: the smallest used fraction for which this audit would have given
             `not forgotten` with 95% probability. None if not even use of all would have been detected.
-        reasons: what the verdict rests on, or why it is inconclusive.
+        reasons: the reasons for the verdict.
         upper: the one-sided 95% upper limit of the used fraction; 1 if the data do not determine it.
-        p_never_adjusted: `p_never`, adjusted for all targets of the audit (`holm`); None for a single one. The verdict
-            follows it.
-        design: of the shadow models: `guessed`, or `mixed` where there are several; `none` where there are none.
-        doubts: why the fraction may not be what it seems; they rule out `forgotten`.
-        unsettled: why the limit does not allow `forgotten`.
-        invalid: why `p_never` itself may be wrong.
-        question: what `fraction` and its limits are of: `used`, the share that was used; `left`, the share of the
-            memory of known members that is left of the query set.
+        p_never_adjusted: `p_never`, adjusted for all targets of the audit (`holm`), which decides the verdict; None for
+            a single target.
+        design: the shadow models' design: one `guessed` design, several `mixed` ones, or `none` without shadow models.
+        doubts: reasons why the fraction may be wrong; they rule out `forgotten`.
+        unsettled: reasons why the upper limit is too large for `forgotten`.
+        invalid: reasons why `p_never` itself may be wrong.
+        question: what `fraction` and its limits mean. `used`: the share that was used. `left`: how much memory of the
+            query set is left, as a share of the memory of known members.
     """
 
     method: str
@@ -128,7 +128,7 @@ class Usage(NamedTuple):
 class Limits(NamedTuple):
     """The used fraction of a target, its interval, its one-sided 95% upper limit, and the minimum detectable fraction.
 
-    Attributes are those of `Usage`.
+    For the attributes see `Usage`.
     """
 
     fraction: float
@@ -139,11 +139,11 @@ class Limits(NamedTuple):
 
 
 UNKNOWN = Limits(float("nan"), 0.0, 1.0, 1.0, None)
-"""Where nobody knows how much a target remembers."""
+"""The limits if it is not known how much the target remembers."""
 
 
 def limits_of(effect: Effect, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
-    """The limits from what a test measured of the target and of models of full use."""
+    """The used fraction and its limits, from an effect."""
     return Limits(*used_fraction(effect, level), upper_limit(effect, alpha), detectable_fraction(effect))
 
 
@@ -156,7 +156,7 @@ class Share(NamedTuple):
 
 
 def used_share(usage: Usage, alpha: float = ALPHA) -> Share | None:
-    """The used fraction with its interval; None if it is unknown, in which case no number should be shown.
+    """The used fraction with its interval; None if it is unknown, and no number should be shown.
 
     It is unknown if there is no estimate, if the interval is 0% to 100% in whole percent, or if the test rejects the
     estimate in whole percent: 0% although `p_never` is at most `alpha`, or 100% although `p_fully` is.
@@ -180,7 +180,7 @@ def at_most(limit: float) -> str:
     ('6.3%', '25%', '25%', '10%', '0.1%')
     """
     digits = 1 if limit < 0.1 else 0
-    # A limit that is a round number but for its last bit keeps it.
+    # A limit that exceeds a round number only by floating-point error is not rounded up.
     rounded = float(np.ceil(100 * limit * 10**digits - 1e-9)) / 10**digits
     return f"{max(rounded, 0.1):g}%"
 
@@ -201,12 +201,13 @@ def conclude(
     """The verdict, by the rule in this module's docstring.
 
     Args:
-        doubts: why the fraction may not be what it seems; rules out `forgotten`.
-        invalid: why `p_never` itself may be wrong; the verdict is then `inconclusive`.
-        alpha: the level of `p_never`; 1 - alpha is that of the upper limit.
+        method, p_never, p_fully, limits: see `Usage`.
+        doubts: reasons why the fraction may be wrong; they rule out `forgotten`.
+        invalid: reasons why `p_never` itself may be wrong; the verdict is then `inconclusive`.
+        alpha: the level of `p_never`; the upper limit has the confidence level 1 - alpha.
         stated: `forgotten` requires an upper limit of at most this, above 0 and below 1.
-        recipe: what to change if the shadow models fit badly; this advice comes before that to give more records.
-        question: what the fraction is of, see `Usage`; changes the words of reasons alone.
+        recipe: advice if the shadow models fit badly, given in place of "more records are needed".
+        question: the meaning of the fraction, see `Usage`; changes only the wording of reasons.
 
     Raises:
         InputError: `stated` is out of range.
@@ -230,16 +231,16 @@ def conclude(
 
 
 def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
-    """The same numbers with the verdict and the reasons that follow from them."""
+    """Sets the verdict and its reasons, which follow from the numbers of `usage`."""
     p_value = usage.p_never if usage.p_never_adjusted is None else usage.p_never_adjusted
     against = (*usage.doubts, *usage.unsettled)
     if usage.invalid:
         return usage._replace(verdict="inconclusive", reasons=usage.invalid)
-    # Ranks times numbers of targets are rounded.
+    # The adjusted p-value is a product, so it has a rounding error.
     if p_value <= alpha + 1e-12:
         return usage._replace(verdict="not forgotten", reasons=())
     if usage.p_never <= alpha:
-        # Judged alone it would be `not forgotten`: other targets beside it do not make it `forgotten`.
+        # Alone, the target would be `not forgotten`; an adjustment for other targets must not make it `forgotten`.
         against = (*against, f"p = {usage.p_never:.2g} alone, and {p_value:.2g} adjusted for all targets")
     if against:
         return usage._replace(verdict="inconclusive", reasons=against)
@@ -248,7 +249,7 @@ def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
 
 
 def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -> Usage:
-    """The p-value alone: no fraction, no limit and never `forgotten`, for these reasons and, after them, its doubts.
+    """Removes the fraction and its limits, so that the verdict is never `forgotten`; `why` precedes the doubts.
 
     >>> usage = Usage("holdout", "forgotten", 0.3, 0.01, 0.1, 0.0, 0.2, 0.2, (), 0.2)
     >>> left = without_fraction(usage, ("how much this model remembers is not known",))
@@ -261,10 +262,11 @@ def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Adjusted p-values, in the same order: the probability that any true hypothesis has one of u or less is at most u.
+    """p-values adjusted for multiple testing, in the same order (Holm 1979).
 
-    The k-th smallest of m p-values times m - k + 1, at least the one before it and at most 1 (Holm 1979, "A simple
-    sequentially rejective multiple test procedure"). Holds however the p-values depend on one another.
+    The probability that any true null hypothesis has an adjusted p-value of u or less is at most u, for any dependence
+    between the p-values. The k-th smallest of m p-values is multiplied by m - k + 1, and is at least the adjusted one
+    before it and at most 1.
 
     >>> holm([0.01, 0.04, 0.03])
     (0.03, 0.06, 0.06)
@@ -277,10 +279,10 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def refuse_stated(stated: float) -> None:
-    """Checks the largest upper limit of `forgotten`.
+    """Refuses a stated fraction that is out of range.
 
     Raises:
-        InputError: it is not above 0 and below 1.
+        InputError: `stated` is not above 0 and below 1.
     """
     if not 0 < stated < 1:
         raise InputError(

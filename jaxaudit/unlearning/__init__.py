@@ -1,6 +1,6 @@
-"""Unlearning: parameters in, parameters out that should have forgotten some records.
+"""Unlearning methods: each computes, from a trained model, parameters that should have forgotten the forget set.
 
-Your own method is a pure function with the arguments of `Unlearn`; `compare_unlearning` judges it like these.
+Your own method is a pure function with the arguments of `Unlearn`; `compare_unlearning` judges it like the others.
 """
 
 from jaxaudit.unlearning.amnesiac import Recorded, Recording, take_back, train_and_record

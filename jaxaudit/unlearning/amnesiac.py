@@ -2,9 +2,9 @@
 
 Becker & Liebig (2022), equation 2, after Graves, Nagisetty & Ganesh (2021).
 
-Storing all updates takes the model's size times the number of steps. If the sets to forget are known before training,
-one sum per set is enough, and it needs no stored updates: with b(t) = 1 if the minibatch of step t contains a record of
-the set, and b(-1) = 0, summation by parts gives
+Storing all updates takes the model's size times the number of steps. If the forget sets are known before training, one
+sum per set is enough, without stored updates. With b(t) = 1 if the minibatch of step t contains a record of the set,
+and b(-1) = 0, summation by parts gives
 
     sum over t < T of b(t) (theta(t+1) - theta(t))  =  b(T-1) theta(T) + sum over t < T of (b(t-1) - b(t)) theta(t)
 """
@@ -27,11 +27,11 @@ from jaxaudit.unlearning.method import cites
 
 
 class Recorded(NamedTuple):
-    """Models, and the same models without the updates that involved the records to forget.
+    """The parameters of models, and of the same models without the updates that involved records of a forget set.
 
     Attributes:
         original: the trained models' parameters; leading axis: models.
-        amnesiac: the same after amnesiac unlearning of each set; leading axes: models, sets.
+        amnesiac: the parameters after amnesiac unlearning of each forget set; leading axes: models, sets.
     """
 
     original: Any
@@ -41,8 +41,8 @@ class Recorded(NamedTuple):
 def take_back(params: Any, updates: Any, touched: Bool[Array | np.ndarray, " steps"]) -> Any:
     """theta minus the sum of all stored updates whose minibatch contained a record to forget (equation 2).
 
-    If no step is touched, the parameters are unchanged; if all are, they are the initial ones up to rounding.
-    Forgetting sets one after another equals forgetting them at once, if no update is undone twice.
+    If no step is touched, the parameters are unchanged; if all steps are, they are the initial ones up to rounding.
+    Forgetting sets one after another equals forgetting them together, if no update is undone twice.
 
     Args:
         params: the trained parameters, a pytree of arrays.
@@ -67,21 +67,23 @@ def train_and_record(
     execution: Execution = DEFAULT_EXECUTION,
     summarize: Summarize | None = None,
 ) -> Any:
-    """Trains models on all records, and undoes for each set every update that involved one of its records.
+    """Trains models on all records, and for each forget set undoes every update that involved one of its records.
 
     The originals are those that `fit_many` trains with these keys, up to rounding. Memory is that of `fit_many`, with
     one more copy of the parameters per set in the training state.
 
     Args:
         keys: one random key per model.
-        forget: the sets to forget, the same for every model.
-        inputs: the training set; `labels`: their classes, from 0.
+        forget: the forget sets, the same for every model.
+        inputs: the records of the training set.
+        labels: the records' classes, from 0.
         learner: trains step by step. Updates of parameters are undone; other state (running statistics) is not.
-        execution: as for `fit_many`; so is `summarize`, which gets a `Recorded`.
+        execution: as for `fit_many`.
+        summarize: as for `fit_many`; gets a `Recorded`.
 
     Raises:
-        InputError: the learner keeps running statistics of minibatches, there are more sets than bits to mark them
-            with (31 less those of a label), and what `fit_many` raises.
+        InputError: the learner keeps running statistics of minibatches, there are more forget sets than bits to mark
+            them (31 minus those of a label), and what `fit_many` raises.
     """
     sets, largest = len(forget), int(np.max(labels, initial=0))
     if learner.batch_coupled:
@@ -102,7 +104,7 @@ def train_and_record(
 
 
 class Running(NamedTuple):
-    """The state of a recording: the network's own, the sum of each set so far, and b(t-1)."""
+    """The state of `Recording`: the network's module state, the sum for each forget set so far, and b(t-1)."""
 
     module: Any
     sums: Any
@@ -111,9 +113,9 @@ class Running(NamedTuple):
 
 @dataclass(frozen=True)
 class Recording(TrainsAsAnother):
-    """A learner that trains as `learner` does and keeps a sum of updates for each set.
+    """A learner that trains like `learner` and adds up the updates to undo for each forget set.
 
-    A record's label carries, below the label proper, a bit for each set, which says whether the record is in it.
+    The low bits of a record's label mark the forget sets that contain the record; the class is in the bits above.
     """
 
     sets: int
@@ -130,7 +132,7 @@ class Recording(TrainsAsAnother):
         labels: Int[Array, " batch"],
         weights: Float[Array, " batch"],
     ) -> tuple[Any, Any]:
-        """The learner's own, and this step's term of the sums (summation by parts)."""
+        """The learner's gradient and module state, with this step's term added to the sums (summation by parts)."""
         held = (labels[:, None] >> jnp.arange(self.sets)) & 1
         touched = jnp.any((held > 0) & (weights > 0)[:, None], axis=0).astype(jnp.float32)
         sums = _add(state.state.sums, state.state.touched - touched, state.params)
@@ -151,7 +153,7 @@ class Recording(TrainsAsAnother):
         return Recorded(finished(state.params), jax.vmap(finished)(taken_back))
 
     def log_probs(self, params: Recorded, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
-        """The original's."""
+        """The log-probabilities of the original model."""
         return self.learner.log_probs(params.original, inputs)
 
 

@@ -1,4 +1,4 @@
-"""Selective synaptic dampening (SSD): parameters that matter for the forgotten records above all are made smaller.
+"""Selective synaptic dampening (SSD): shrinks parameters that are important mainly for the forget set.
 
 Foster, Schoepf & Brintrup (2024), "Fast machine unlearning without retraining through selective synaptic dampening",
 AAAI, equations 6 to 8. With F_D and F_f the diagonals of the Fisher information of all records and of those to forget,
@@ -35,20 +35,20 @@ def selective_dampening(
     selection: float = SELECTION,
     strength: float = STRENGTH,
 ) -> Any:
-    """Multiplies the parameters that are specific to the records to forget by lambda F_D / F_f.
+    """Multiplies the parameters that are specific to the forget set by lambda F_D / F_f.
 
-    Pure and not random; can be jitted, and vmapped over models and sets. No parameter grows or changes its sign. F_f
-    cannot be above F_D times the number of records over the number to forget, so nothing changes if `selection` is not
-    below that ratio: of half of the records nothing can be forgotten at 10.
+    Pure and not random; can be jitted, and vmapped over models and sets. No parameter grows or changes its sign. F_f is
+    at most F_D times the ratio of all records to those of the forget set, so nothing changes unless `selection` is
+    below that ratio. With the default of 10, a forget set of half of the records changes nothing.
 
     Args:
-        key: has no effect.
+        key: not used.
         log_probs: the model, in evaluation mode.
-        params: its trained parameters, a pytree of floating-point arrays.
-        inputs: the training set, `labels` their classes.
-        forget: the records to forget.
+        params: the trained parameters, a pytree of floating-point arrays.
+        inputs, labels: the training set and its classes.
+        forget: which records are in the forget set.
         selection: alpha; the smaller, the more parameters are dampened.
-        strength: lambda; the smaller, the more each is dampened.
+        strength: lambda; the smaller, the more each of them is dampened.
 
     Raises:
         InputError: `selection` or `strength` is negative.

@@ -1,4 +1,4 @@
-"""Fisher forgetting: noise on every parameter, less on parameters that matter more for the remaining records.
+"""Fisher forgetting: adds noise to every parameter, less to those that are important for the remaining records.
 
 Golatkar, Achille & Soatto (2020); Becker & Liebig (2022), equation 4. Three variants are in use, which differ by orders
 of magnitude. Each gives the noise's standard deviation as a function of the model and the remaining records:
@@ -8,8 +8,8 @@ of magnitude. Each gives the noise's standard deviation as a function of the mod
 - `becker_code`: min(sqrt(alpha / F), 0.001), and ten times that for a vector of one number a class, where F is the sum
   over records of (gradient of log p(class 0) + 1e-7)^2.
 
-The last reproduces a defect of the code behind the paper's tables: its gradients are always of class 0. `golatkar` is
-the rule without what its authors' code adds for their networks: means over a kernel's rows, factors for last layers.
+The last variant reproduces a defect of the code behind the paper's tables: its gradients are always those of class 0.
+`golatkar` omits additions of its authors' code for their networks: means over a kernel's rows, factors for last layers.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -22,12 +22,12 @@ from jaxaudit.kernels.gradient_norms import fisher_diagonal
 from jaxaudit.unlearning.method import LogProbs, cites, of_label
 
 ALPHA = 3e-6
-"""Golatkar's, and that of Becker & Liebig's code."""
+"""The default of Golatkar's code and of Becker & Liebig's code."""
 
 
 @runtime_checkable
 class Noise(Protocol):
-    """A variant of Fisher forgetting: how large the noise on each parameter is."""
+    """A variant of Fisher forgetting: computes the standard deviation of each parameter's noise."""
 
     def __call__(
         self,
@@ -38,7 +38,7 @@ class Noise(Protocol):
         remaining: Bool[Array, " n"],
         alpha: float | Float[Array, ""],
     ) -> Any:
-        """Standard deviations, a pytree like `params`."""
+        """The standard deviations of the noise, a pytree like `params`."""
         ...
 
 
@@ -61,11 +61,11 @@ def forget_by_noise(
     Args:
         key: random key of the noise.
         log_probs: the model, in evaluation mode.
-        params: its trained parameters, a pytree of floating-point arrays.
-        inputs: the training set, `labels` their classes.
-        forget: the records to forget; all others remain.
+        params: the trained parameters, a pytree of floating-point arrays.
+        inputs, labels: the training set and its classes.
+        forget: which records are in the forget set; all others remain.
         noise: the variant: `paper`, `golatkar` or `becker_code`.
-        alpha: lambda times sigma_h^2: how much accuracy to give up for forgetting. A useful size differs between
+        alpha: lambda times sigma_h^2; larger values trade more accuracy for forgetting. Useful values differ between
             variants by orders of magnitude.
     """
     deviations = noise(log_probs, params, inputs, labels, ~forget, alpha)
@@ -89,10 +89,10 @@ def paper(
     *,
     smallest: float = 1e-8,
 ) -> Any:
-    """Equation 4 of Becker & Liebig (2022): (alpha / F)^(1/4), F of equation 6 on the remaining records.
+    """Equation 4 of Becker & Liebig (2022): (alpha / F)^(1/4), with F of equation 6 on the remaining records.
 
-    The paper does not define the noise for F = 0, which would be infinite (the weights of a pixel that is always
-    black): F is taken as at least `smallest`, the constant in Golatkar's code.
+    The paper does not define the noise for F = 0, as for the weights of a pixel that is always black; it would be
+    infinite. Here F is at least `smallest`, the constant in Golatkar's code.
     """
     fisher = fisher_diagonal(of_label(log_probs), params, inputs, labels, weights=_weights(remaining))
     return jax.tree.map(lambda f: (alpha / jnp.maximum(f, smallest)) ** 0.25, fisher)
@@ -106,9 +106,9 @@ def golatkar(
     remaining: Bool[Array, " n"],
     alpha: float | Float[Array, ""],
 ) -> Any:
-    """sqrt(alpha min(1 / (F + 1e-8), 1000)), F in expectation over labels, of the remaining records.
+    """sqrt(alpha min(1 / (F + 1e-8), 1000)), with F on the remaining records, in expectation over predicted labels.
 
-    Takes as many passes as there are classes; the records' own labels play no part.
+    Takes one pass per class; the records' own labels are not used.
     """
     probabilities = jnp.exp(log_probs(params, inputs)) * remaining[:, None]
     total, count = jax.tree.map(jnp.zeros_like, params), jnp.maximum(jnp.sum(remaining), 1)
@@ -129,11 +129,12 @@ def becker_code(
     remaining: Bool[Array, " n"],
     alpha: float | Float[Array, ""],
 ) -> Any:
-    """min(sqrt(alpha / F), 0.001), ten times that for a vector of one number a class: what made the paper's tables.
+    """min(sqrt(alpha / F), 0.001), and ten times that for a vector of one number per class, as in the paper's tables.
 
-    F is a sum over the remaining records of (g + 1e-7)^2, where g is the gradient of the log-probability of class 0:
-    the authors' code asks each label, a number, for its largest entry, which is entry 0 (and tests a parameter's last
-    axis for ten entries, which finds the bias of the last layer, not its weights). Use it to reproduce those tables.
+    F is a sum over the remaining records of (g + 1e-7)^2, where g is the gradient of the log-probability of class 0.
+    The authors' code takes the argmax of each label, which is a single number, so the result is always 0. (It also
+    looks for parameters whose last axis has ten entries, which finds the bias of the last layer, not its weights.) Use
+    this variant only to reproduce those tables.
     """
     zeros, weights = jnp.zeros_like(labels), _weights(remaining)
     of_zero, count = of_label(log_probs), jnp.sum(weights)
@@ -142,7 +143,7 @@ def becker_code(
     classes = jax.eval_shape(log_probs, params, inputs).shape[1]
 
     def deviation(square: Array, total: Array) -> Array:
-        # sum (g + e)^2 = sum g^2 + 2 e sum g + n e^2, which rounding alone could bring below 0
+        # sum (g + e)^2 = sum g^2 + 2 e sum g + n e^2, which rounding could make negative
         fisher = jnp.maximum(count * square + 2e-7 * total + count * 1e-14, jnp.finfo(square.dtype).tiny)
         capped = jnp.minimum(jnp.sqrt(alpha / fisher), 1e-3)
         return 10 * capped if square.shape == (classes,) else capped

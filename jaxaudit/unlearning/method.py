@@ -14,9 +14,10 @@ LogProbs = Callable[[Any, Any], Any]
 
 @runtime_checkable
 class Unlearn(Protocol):
-    """A pure function from a trained model to one that should have forgotten some of its records.
+    """An unlearning method: a pure function that returns parameters that should have forgotten the forget set.
 
-    It is jitted, and on an accelerator vmapped over models: no printing, no arrays of sizes that depend on `forget`.
+    It is jitted, and on an accelerator vmapped over models. So it must not print, and no array's size may depend on
+    `forget`.
     """
 
     def __call__(
@@ -28,20 +29,20 @@ class Unlearn(Protocol):
         labels: Int[Array, " n"],
         forget: Bool[Array, " n"],
     ) -> Any:
-        """New parameters, a pytree like `params`.
+        """The parameters after unlearning, a pytree like `params`.
 
         Args:
-            key: random key of this model and this set.
+            key: random key for this model and this forget set.
             log_probs: `(params, inputs) -> Float["n classes"]`, the model in evaluation mode, nats.
             params: the trained parameters.
-            inputs: the training set, `labels` their classes.
-            forget: the records to forget.
+            inputs, labels: the training set and its classes.
+            forget: which records are in the forget set.
         """
         ...
 
 
 def cites(source: str) -> Callable[[Method], Method]:
-    """Marks a method, or what sets how it works, with the papers that it rests on, such as `Efron 1979; Holm 1979`."""
+    """A decorator that records the papers behind a method or one of its settings, such as `Efron 1979; Holm 1979`."""
 
     def mark(method: Method) -> Method:
         setattr(method, "source", source)  # noqa: B010
@@ -51,7 +52,7 @@ def cites(source: str) -> Callable[[Method], Method]:
 
 
 def source_of(method: Any) -> str:
-    """The papers that a method rests on, those of its settings included; empty where it does not say.
+    """The papers behind a method and its settings, as `cites` recorded them; empty if none were recorded.
 
     >>> source_of(partial(cites("Efron 1979")(lambda: None), noise=cites("Holm 1979")(lambda: None)))
     'Efron 1979; Holm 1979'

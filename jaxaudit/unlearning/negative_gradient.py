@@ -1,15 +1,15 @@
-"""Training on: down the loss of the records that remain, up that of the records to forget, or both.
+"""Unlearning by further training: fine-tuning, gradient ascent, and both together (NegGrad+).
 
-With L the mean cross-entropy of a minibatch, every step of plain gradient descent lowers
+With L the mean cross-entropy of a minibatch, every step of plain gradient descent minimises
 
-    fine-tuning                  L_remain                              one pass over what remains an epoch
-    gradient ascent              -L_forget                             one pass over the records to forget an epoch
-    negative gradient (NegGrad+) beta L_remain - (1 - beta) L_forget   one pass over what remains an epoch
+    fine-tuning                  L_remain                              an epoch is a pass over the remaining records
+    gradient ascent              -L_forget                             an epoch is a pass over the forget set
+    negative gradient (NegGrad+) beta L_remain - (1 - beta) L_forget   an epoch is a pass over the remaining records
 
 Kurmanji, Triantafillou, Hayes & Triantafillou (2023), "Towards unbounded machine unlearning", NeurIPS, section 4 (their
-baselines, and NegGrad+); gradient ascent after Golatkar, Achille & Soatto (2020). All are cheap, and none says when to
-stop: too few steps forget nothing, too many steps up ruin the model. The network is in evaluation mode: no dropout,
-no augmentation, running statistics as they are. On a CPU, XLA is slow at networks that convolve in these loops.
+baselines, and NegGrad+); gradient ascent after Golatkar, Achille & Soatto (2020). All are cheap, but have no stopping
+rule: too few steps forget nothing, and too many steps of ascent ruin the model. The network is in evaluation mode: no
+dropout, no augmentation, fixed running statistics. On a CPU, XLA is slow for convolutional networks in these loops.
 """
 
 from typing import Any
@@ -34,9 +34,9 @@ from jaxaudit.unlearning.passes import (
 )
 
 BETA = 0.95
-"""That of the authors' code."""
+"""The weight beta in the authors' code."""
 ASCENT_RATE = 0.003
-"""Smaller than the others': what nothing bounds may end as infinity."""
+"""Learning rate of gradient ascent; smaller than that of the other methods, since its loss has no bound."""
 
 
 @cites("Kurmanji et al. 2023")
@@ -52,19 +52,19 @@ def fine_tune(
     learning_rate: float = LEARNING_RATE,
     batch_size: int = BATCH_SIZE,
 ) -> Any:
-    """Trains on with the records that remain: theta <- theta - rate * grad L_remain. It forgets by neglect.
+    """Fine-tuning: trains on the remaining records only, theta <- theta - rate * grad L_remain.
 
     Pure; can be jitted, and vmapped over keys, models and sets.
 
     Args:
         key: random key of the order of minibatches.
         log_probs: the model, in evaluation mode.
-        params: its trained parameters, a pytree of floating-point arrays.
-        inputs: the training set, `labels` their classes.
-        forget: the records to forget; all others remain.
-        epochs: passes over the records that remain.
-        learning_rate: of plain gradient descent.
-        batch_size: records a step.
+        params: the trained parameters, a pytree of floating-point arrays.
+        inputs, labels: the training set and its classes.
+        forget: which records are in the forget set; all others remain.
+        epochs: passes over the remaining records.
+        learning_rate: the learning rate of plain gradient descent.
+        batch_size: records per step.
 
     Raises:
         InputError: a number of the recipe is out of range.
@@ -85,16 +85,16 @@ def gradient_ascent(
     learning_rate: float = ASCENT_RATE,
     batch_size: int = BATCH_SIZE,
 ) -> Any:
-    """Climbs the loss of the records to forget: theta <- theta + rate * grad L_forget.
+    """Gradient ascent on the loss of the forget set: theta <- theta + rate * grad L_forget.
 
-    Nothing bounds that loss, so a large rate ends in NaN, and nothing holds on to the other records. Pure, as
+    That loss has no bound, so a large rate leads to NaN. Nothing preserves the accuracy on other records. Pure, like
     `fine_tune`.
 
     Args:
         key, log_probs, params, inputs, labels, forget: as for `fine_tune`.
-        epochs: passes over the records to forget.
-        learning_rate: of plain gradient ascent.
-        batch_size: records a step.
+        epochs: passes over the forget set.
+        learning_rate: the learning rate of plain gradient ascent.
+        batch_size: records per step.
 
     Raises:
         InputError: a number of the recipe is out of range.
@@ -118,15 +118,15 @@ def negative_gradient(
 ) -> Any:
     """NegGrad+: theta <- theta - rate * grad (beta L_remain - (1 - beta) L_forget).
 
-    A step has a minibatch of each side. An epoch is a pass over what remains; the minibatches of the records to forget
-    begin again as often as needed. With `beta` 1 it is `fine_tune`. Pure, as `fine_tune`.
+    A step has a minibatch of remaining records and one of the forget set. An epoch is a pass over the remaining
+    records; the forget set is repeated as often as needed. With `beta` 1 it is `fine_tune`. Pure, like `fine_tune`.
 
     Args:
         key, log_probs, params, inputs, labels, forget: as for `fine_tune`.
-        beta: the weight of the records that remain, from 0 to 1.
-        epochs: passes over the records that remain.
-        learning_rate: of plain gradient descent.
-        batch_size: records of each side a step.
+        beta: the weight of the remaining records, from 0 to 1.
+        epochs: passes over the remaining records.
+        learning_rate: the learning rate of plain gradient descent.
+        batch_size: records per step of each of the two minibatches.
 
     Raises:
         InputError: `beta` or a number of the recipe is out of range.
@@ -162,7 +162,7 @@ def _trained_on(
     learning_rate: float,
     batch_size: int,
 ) -> Any:
-    """Parameters after some passes over the chosen records; down their loss with sign 1, up with -1."""
+    """Parameters after some epochs over the chosen records; sign 1 minimises their loss, -1 maximises it."""
     check_recipe(epochs, learning_rate, batch_size)
     gradient = jax.grad(cross_entropy(log_probs, inputs, labels))
 

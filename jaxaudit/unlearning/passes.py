@@ -1,8 +1,8 @@
-"""Passes over the records to forget, or over those that remain, in minibatches of shapes that do not depend on the set.
+"""Passes over the forget set or the remaining records, in minibatches whose shapes do not depend on the set.
 
-A method that trains on is jitted and vmapped over sets, so no array may have the size of a set. The minibatches of a
-pass are an array for as many steps as all records would need; those of the set come first, and the loop ends after
-them. The last minibatch of a pass is short, as in training: records that fill it up weigh 0.
+Methods that train further are jitted and vmapped over forget sets, so no array may have the size of a set. The
+minibatches of a pass are stored in an array with as many steps as all records would need. Those of the set come first,
+and the loop ends after them. As in training, the last minibatch may be short: padding has weight 0.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ EPOCHS, LEARNING_RATE, BATCH_SIZE = 10, 0.01, 64
 
 
 class Minibatch(NamedTuple):
-    """Some records, by their places in the training set; one that only fills up the minibatch weighs 0."""
+    """The indices of a minibatch's records in the training set, and their weights: 0 for padding."""
 
     records: Int[Array, " batch"]
     weights: Float[Array, " batch"]
@@ -31,21 +31,21 @@ class Pass(NamedTuple):
     """One pass over a set in random order.
 
     Attributes:
-        minibatches: their records and weights; leading axis: steps, as many as all records would need.
-        steps: how many of them hold a record of the set.
+        minibatches: indices and weights; leading axis: steps, as many as all records would need.
+        steps: the number of minibatches that contain a record of the set.
     """
 
     minibatches: Minibatch
     steps: Int[Array, ""]
 
     def __getitem__(self, step: Any) -> Minibatch:
-        """The minibatch of this step; after the last it begins again."""
+        """The minibatch of this step; steps after the last one start again from the first."""
         place = step % jnp.maximum(self.steps, 1)
         return Minibatch(*(each[place] for each in self.minibatches))
 
 
 def one_pass(key: Key[Array, ""], epoch: int | Int[Array, ""], chosen: Bool[Array, " n"], batch_size: int) -> Pass:
-    """Every chosen record once, in an order that follows from the key and the epoch."""
+    """A pass over every chosen record, in a random order that key and epoch determine."""
     bits = jax.random.bits(jax.random.fold_in(key, epoch), chosen.shape, jnp.uint32)
     # As networks take minibatches whose records touch one another: of members alone.
     minibatches = traced_batches(bits, chosen, batch_size, batch_coupled=True)
@@ -70,17 +70,17 @@ def cross_entropy(
 
 
 def weighted_mean(values: Float[Array, " batch"], minibatch: Minibatch) -> Float[Array, ""]:
-    """The mean over a minibatch's own records."""
+    """The weighted mean over a minibatch, which leaves out padding."""
     return jnp.sum(minibatch.weights * values) / jnp.maximum(jnp.sum(minibatch.weights), 1)
 
 
 def descended(params: Any, gradient: Any, learning_rate: float | Float[Array, ""]) -> Any:
-    """Parameters after a step of plain gradient descent."""
+    """The parameters after a step of plain gradient descent."""
     return jax.tree.map(lambda leaf, each: leaf - (learning_rate * each).astype(leaf.dtype), params, gradient)
 
 
 def check_recipe(epochs: int, learning_rate: float, batch_size: int) -> None:
-    """Refuses a recipe that trains nothing.
+    """Refuses a recipe with numbers that are out of range.
 
     Raises:
         InputError: a number is out of range.

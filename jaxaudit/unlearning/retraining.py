@@ -25,19 +25,20 @@ def retrain(
 ) -> Any:
     """Models trained from scratch on everything but the records to forget (Becker & Liebig 2022, section 2.1).
 
-    A model starts from the same initial weights as its original, which follow from its key. If at most a tenth of the
-    records are forgotten, it also has the original's minibatches without the forgotten records: the rest of a minibatch
-    is averaged, and the number of steps is the same. (The authors draw new, full minibatches of the remaining records.)
-    Otherwise it has its own minibatches.
+    A retrained model has the key of its original model, and so the same initial weights. If at most a tenth of the
+    records are forgotten, it also has the original's minibatches, without the forgotten records: losses are averaged
+    over the rest, and the number of steps is the same. (The authors draw new, full minibatches of the remaining
+    records.) Otherwise it has its own minibatches.
 
     A row that forgets nothing gives the original again, bit for bit if both are rows of one call.
 
     Args:
         keys: one per model: the key of its original.
-        forget: the records that each model must not see.
-        inputs: the whole training set; `labels`: their classes.
-        learner: that of the originals: same network, optimiser, epochs, batch size.
-        execution: as for `fit_many`; so is `summarize`.
+        forget: for each model, which records are in its forget set.
+        inputs: the whole training set.
+        labels: the classes of its records.
+        learner: the learner of the originals: same network, optimiser, epochs, batch size.
+        execution, summarize: as for `fit_many`.
 
     Returns:
         The arrays of `summarize`, by default the parameters, with a leading `models` axis.

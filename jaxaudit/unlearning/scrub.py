@@ -1,13 +1,13 @@
-"""SCRUB: a student that obeys its teacher, the original, on what remains, and disobeys it on what is to be forgotten.
+"""SCRUB: trains a student to match its teacher, the original model, on remaining records but not on the forget set.
 
 Kurmanji, Triantafillou, Hayes & Triantafillou (2023), "Towards unbounded machine unlearning", NeurIPS, equation 3 and
 algorithm 1. With p the original's outputs and q the student's, both at temperature T, and
 
     D = T^2 KL(p || q)
 
-an epoch is a pass up D over the records to forget (*max steps*, in the first epochs only) and then a pass down
-alpha D + gamma L over those that remain (*min steps*), L being the cross-entropy. Their variant that rewinds to an
-earlier epoch is not here: it needs a validation set.
+an epoch is a pass over the forget set that maximises D (*max steps*, in the first epochs only) and then a pass over the
+remaining records that minimises alpha D + gamma L (*min steps*), where L is the cross-entropy. The authors' variant
+that rewinds to an earlier epoch is not implemented: it needs a validation set.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ from jaxaudit.unlearning.passes import (
 
 LEARNING_RATE = 5e-4
 DECAYS = (0.5, 0.8, 0.9)
-"""After these shares of the epochs the learning rate falls to a tenth."""
+"""After each of these shares of the epochs the learning rate is divided by 10."""
 
 
 @cites("Kurmanji et al. 2023")
@@ -54,26 +54,26 @@ def scrub(
     temperature: float = 2.0,
     batch_size: int = BATCH_SIZE,
 ) -> Any:
-    """Moves away from the original on the records to forget, and stays near it on the others.
+    """Moves outputs away from the original's on the forget set, and keeps them close to it on other records.
 
-    The defaults are those of the authors' code for small sets, without its weight decay, which it also trains with. The
-    optimiser is Adam. In the first pass the student still is the teacher, where D has no slope: with a single epoch
-    nothing is forgotten on purpose. Pure; can be jitted, and vmapped over keys, models and sets. The network is in
-    evaluation mode; on a CPU, XLA is slow at networks that convolve in these loops.
+    The defaults are those of the authors' code for small sets, without its weight decay. The optimiser is Adam. In the
+    first pass student and teacher are equal and the gradient of D is 0, so a single epoch does not actively forget.
+    Pure; can be jitted, and vmapped over keys, models and sets. The network is in evaluation mode; on a CPU, XLA is
+    slow for convolutional networks in these loops.
 
     Args:
         key: random key of the order of minibatches.
         log_probs: the model, in evaluation mode.
-        params: the original's parameters: teacher, and where the student starts.
-        inputs: the training set, `labels` their classes.
-        forget: the records to forget; all others remain.
-        epochs: passes over the records that remain.
-        max_epochs: in the first so many, a pass over the records to forget comes before.
+        params: the original's parameters, which are the teacher's, and the student's at the start.
+        inputs, labels: the training set and its classes.
+        forget: which records are in the forget set; all others remain.
+        epochs: passes over the remaining records.
+        max_epochs: the number of first epochs that begin with a pass over the forget set.
         learning_rate: Adam's; a tenth of it after half of the epochs, a hundredth after 80%, a thousandth after 90%.
-        alpha: weight of D on the records that remain.
-        gamma: weight of the cross-entropy on these.
+        alpha: weight of D on the remaining records.
+        gamma: weight of the cross-entropy on the remaining records.
         temperature: T; log-probabilities are divided by it.
-        batch_size: records a step.
+        batch_size: records per step.
 
     Raises:
         InputError: a number of the recipe is out of range.
@@ -110,7 +110,7 @@ def scrub(
 
         forgotten = one_pass(stream(key, "forget"), number, forget, batch_size)
         forgotten = forgotten._replace(steps=jnp.where(number < max_epochs, forgotten.steps, 0))
-        # At the teacher D has no slope. Of what rounding leaves, Adam would make a step like any other.
+        # At the start the gradient of D is 0 up to rounding, which Adam would scale up to a full step.
         state = each_step(forgotten, along(disobeyed, number > 0), state)
         return each_step(one_pass(stream(key, "pass"), number, ~forget, batch_size), along(obeyed), state)
 

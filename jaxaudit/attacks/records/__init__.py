@@ -1,6 +1,6 @@
-"""Attacks on each record by a bank of shadow models: log-odds in, a score a record out, larger for a member.
+"""Per-record membership attacks with a bank of shadow models (LiRA and others): a larger score means a member.
 
-Imports nothing heavy: `__init__.pyi` lists the names, imported when first used.
+`__init__.pyi` lists the public names. Each is imported when it is first used; this file imports nothing heavy.
 """
 
 import lazy_loader
@@ -17,4 +17,4 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "population": ("attack-p",),
     "lira_code": ("lira-code", "lira-fixed-code", "lira-offline-code", "lira-offline-fixed-code"),
 }
-"""The built-in attacks, in order: of each file the names of its `ATTACKS`."""
+"""The built-in attacks in order: for each file, the names of the attacks in its `ATTACKS`."""

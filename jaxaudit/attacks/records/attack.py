@@ -1,4 +1,4 @@
-"""The interface of an attack on each record by a bank of shadow models, and what it is given."""
+"""The interface of a per-record attack with a bank of shadow models, and the type of its input."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -9,21 +9,21 @@ from jaxtyping import Bool, Float, Int
 from jaxaudit.errors import InputError
 
 BLOCK = 1 << 18
-"""Numbers of a block of records, for all models together."""
+"""Log-odds that are processed at a time, over all models, views and the records of a block."""
 LEAST_UNUSED = 100
-"""Records that no model used with which others can be compared; fewer give scores that tie."""
+"""The least number of records that no model used, to compare other records with; with fewer, many scores tie."""
 SPREAD = (0.7548776662466927, 0.5698402909980532)
-"""Multiples of these, modulo 1, are spread evenly over the unit square (1 / g and 1 / g^2, g^3 = g + 1)."""
+"""Multiples of these, modulo 1, cover the unit square evenly (1 / g and 1 / g^2, where g^3 = g + 1)."""
 
 
 class Dealt(NamedTuple):
-    """How many models each record was dealt to, by a deal that fixed the number; see `deal_of`.
+    """In how many training sets each record is, if the random design fixed that number; see `deal_of`.
 
     Attributes:
-        inside: planned models that were trained with the record, `outside` without it; infinite where each model had a
-            coin of its own.
-        turn: of each record, evenly spread over 0 to 1: whether it is its turn where some of the planned models are not
-            finished.
+        inside: the number of planned models with the record in training; infinite if independent coins decided.
+        outside: the number of planned models without it; infinite if independent coins decided.
+        turn: a number in [0, 1) per record, evenly spread; decides which records have a finished partner model (see
+            `left_out`) if some planned models are not finished.
     """
 
     inside: Float[np.ndarray, " n"]
@@ -32,16 +32,18 @@ class Dealt(NamedTuple):
 
 
 class ShadowScores(NamedTuple):
-    """Log-odds (nats) of each record's own class, in one or more views of it.
+    """The input of a per-record attack: log-odds (nats) of each record's own class, for one or more views of it.
+
+    A view is an augmented version of the record ("augmented query").
 
     Attributes:
-        models: of the shadow models.
-        membership: which records each shadow model was trained on.
-        targets: of the attacked models; None: each shadow model is attacked by the others.
-        dealt: how many of all planned models have each record, if a deal fixed it: where each model is attacked by the
-            others, one of the other kind is left out, too. None: each model has a coin for each record.
-        unused: records that no model was trained on, nor any target, which attacks may compare others with; None
-            without. See `unused_records`.
+        models: the shadow models' log-odds.
+        membership: the shadow models' membership masks.
+        targets: the attacked models' log-odds; None: each shadow model is attacked with the other shadow models.
+        dealt: in how many planned training sets each record is, if the design fixed that number. A partner model is
+            then left out when shadow models attack each other (`left_out`). None: independent coins decided.
+        unused: records that neither a shadow model nor a target was trained on, for comparison; None without such
+            records. See `unused_records`.
     """
 
     models: Float[np.ndarray, "models views n"]
@@ -57,12 +59,12 @@ class ShadowScores(NamedTuple):
 
     @property
     def references(self) -> int:
-        """Shadow models that attack each target, at least."""
+        """The least number of shadow models with which a target is attacked."""
         fixed = self.dealt is not None and bool(np.isfinite(self.dealt.inside).any())
         return len(self.models) - (1 + fixed if self.targets is None else 0)
 
     def blocks(self) -> Iterator[tuple[slice, "ShadowScores"]]:
-        """The same of some records at a time, so that memory does not grow with their number."""
+        """Blocks of records, and the input restricted to each, so that memory does not grow with their number."""
         models, views, records = self.models.shape
         size = max(1, BLOCK // (models * views))
         for start in range(0, records, size):
@@ -74,12 +76,12 @@ class ShadowScores(NamedTuple):
 
 
 class Least(NamedTuple):
-    """How many shadow models, beside the target, an attack needs to say anything of a record.
+    """The least numbers of shadow models that an attack needs to score a record. The target does not count.
 
     Attributes:
-        inside: trained with it.
-        outside: trained without it.
-        together: of both kinds, for any record.
+        inside: shadow models trained with the record.
+        outside: shadow models trained without it.
+        together: shadow models in total.
     """
 
     inside: int = 0
@@ -89,17 +91,17 @@ class Least(NamedTuple):
 
 @runtime_checkable
 class RecordAttack(Protocol):
-    """An attack that gives each record of each target a score, larger for a member.
+    """An attack that scores each record for each target; a larger score means a member.
 
     Attributes:
         name: letters, digits and hyphens.
-        meaning: what it does, in one sentence.
-        source: the paper or code it is from.
+        meaning: what the attack does, in one sentence.
+        source: the paper or code that proposes it.
         least: how many shadow models it needs.
 
-    One whose score of a record depends on the target's other records has a method `relative`, which says of what it is
-    given whether the target may have used these: what it then calls by chance among records that were never used cannot
-    be read from shadow models that used half of theirs.
+    An attack may have a method `relative`, if its score of a record depends on other records. It returns, for a given
+    input, whether the target may have used those other records. If so, the false positive rate on a target that used
+    none of the records cannot be calibrated with shadow models that used half of them.
     """
 
     @property
@@ -112,16 +114,17 @@ class RecordAttack(Protocol):
     def least(self) -> Least: ...
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record under each target; NaN where there are too few models (`least`)."""
+        """The score of each record for each target; NaN with too few shadow models (`least`)."""
         ...
 
 
 def deal_of(planned: Bool[np.ndarray, "models n"]) -> Dealt:
-    """How the records of one set were dealt to models, from the rows of all that were planned.
+    """Infers from the membership masks of all planned models whether the design fixed the number of models per record.
 
-    A fixed number makes records differ less in how many models have them than a coin for each model does. Of `size`
-    models that have it fixed, some `rows` vary by (size - rows) / (size - 1) of what coins vary by: so the size is told
-    even where rows are missing here, too. Less than three standard errors below coins is coins.
+    With a fixed number, records differ less in how many models have them than with independent coins. If it was fixed
+    among `size` models, the variance over any `rows` of them is (size - rows) / (size - 1) times that of coins. So
+    `size` can be estimated even if some rows are missing. A variance less than three standard errors below that of
+    coins counts as coins.
 
     >>> deal_of(np.array([[True, False, True], [False, True, False]])).inside
     array([1., 1., 1.])
@@ -136,10 +139,10 @@ def deal_of(planned: Bool[np.ndarray, "models n"]) -> Dealt:
 
 
 def unused_records(planned: Bool[np.ndarray, "models n"]) -> Bool[np.ndarray, " n"] | None:
-    """The records that no planned model is trained on, if the bank has them on purpose; None without.
+    """The records that no planned model is trained on, if they were left out on purpose; otherwise None.
 
-    So it is if there are `LEAST_UNUSED` of them, and ten times as many as no model would happen to have if each had the
-    others by coins of its own: those a target may have.
+    They count as left out on purpose if there are at least `LEAST_UNUSED`, and at least ten times as many as would be
+    in no training set by chance, if coins decided. (Records that are unused by chance may be in a target's training.)
 
     >>> unused_records(np.arange(300) < np.array([[150], [200]])).sum()
     np.int64(100)
@@ -152,12 +155,13 @@ def unused_records(planned: Bool[np.ndarray, "models n"]) -> Bool[np.ndarray, " 
 
 
 def left_out(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
-    """Which model with a record, and which without it, is not among those that attack a target; -1 for none.
+    """For each target and record, the models that are left out of the attack: one with the record, and one without it.
 
-    The target itself, and its partner: a model of the other kind. Were the two exchanged, all others would be as they
-    are, so their numbers do not tell which of the two has the record. Any planned model of the other kind is as likely
-    a partner as any other; one that is not finished need not be left out. Of finished ones it is the next in a circle.
-    One row for all targets where these are none of the models.
+    These are the target itself and its partner, a model of the other kind; -1 for none. If target and partner were
+    exchanged, all other models would stay the same, so the number of models with the record does not reveal which of
+    the two has it. The partner is drawn among all planned models of the other kind; one that is not finished need not
+    be left out. Among finished models it is the next one in cyclic order. If targets are not shadow models, nothing is
+    left out and there is one row for all targets.
 
     >>> member = np.array([[True, False], [False, True], [True, False], [False, True]])
     >>> dealt = deal_of(member)
@@ -176,31 +180,31 @@ def left_out(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[
         inside, outside, turn = shadowed.dealt
         with_it = own.sum(axis=0)
         last = np.full((2, records), -1)
-        for place in range(2 * models - 1, -1, -1):
-            row = own[place % models]
-            if place < models:
+        for step in range(2 * models - 1, -1, -1):
+            row = own[step % models]
+            if step < models:
                 finished, planned = np.where(row, [models - with_it, outside], [with_it, inside])
-                due = (turn + place * SPREAD[1]) % 1 * planned < finished
-                partner[place] = np.where(due, np.where(row, last[0], last[1]), -1)
-            last[0][~row] = last[1][row] = place % models
+                due = (turn + step * SPREAD[1]) % 1 * planned < finished
+                partner[step] = np.where(due, np.where(row, last[0], last[1]), -1)
+            last[0][~row] = last[1][row] = step % models
     return np.where(own, alone, partner), np.where(own, partner, alone)
 
 
 def counts(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
-    """How many of the shadow models that attack a target were trained with a record, and without it."""
+    """For each target and record, how many shadow models of the attack were trained with the record, and without it."""
     inside = shadowed.membership.sum(axis=0)
     of_in, of_out = (without >= 0 for without in left_out(shadowed))
     return inside - of_in, len(shadowed.models) - inside - of_out
 
 
 def enough(shadowed: ShadowScores, least: Least) -> Bool[np.ndarray, "targets n"]:
-    """Where there are as many models as an attack needs."""
+    """For each target and record, whether there are as many shadow models as the attack needs."""
     inside, outside = counts(shadowed)
     return (inside >= least.inside) & (outside >= least.outside) & (shadowed.references >= least.together)
 
 
 def check(shadowed: ShadowScores) -> None:
-    """Refuses arrays that do not fit one another.
+    """Refuses arrays of inconsistent shapes and numbers that are not finite.
 
     Raises:
         InputError: shapes disagree, a number is NaN or infinite, or no shadow model is left to attack a target.

@@ -1,4 +1,4 @@
-"""BASE: how much surer of a record's class is a model than shadow models are on average? Lassila et al. (2025)."""
+"""BASE: compares the probability of a record's class with its mean over shadow models. Lassila et al. (2025)."""
 
 from dataclasses import dataclass
 
@@ -11,15 +11,15 @@ from jaxaudit.attacks.records.in_out_statistics import sum_without
 
 
 def mean_probabilities(shadowed: ShadowScores) -> tuple[Float[np.ndarray, "targets views n"], ...]:
-    """The probability of a record's class, mean over shadow models: over all, and over those without the record.
+    """The mean probability of each record's class over all shadow models, and over those without the record.
 
-    One row for all targets, if these are none of the models; NaN where there is no model. Distances from the smallest
-    are added, so that equal probabilities have themselves as mean: how a sum rounds depends on which model was left
-    out, and would tell whether it has the record.
+    There is one row for all targets if these are not shadow models. NaN without a model. Differences from the smallest
+    probability are averaged, so that the mean of equal probabilities is exact. Otherwise its rounding would depend on
+    which model was left out, and so reveal membership.
     """
-    said, own = special.expit(shadowed.models), shadowed.membership[:, None]
-    least = said.min(axis=0)
-    both = zip(((said - least) * own, (said - least) * ~own), left_out(shadowed), strict=True)
+    probability, own = special.expit(shadowed.models), shadowed.membership[:, None]
+    least = probability.min(axis=0)
+    both = zip(((probability - least) * own, (probability - least) * ~own), left_out(shadowed), strict=True)
     of_in, of_out = (sum_without(side, without) for side, without in both)
     inside, outside = (count[:, None] for count in counts(shadowed))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -28,13 +28,13 @@ def mean_probabilities(shadowed: ShadowScores) -> tuple[Float[np.ndarray, "targe
 
 @dataclass(frozen=True)
 class BASE:
-    """log p - log of the mean p over shadow models, of the probability of a record's own class.
+    """The score log p - log(mean of p over shadow models), where p is the probability of a record's own class.
 
-    The Bayes-optimal score of Lassila et al. (2025) where losses are exponential weights. It orders records as RMIA
-    with gamma 1 does, but without a population and without ties. With several views it is averaged over them.
+    It is Bayes-optimal if models are exponentially weighted by their loss (Lassila et al. 2025). It ranks records like
+    RMIA with gamma 1, but without a population and without ties. With several views the score is their mean.
 
     Attributes:
-        online: whether the mean is over all shadow models, or over those without the record.
+        online: whether the mean is over all shadow models; otherwise it is over those without the record.
     """
 
     online: bool = True
@@ -54,7 +54,7 @@ class BASE:
         return Least() if self.online else Least(outside=1)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record under each target; NaN where there are too few models."""
+        """The score of each record for each target; NaN with too few shadow models."""
         found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
         for part, block in shadowed.blocks():
             ratio = special.log_expit(block.attacked) - np.log(mean_probabilities(block)[0 if self.online else 1])

@@ -1,4 +1,4 @@
-"""BaVarIA-t: LiRA with the spread of each record estimated together with that of all others. Brännvall (2026)."""
+"""BaVarIA-t: LiRA with each record's variance shrunk towards that of all records. Brännvall (2026)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,16 +11,17 @@ from jaxaudit.attacks.records.attack import Least, ShadowScores, enough
 from jaxaudit.attacks.records.in_out_statistics import Side, sides
 
 MOST_FREEDOM = 1e6
-"""Degrees of freedom of records that all have one spread."""
+"""The prior's degrees of freedom if all records have the same variance."""
 LEAST_VARIANCE = 1e-12
 
 
 class Prior(NamedTuple):
-    """A normal-inverse-gamma prior of one side, for each target or for all.
+    """The normal-inverse-gamma prior of models with a record, or without it; one per target, or one for all targets.
 
     Attributes:
-        mean: of the means of records; `models`: in how many models it seems to have been observed (kappa).
-        shape, scale: of the variance (alpha and beta).
+        mean: the prior mean (mu0).
+        models: the weight of the prior mean, as a number of models (k0).
+        shape, scale: the parameters of the variance (a0 and b0).
     """
 
     mean: Float[np.ndarray, " targets"]
@@ -31,16 +32,16 @@ class Prior(NamedTuple):
 
 @dataclass(frozen=True)
 class BaVarIAt:
-    """The log-ratio of two Student t predictive densities, of log-odds with the record in training and without it.
+    """The log-ratio of two Student t predictive densities of log-odds: with the record in training, and without it.
 
-    Per record and side a normal-inverse-gamma prior meets k models with mean m and sum of squares S around it:
-    kappa = k0 + k, mu = (k0 mu0 + k m) / kappa, alpha = a0 + k / 2, and
-    beta = b0 + S / 2 + k0 k (m - mu0)^2 / (2 kappa). The next model is Student t with 2 alpha degrees of freedom,
-    centre mu and squared scale beta (kappa + 1) / (alpha kappa).
+    For each record and side (models with it, or without it), a normal-inverse-gamma prior is updated with k models of
+    mean m and sum of squared deviations S: kappa = k0 + k, mu = (k0 mu0 + k m) / kappa, alpha = a0 + k / 2, and
+    beta = b0 + S / 2 + k0 k (m - mu0)^2 / (2 kappa). The prediction for one more model is Student t with 2 alpha
+    degrees of freedom, centre mu and squared scale beta (kappa + 1) / (alpha kappa).
 
-    The prior comes from all records (empirical Bayes): a0 and b0 from mean and variance of log sample variances (Smyth
-    2004), k0 from how far records' means scatter. So one model of a side is enough, and tails get lighter as k grows.
-    With several views, log-ratios are averaged over views.
+    The prior is estimated from all records (empirical Bayes): a0 and b0 from the mean and variance of the log sample
+    variances (Smyth 2004), k0 from the variance of the records' means. So one model per side is enough, and tails get
+    lighter as k grows. With several views, log-ratios are averaged over views.
     """
 
     name = "bavaria-t"
@@ -49,8 +50,8 @@ class BaVarIAt:
     least = Least(1, 1)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record under each target; NaN where there are too few models."""
-        # Priors are of all records: the sides of every block are needed before any score.
+        """The score of each record for each target; NaN with too few shadow models."""
+        # Priors are estimated from all records, so all blocks are read before the first score.
         blocks = [(part, block, *sides(block)) for part, block in shadowed.blocks()]
         priors = prior_of([inner for _, _, inner, _ in blocks]), prior_of([outer for *_, outer in blocks])
         found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
@@ -63,7 +64,7 @@ class BaVarIAt:
 def predictive(
     x: Float[np.ndarray, "targets views n"], side: Side, prior: Prior
 ) -> Float[np.ndarray, "targets views n"]:
-    """The log-density of the next model of this side, without the constant that both sides share."""
+    """The predictive log-density of one more model of a side, without the constant that both sides share."""
     mean, models, shape, scale = (each[:, None, None] for each in prior)
     k = side.count[:, None].astype(float)
     m, squares = np.where(k > 0, side.mean, mean), np.where(k > 0, k * side.variance, 0.0)
@@ -93,7 +94,7 @@ def _prior(count: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[f
     seen = times > 0
     overall = float(mean[seen].mean()) if seen.any() else 0.0
     if not len(sample):
-        # No record tells a spread: that of the records' means is all there is.
+        # No record has two models: the variance of the records' means takes the place of a variance over models.
         typical = max(float(mean[seen].var()) if seen.any() else 1.0, LEAST_VARIANCE)
         return overall, 1e-3, 2.0, 2.0 * typical
     typical, freedom = _shared_variance(sample, times[several] - 1)
@@ -103,7 +104,7 @@ def _prior(count: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[f
 
 
 def _shared_variance(sample: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
-    """The variance that records share, and its weight in degrees of freedom; Smyth (2004), section 6.2."""
+    """The prior variance and its degrees of freedom, estimated from all records; Smyth (2004), section 6.2."""
     half = freedom / 2
     logs = np.log(sample) - special.digamma(half) + np.log(half)
     excess = float(logs.var() - special.polygamma(1, half).mean())

@@ -1,7 +1,7 @@
-"""Where models with a record lie, and models without it; each model left out in turn costs no more than none.
+"""Median, mean and variance of log-odds over models with a record, and without it, leaving each model out in turn.
 
-A model is left out of a median by its place in the sorted order, and out of a sum by the sums before and after it, so
-nothing is subtracted that would cancel.
+Leaving out every model costs no more than leaving out none. A median without a model follows from the model's rank, and
+a sum without it from the sums before and after it, so that no subtraction loses precision.
 """
 
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from jaxaudit.attacks.records.attack import ShadowScores, left_out
 
 
 class Side(NamedTuple):
-    """Models trained with a record, or without it: as each target has them, or in one row for all targets.
+    """Statistics over the models trained with a record, or over those without it, for each target (or one row for all).
 
-    NaN where there is no model.
+    NaN without a model.
 
     Attributes:
-        count: their number.
-        median: of their log-odds.
-        mean: of the same.
+        count: the number of models.
+        median: the median of their log-odds.
+        mean: the mean of their log-odds.
         variance: the mean squared distance from `mean`.
     """
 
@@ -31,7 +31,7 @@ class Side(NamedTuple):
 
 
 def sides(shadowed: ShadowScores) -> tuple[Side, Side]:
-    """The models with each record, and those without it."""
+    """The statistics of models with each record, and of models without it."""
     own, (inside, outside) = shadowed.membership, left_out(shadowed)
     return _side(shadowed.models, own, inside), _side(shadowed.models, ~own, outside)
 
@@ -41,7 +41,7 @@ def _side(
     own: Bool[np.ndarray, "models n"],
     without: Int[np.ndarray, "targets n"],
 ) -> Side:
-    """The models of a side, without one of them for each target."""
+    """The statistics of the models in `own`, leaving out the model `without` for each target."""
     held = np.broadcast_to(own[:, None], models.shape)
     ordered = np.sort(np.where(held, models, np.inf), axis=0)
     whole = own.sum(axis=0)[None]
@@ -60,36 +60,36 @@ def _side(
 
 
 def _taken(models: np.ndarray, without: np.ndarray) -> np.ndarray:
-    """The numbers of the models that are left out; infinity where none is."""
-    place = np.broadcast_to(np.maximum(without, 0)[:, None], (len(without), *models.shape[1:]))
-    return np.where((without >= 0)[:, None], np.take_along_axis(models, place, axis=0), np.inf)
+    """The log-odds of the models that are left out; infinity if none is."""
+    index = np.broadcast_to(np.maximum(without, 0)[:, None], (len(without), *models.shape[1:]))
+    return np.where((without >= 0)[:, None], np.take_along_axis(models, index, axis=0), np.inf)
 
 
 def _median(ordered: np.ndarray, count: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """The median of `count` sorted numbers that are left when one was taken out; infinity: none was."""
+    """The median of the `count` sorted numbers that remain without the number `taken` (infinity: none is taken)."""
     found = []
-    for place in ((count - 1) // 2, count // 2):
-        here = np.broadcast_to(np.clip(place, 0, len(ordered) - 1), taken.shape)
+    for middle in ((count - 1) // 2, count // 2):
+        here = np.broadcast_to(np.clip(middle, 0, len(ordered) - 1), taken.shape)
         number = np.take_along_axis(ordered, here, axis=0)
         after = np.take_along_axis(ordered, np.minimum(here + 1, len(ordered) - 1), axis=0)
         found.append(np.where(number < taken, number, after))
-    with np.errstate(invalid="ignore"):  # infinity less infinity, where there is none
+    with np.errstate(invalid="ignore"):  # infinity minus infinity, if count is 0
         return np.where(count > 0, (found[0] + found[1]) / 2, np.nan)
 
 
 def sum_without(
     numbers: Float[np.ndarray, "models views n"], without: Int[np.ndarray, "targets n"]
 ) -> Float[np.ndarray, "targets views n"]:
-    """The sum over models, without one of them for each target; -1 for none."""
+    """The sum over models, leaving out the model `without` for each target; -1 leaves out none."""
     whole = numbers.sum(axis=0, keepdims=True)
     if (without < 0).all():
         return np.repeat(whole, len(without), axis=0)
-    place = np.broadcast_to(np.maximum(without, 0)[:, None], (len(without), *numbers.shape[1:]))
-    return np.where((without >= 0)[:, None], np.take_along_axis(others_sum(numbers), place, axis=0), whole)
+    index = np.broadcast_to(np.maximum(without, 0)[:, None], (len(without), *numbers.shape[1:]))
+    return np.where((without >= 0)[:, None], np.take_along_axis(others_sum(numbers), index, axis=0), whole)
 
 
 def others_sum(numbers: Float[np.ndarray, "models *rest"]) -> Float[np.ndarray, "models *rest"]:
-    """For each model the sum over all others, without a difference that would cancel.
+    """For each model, the sum over all other models, computed without a subtraction that would lose precision.
 
     >>> others_sum(np.array([1e20, 1.0, 2.0]))
     array([3.e+00, 1.e+20, 1.e+20])

@@ -1,4 +1,4 @@
-"""LiRA: is a record's log-odds likelier among models with it, or among models without it? Carlini et al. (2022)."""
+"""LiRA: are a record's log-odds more likely for models trained with it or without it? Carlini et al. (2022)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ from jaxaudit.attacks.records.attack import Least, ShadowScores, enough
 from jaxaudit.attacks.records.in_out_statistics import Side, sides
 
 TINY = 1e-30
-"""Added to every width, as in the authors' code."""
+"""Added to every standard deviation, as in the authors' code."""
 SOURCE = "Carlini et al. 2022"
 
 
 @dataclass(frozen=True)
 class LiRA:
-    """The log-ratio of two normal densities, of log-odds with the record in training and without it (algorithm 1).
+    """The log-ratio of two normal densities of log-odds: with the record in training, and without it (algorithm 1).
 
-    It differs from algorithm 1 in one thing: the centre of a density is the median of the models' log-odds, as in the
-    authors' code, not their mean, because one model that lies far out moves a mean of few models. Where the signal is
-    weak, the scores of the two have a rank correlation of about 0.7 to 0.9. Widths are standard deviations (of n, not
-    n - 1). With several views of a record, log-ratios are averaged over views.
+    There is one difference from algorithm 1: densities are centred at the median of the models' log-odds, as in the
+    authors' code, not at their mean, which a single outlier shifts if models are few. If the signal is weak, the rank
+    correlation between both scores is about 0.7 to 0.9. Standard deviations divide by n, not n - 1. With several views
+    of a record, log-ratios are averaged over views.
 
     Attributes:
-        online: whether models trained with the record are used. If not, the score is how far in the upper tail of the
-            others it lies: -log P(other > log-odds), one-sided as in the paper (section VI-C), and free of ties.
-        fixed: one width for all records, for few shadow models: the pooled spread of a record's log-odds around their
-            mean. The authors' code takes another number; see `LiRACode`.
+        online: whether models trained with the record are used. If not, the score is -log P(model without the record >
+            log-odds), one-sided as in the paper (section VI-C), and without ties.
+        fixed: whether all records share one standard deviation, for few shadow models: that of log-odds around each
+            record's mean, pooled over records. The authors' code uses another number; see `LiRACode`.
     """
 
     online: bool = True
@@ -49,12 +49,12 @@ class LiRA:
 
     @property
     def least(self) -> Least:
-        # One number has no spread, and two have a spread of next to nothing by chance.
+        # One number has no standard deviation, and that of two is often almost 0 by chance.
         own = 1 if self.fixed else 3
         return Least(own if self.online else 0, own)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record under each target; NaN where there are too few models."""
+        """The score of each record for each target; NaN with too few shadow models."""
         found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
         widths = _pooled_widths(shadowed) if self.fixed else None
         for part, block, inner, outer in _blocks(shadowed):
@@ -87,14 +87,14 @@ def _blocks(shadowed: ShadowScores) -> Iterator[tuple[slice, ShadowScores, Side,
 
 
 def _pooled_widths(shadowed: ShadowScores) -> tuple[np.ndarray, np.ndarray]:
-    """For each target, or for all, the spread of log-odds within a record, over models with it and without it."""
+    """Pooled standard deviations of log-odds around each record's mean: over models with a record, and without it."""
     squares, freedom = [], []
     for _, _, *both in _blocks(shadowed):
         squares.append([np.nansum(side.count[:, None] * side.variance, axis=(1, 2)) for side in both])
         views = shadowed.models.shape[1]
         freedom.append([views * np.maximum(side.count - 1, 0).sum(axis=1) for side in both])
     total, count = np.sum(squares, axis=0), np.sum(freedom, axis=0)
-    # Where no record has two models of a side, the other side's spread stands for it.
+    # If no record has two models of one side, the other side's standard deviation is used.
     both = total.sum(axis=0) / np.maximum(count.sum(axis=0), 1)
     inner, outer = np.sqrt(np.where(count > 0, total / np.maximum(count, 1), both))
     return inner, outer

@@ -11,13 +11,16 @@ from jaxaudit.attacks.records.lira import log_normal
 
 @dataclass(frozen=True)
 class LiRACode:
-    """The numbers of the authors' code, to compare with published ones; where it differs from `LiRA`, prefer that.
+    """LiRA as the authors' code computes it, to compare with published numbers; for other purposes prefer `LiRA`.
 
-    - Of the models with a record, and without it, only the first k are used, k being the smallest number over records.
-    - One width for all records (`fixed`) is the standard deviation of all log-odds of all records, so it holds how
-      records differ from one another. Online it is taken from models with a record, for both sides.
-    - The offline score is two-sided: minus the log-density. A record of which a model is less sure than usual scores as
-      high as one of which it is surer.
+    It differs from `LiRA` in three ways:
+
+    - Of the models with a record, and of those without it, only the first k are used, where k is the smallest number
+      over records.
+    - The standard deviation that all records share (`fixed`) is that of all log-odds of all records. It so includes the
+      differences between records. Online, that of models with a record is used for both sides.
+    - The offline score is two-sided: minus the log-density. Log-odds far below those of models without the record score
+      as high as log-odds far above them.
 
     Attributes:
         online, fixed: as for `LiRA`.
@@ -43,7 +46,7 @@ class LiRACode:
         return Least(int(self.online), 1)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record under each target; NaN everywhere if some record has too few models."""
+        """The score of each record for each target; all NaN if some record has too few shadow models."""
         if shadowed.targets is not None:
             return np.stack([self._of(x, shadowed.models, shadowed.membership) for x in shadowed.targets])
         rows = np.arange(len(shadowed.models))
@@ -68,13 +71,13 @@ class LiRACode:
         of_in, of_out = (inner.std(), inner.std()) if self.fixed else (inner.std(axis=0), outer.std(axis=0))
         density = log_normal(x, np.median(outer, axis=0), of_out)
         if not self.online:
-            # Without its constant it would be no log-density.
+            # Add the constant that `log_normal` leaves out.
             return (np.log(2 * np.pi) / 2 - density).mean(axis=0)
         return (log_normal(x, np.median(inner, axis=0), of_in) - density).mean(axis=0)
 
 
 def _first(models: np.ndarray, own: np.ndarray) -> Float[np.ndarray, "k views n"]:
-    """The log-odds of the first k of the models that are true for a record, k the smallest number over records."""
+    """The log-odds of the first k models for which `own` is true, per record; k is the smallest number over records."""
     count = int(own.sum(axis=0).min())
     order = np.argsort(~own, axis=0, kind="stable")[:count]
     return np.take_along_axis(models, order[:, None], axis=0)

@@ -1,4 +1,4 @@
-"""Attack-P: is a model sure of a record? One threshold for all records, no shadow model. Ye et al. (2022)."""
+"""Attack-P: thresholds the log-odds of a record's class, without shadow models. Ye et al. (2022)."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ from jaxaudit.attacks.records.attack import Least, ShadowScores
 
 @dataclass(frozen=True)
 class AttackP:
-    """The log-odds of a record's own class, mean over views; shadow models only set the threshold.
+    """The score is the log-odds of a record's own class, mean over views. Shadow models only set the threshold.
 
-    The global threshold that LiRA's authors compare with: what an attack reaches without a shadow model.
+    This is the baseline of LiRA's authors: a global threshold, as an attack without shadow models has it.
     """
 
     name = "attack-p"

@@ -1,4 +1,4 @@
-"""Attack-R: is a model surer of a record than models that never saw it? Ye et al. (2022)."""
+"""Attack-R: compares a model's log-odds of a record with those of models trained without it. Ye et al. (2022)."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from jaxaudit.attacks.records.attack import Least, ShadowScores, counts, enough,
 
 @dataclass(frozen=True)
 class AttackR:
-    """The share of models without the record whose log-odds are lower; equal ones count half.
+    """The score is the share of models without the record that have lower log-odds; equal ones count half.
 
     With few shadow models there are few different scores, so many records tie.
     """
@@ -21,7 +21,7 @@ class AttackR:
     least = Least(outside=1)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record under each target; NaN where there are too few models."""
+        """The score of each record for each target; NaN with too few shadow models."""
         found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
         for part, block in shadowed.blocks():
             outside, known = ~block.membership[:, None], enough(block, self.least)
@@ -37,7 +37,7 @@ class AttackR:
 
 
 def _surer(x: np.ndarray, models: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """1 where the target is surer than a model that counts, one half where it is as sure."""
+    """1 if the target has higher log-odds than a model that counts, 0.5 if they are equal, else 0."""
     return np.where(counted, (np.sign(x - models) + 1) / 2, 0.0)
 
 

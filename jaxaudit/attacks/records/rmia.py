@@ -1,4 +1,4 @@
-"""RMIA: does a record's probability rise more than that of most other records? Zarifzadeh, Liu & Shokri (2024)."""
+"""RMIA: compares the increase of a record's probability with that of other records. Zarifzadeh, Liu & Shokri (2024)."""
 
 from dataclasses import dataclass
 
@@ -13,13 +13,13 @@ from jaxaudit.errors import InputError
 
 @dataclass(frozen=True)
 class RMIA:
-    """The share of records z for which [p(x) / P(x)] / [p(z) / P(z)] is larger than gamma (equation 4).
+    """The score is the share of records z for which [p(x) / P(x)] / [p(z) / P(z)] is larger than gamma (equation 4).
 
-    p is the target's probability of a record's class, P the mean over shadow models. The records z are those that no
-    model was trained on (`ShadowScores.unused`), as in the paper. Without such, they are all records of the bank, and
-    how many of these a target used moves all of its scores. Ratios are ranked, so n records take n log n steps and no n
-    times n of memory. Two records that exceed the same z have the same score: at very low false positive rates, ties
-    decide. With several views, shares are averaged.
+    p is the target's probability of a record's class, P the mean probability over shadow models. The records z are
+    those that no model was trained on (`ShadowScores.unused`), as in the paper. Without such records, z are all records
+    of the bank; a target's scores then depend on how many of these it used. Ratios are ranked, so n records take
+    n log n steps and memory proportional to n. Records that exceed the same z have tied scores, which matters at very
+    low false positive rates. With several views the score is their mean.
 
     Attributes:
         online: whether P is over all shadow models. If not, P = ((1 + scale) mean + 1 - scale) / 2, mean over models
@@ -53,11 +53,11 @@ class RMIA:
         return Least() if self.online else Least(outside=1)
 
     def relative(self, shadowed: ShadowScores) -> bool:
-        """Whether records are compared with others that the target may have used."""
+        """Whether records are compared with records that the target may have used."""
         return shadowed.unused is None
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record under each target; NaN where there are too few models."""
+        """The score of each record for each target; NaN with too few shadow models."""
         targets, (views, records) = shadowed.attacked, shadowed.models.shape[1:]
         found = np.zeros((len(targets), records))
         ratios, known = np.empty((len(targets), views, records)), np.empty((len(targets), records), bool)
@@ -76,7 +76,7 @@ class RMIA:
 def share_exceeded(
     ratios: Float[np.ndarray, " n"], others: Float[np.ndarray, " z"], gamma: float
 ) -> Float[np.ndarray, " n"]:
-    """For each ratio the share of others that it exceeds by more than this factor.
+    """For each ratio, the share of `others` that it exceeds by a factor of more than `gamma`.
 
     >>> share_exceeded(np.array([1.0, 2.5]), np.array([0.5, 1.0, 2.0, 4.0]), 2.0)
     array([0. , 0.5])
@@ -85,7 +85,7 @@ def share_exceeded(
         return np.full(len(ratios), np.nan)
     order = np.sort(others)
     below = np.searchsorted(order, ratios / gamma, side="left")
-    # A quotient may round to the other side of its bound than the quotient of the two ratios does.
+    # ratio / gamma may round differently from ratio / other; correct the counts by the exact comparison.
     for _ in range(2):
         more = (below < len(order)) & (ratios / order[np.minimum(below, len(order) - 1)] > gamma)
         below = below + more

@@ -1,4 +1,4 @@
-"""Our own score: several kinds of evidence of membership, weighted by a regression over all shadow models."""
+"""This package's own attack: a regression on shadow models combines several kinds of evidence of membership."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,25 +15,26 @@ from jaxaudit.metrics.scores import EVIDENCE_LIMIT, cut, evenly_spaced, fit_weig
 
 LEAST = 2
 FOLDS = 8
-"""Parts of the models that share weights; the weights of each are fitted to the others."""
+"""The number of folds of models; the weights for a fold are fitted to the models of the other folds."""
 FEW = 4
-"""Shadow models among which one less makes evidence of another kind; see `Stacked`."""
+"""With at most this many shadow models, evidence changes notably if one more is left out; see `Stacked`."""
 
 
 @dataclass(frozen=True)
 class Stacked:
-    """The logarithm of membership odds, by a logistic regression over the shadow models of known membership.
+    """The score is the log-odds of membership, by a logistic regression on shadow models of known membership.
 
-    Its evidence is that of the tests of `ks` (`metrics.membership_scores`: likelihood ratios with normal and with heavy
-    tails, and context), `BASE` and `BaVarIAt`. Variances and gaps of a record are shrunk towards those of all records,
-    so few shadow models are enough. Where each model is attacked by the others, its weights come from models of other
-    folds alone, measured without any of its own fold, and where a partner is left out (`left_out`), from no record of
-    the partner: even a trace of its membership there would move the area under the ROC curve away from one half.
-    Log-odds are averaged over views, and cut at 20 nats.
+    Its evidence is that of `metrics.membership_scores` (likelihood ratios with normal and with heavy tails, and
+    context), `BASE` and `BaVarIAt`. Variances and gaps of a record are shrunk towards those of all records, so few
+    shadow models are enough. Log-odds are averaged over views, and cut at 20 nats.
 
-    Weights are learned from evidence by one shadow model less than attack the target. Among `FEW` or fewer that is
-    evidence of another kind (one model says nothing of a record both in and out), so there the target's is the mean of
-    its evidence by all but one of them.
+    If shadow models attack each other, a model's weights are fitted to other folds only, with evidence that uses no
+    model of its own fold. If a partner is left out (`left_out`), they use none of the partner's records either: any
+    trace of its membership would move the area under the ROC curve away from 0.5 for an attack without information.
+
+    Weights are fitted to evidence that uses one shadow model fewer than the evidence of the target. With at most `FEW`
+    shadow models the two would differ too much (a single model is never both with and without a record). The target's
+    evidence is then the mean over leaving out each shadow model in turn.
     """
 
     name = "stacked"
@@ -42,7 +43,7 @@ class Stacked:
     least = Least(together=LEAST)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record under each target.
+        """The score of each record for each target.
 
         Raises:
             InputError: fewer than 2 shadow models attack a target.
@@ -67,7 +68,7 @@ class Stacked:
 
 
 def _scores_by_few(shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-    """The scores where weights and targets get evidence by equally many models."""
+    """The scores with few shadow models: weights and targets have evidence from equally many."""
     numbers = np.arange(len(shadowed.models))
     less = [_without(shadowed, one) for one in numbers[:, None]]
     found = np.zeros(shadowed.attacked[:, 0].shape)
@@ -85,20 +86,20 @@ def _scores_by_few(shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
 
 
 def _without(shadowed: ShadowScores, numbers: Int[np.ndarray, " some"]) -> ShadowScores:
-    """The same bank as if these shadow models were not finished."""
+    """The input without these shadow models, as if they were not finished."""
     models, membership = (np.delete(each, numbers, axis=0) for each in (shadowed.models, shadowed.membership))
     return shadowed._replace(models=models, membership=membership)
 
 
 def _no_partner(shadowed: ShadowScores, fold: Int[np.ndarray, " some"]) -> Bool[np.ndarray, "others n"]:
-    """Which record of which other model is no partner of a model of this fold: see `left_out`."""
+    """For each model outside the fold, the records for which it is no partner (`left_out`) of a model in the fold."""
     partners = [np.where(side[fold] == fold[:, None], -1, side[fold]) for side in left_out(shadowed)]
     rest = np.setdiff1d(np.arange(len(shadowed.models)), fold)
     return ~(rest[:, None, None] == np.concatenate(partners)).any(axis=1)
 
 
 def _weights(among: ShadowScores, seen: Bool[np.ndarray, "models n"] | None = None) -> Float[np.ndarray, " all"]:
-    """The weights of the kinds of evidence, from models of known membership, each measured by the others."""
+    """The weights of the kinds of evidence, fitted to models of known membership, each attacked with the others."""
     some = evenly_spaced(among.models[:, 0])
     evidence, membership = np.stack(list(_evidence_among(among, some.tolist()))), among.membership[some]
     if seen is None:
@@ -107,7 +108,7 @@ def _weights(among: ShadowScores, seen: Bool[np.ndarray, "models n"] | None = No
 
 
 def _further(shadowed: ShadowScores) -> Float[np.ndarray, "targets n further"]:
-    """BASE and BaVarIA-t, cut as all evidence is; 0 where they say nothing."""
+    """The scores of BASE and BaVarIA-t, cut like all evidence; 0 if they are NaN."""
     found = np.stack([np.nan_to_num(attack.scores(shadowed)) for attack in (BASE(), BaVarIAt())], axis=-1)
     return np.clip(found, -EVIDENCE_LIMIT, EVIDENCE_LIMIT)
 
@@ -119,7 +120,7 @@ def _joined(
 
 
 def _evidence_of_targets(shadowed: ShadowScores) -> Iterator[Float[np.ndarray, "n kinds"]]:
-    """The evidence of each target, from all models."""
+    """The evidence of each target, computed with all shadow models."""
     assert shadowed.targets is not None
     known = profile(cut(shadowed.models.mean(axis=1)), shadowed.membership)
     targets = zip(cut(shadowed.targets.mean(axis=1)), _further(shadowed), strict=True)
@@ -127,7 +128,7 @@ def _evidence_of_targets(shadowed: ShadowScores) -> Iterator[Float[np.ndarray, "
 
 
 def _evidence_among(among: ShadowScores, places: Sequence[int]) -> Iterator[Float[np.ndarray, "n kinds"]]:
-    """The evidence of the models at these places, each from all but those that are left out for it."""
+    """The evidence of the models with these indices, each computed without the models that are left out for it."""
     models, without, further = cut(among.models.mean(axis=1)), left_out(among), _further(among)
     profiles = profiles_without(models, among.membership, (np.stack([side[p] for side in without]) for p in places))
     each = zip(places, profiles, strict=True)

@@ -1,4 +1,4 @@
-"""Exact per-example squared gradients of any function of parameters and examples, and what the Fisher is made of."""
+"""Exact per-example squared gradient norms of any JAX function, and Fisher information computed from them."""
 
 from jaxaudit.kernels.gradient_norms.directions import Similarity, gradient_similarity, mean_gradient
 from jaxaudit.kernels.gradient_norms.expected import expected_squared_grad_norms

@@ -1,4 +1,4 @@
-"""How many examples at a time, and where: a loop on the host, or one inside a transformation that is under way."""
+"""Processes examples in chunks: in a loop on the host, or inside a JAX transformation that is being traced."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,33 +14,35 @@ from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program
 from jaxaudit.kernels.gradient_norms.rules import differentiable
 
 BUDGETS = {"cpu": 60 * 2**20}
-"""By platform, bytes that the values of one chunk may take, by a count that leaves out what the compiler saves.
+"""By platform, the bytes that the values of one chunk may take, not counting savings by the compiler.
 
-On a CPU a program's values lie in one block that is asked for at every call. Up to 32 MiB, about half of this count,
-Linux's C library reuses one; a larger block is mapped anew, and its page faults took a quarter of the time.
+On a CPU, a program's values lie in one block of memory that is allocated at every call. The compiler needs about half
+of the bytes counted here. Up to 32 MiB, Linux's C library reuses a block; a larger one is mapped again, and its page
+faults took a quarter of the time.
 """
 
 ELSEWHERE = 256 * 2**20
 
 COMPILER_OPTIONS = {"cpu": {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}}
-"""By platform, how a chunk's program is compiled where it is compiled alone.
+"""By platform, compiler options for a chunk's program that is not part of another program.
 
-By itself a CPU's compiler starts everything as early as it can: the patches of all convolutions stood in memory before
-the first cotangent was there, 2.2 times as much for a ResNet-18. The order changes no number; that network takes 1.1
-times as long by it, and an MLP, a ViT-S and a small CNN within 2% as long.
+By default, XLA on a CPU starts every operation as early as possible. The patches of all convolutions were then in
+memory before the first cotangent, which takes 2.2 times as much memory for a ResNet-18. With this order of operations,
+numbers are the same; that network takes 1.1 times as long, and the time of an MLP, a ViT-S and a small CNN changes by
+less than 2%.
 """
 
 
 def forms(function: Callable[..., Any]) -> dict[bool, Callable[..., Any]]:
-    """The compiled function of a chunk, by whether it is called within another program, which has its own options."""
+    """The compiled function of a chunk, by whether it is called within another program, which has other options."""
     alone = jax.jit(function, compiler_options=COMPILER_OPTIONS.get(jax.default_backend()))
     return {False: alone, True: jax.jit(function)}
 
 
 def bytes_of_an_example(plan: Plan, leaves: list[Any], squares: bool) -> int:
-    """What one example adds to a chunk: every value that depends on it, and the gradients that are made.
+    """The bytes that one example adds to a chunk: all values that depend on it, and the gradients that are computed.
 
-    With `squares`, as `fisher_diagonal` makes them.
+    With `squares`, the gradients that `fisher_diagonal` computes.
     """
     program = plan.program
     values = _bytes_of_values(program, plan.varying)
@@ -76,7 +78,7 @@ def _bytes(type: Any) -> int:
 
 
 def chunk_size(n: int, chunk: int | None, bytes_each: int) -> int:
-    """Examples a chunk: as asked, else what the platform's budget allows; all chunks about alike.
+    """Examples per chunk: `chunk` if given, else as the platform's budget allows, reduced so that chunks are equal.
 
     >>> chunk_size(7, 3, 1), chunk_size(7, 5, 1), chunk_size(7, 100, 1)
     (3, 4, 7)
@@ -87,7 +89,7 @@ def chunk_size(n: int, chunk: int | None, bytes_each: int) -> int:
 
 
 def each(function: Callable[..., Any], leaves: list[Any], arrays: list[Any], size: int, traced: bool) -> Any:
-    """`function(leaves, arrays)` chunk by chunk, its results joined along the examples."""
+    """Calls `function(leaves, arrays)` for every chunk and concatenates the results along the examples."""
     n = len(arrays[0])
     if traced and size == n:
         return function(leaves, arrays)
@@ -100,14 +102,14 @@ def each(function: Callable[..., Any], leaves: list[Any], arrays: list[Any], siz
     for start in range(0, n, size):
         part = slice(start, start + size)
         parts.append(function(leaves, [place(_filled(array[part], size)) for array in arrays]))
-        jax.block_until_ready(parts[-2:-1])  # or chunks that are read faster than computed would pile up
+        jax.block_until_ready(parts[-2:-1])  # else chunks are read faster than they are computed
     return jax.tree.map(lambda *part: _first(part[0] if len(part) == 1 else jnp.concatenate(part), n), *parts)
 
 
 def total(
     function: Callable[..., Any], leaves: list[Any], arrays: list[Any], weights: Any, size: int, traced: bool
 ) -> Any:
-    """The sum over chunks of `function(leaves, arrays, weights)`; what fills up a chunk has weight 0."""
+    """The sum over chunks of `function(leaves, arrays, weights)`; padding has weight 0."""
     n = len(arrays[0])
     if traced and size == n:
         return function(leaves, arrays, weights)
@@ -139,7 +141,7 @@ def _first(array: Any, n: int) -> Any:
 
 
 def _filled(array: Any, size: int, zeros: bool = False) -> Any:
-    """The array with copies of its first entry, or zeros, up to this length."""
+    """Pads the array to this length with copies of its first entry, or with zeros."""
     missing = size - len(array)
     if not missing:
         return array
@@ -154,7 +156,10 @@ def _stacked(array: Any, size: int, zeros: bool = False) -> Any:
 
 
 def _placed(leaves: list[Any], size: int) -> tuple[list[Any], Callable[[Any], Any], int]:
-    """Parameters, a placement of examples and a chunk for all local devices, unless the caller spread them."""
+    """Parameters, a function that places examples, and the chunk size, for all local devices.
+
+    If the caller has spread the parameters over devices, nothing is placed.
+    """
     devices = jax.local_devices()
     spread = any(isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 for leaf in leaves)
     if len(devices) == 1 or spread:

@@ -1,4 +1,4 @@
-"""The mean gradient of some examples, and how each example's gradient lies to it."""
+"""The mean gradient of some examples, and the similarity of each example's gradient to it."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -16,11 +16,11 @@ CHUNK = 256
 
 
 class Similarity(NamedTuple):
-    """How the gradient of each example lies to a direction; larger means that a step along it helps the example more.
+    """The similarity of each example's gradient to a direction; larger if a step along it helps the example more.
 
     Attributes:
-        along: the part of the gradient along the direction, g . v / |v|: its sign and size are those of the first-order
-            change of the example's log-probability, in nats per unit of step.
+        along: the component of the gradient along the direction, g . v / |v|: the first-order change of the example's
+            log-probability, in nats per unit of step.
         cosine: `along` / |g|, in [-1, 1]; NaN where the gradient or the direction is 0.
     """
 
@@ -31,7 +31,7 @@ class Similarity(NamedTuple):
 def mean_gradient(log_prob: LogProb, params: Any, inputs: Records, labels: Records, *, chunk: int | None = None) -> Any:
     """The mean over examples of the gradient of the log-probability; a pytree like `params` of NumPy arrays in float64.
 
-    Costs an ordinary gradient. Chunks are differentiated in the precision of the parameters and added in float64.
+    It costs one ordinary gradient. Chunks are differentiated in the precision of the parameters and added in float64.
 
     Args:
         log_prob, params, inputs, labels: as in `squared_grad_norms`, but the examples of a chunk are given to
@@ -68,17 +68,17 @@ def gradient_similarity(
 ) -> Similarity:
     """The cosine of every example's gradient with a direction, by default the mean gradient of these examples.
 
-    g_i . v is the derivative of log p_i along v: one forward-mode pass gives it for all examples, and no gradient of a
-    single example is made. Functions without a forward mode are differentiated backwards twice. The similarity is that
-    of Charpiat, Girard, Felardos & Tarabalka (2019), "Input similarity from the neural network perspective".
+    g_i . v is the derivative of log p_i along v: one forward-mode pass gives it for all examples, without computing
+    any per-example gradient. Functions without forward mode are differentiated in reverse mode twice. The similarity is
+    that of Charpiat, Girard, Felardos & Tarabalka (2019), "Input similarity from the neural network perspective".
 
-    Guarantees: the mean of `along` over the examples is the norm of the mean gradient, where that is the direction; the
-    cosine does not depend on the direction's length.
+    Guarantees: if the direction is the mean gradient, the mean of `along` over the examples is its norm. The cosine
+    does not depend on the direction's length.
 
     Args:
         log_prob, params, inputs, labels, chunk: as in `mean_gradient`.
         direction: a pytree like `params`.
-        squared_norms: the squared gradient norms of the examples, if they are known; else they are computed.
+        squared_norms: the squared gradient norms of the examples; computed if not given.
 
     Raises:
         InputError: as `squared_grad_norms`.
@@ -139,7 +139,7 @@ def _forwards(log_prob: LogProb, params: Any, direction: Any, inputs: Any, label
 
 @partial(jax.jit, static_argnums=0)
 def _backwards_twice(log_prob: LogProb, params: Any, direction: Any, inputs: Any, labels: Any) -> Array:
-    """The pull-back is linear in the weights of the examples, and the pull-back of that pushes forward."""
+    """The same by reverse mode twice: the vector-Jacobian product is linear, and its own one is the forward mode."""
     found, pull = jax.vjp(lambda params: log_prob(params, inputs, labels), params)
     _, push = jax.vjp(lambda weights: pull(weights)[0], jnp.zeros_like(found))
     return push(direction)[0]

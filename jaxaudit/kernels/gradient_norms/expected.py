@@ -1,4 +1,4 @@
-"""The true Fisher information: squared gradient norms in expectation over what the model itself says."""
+"""The true Fisher information: squared gradient norms in expectation over labels that the model itself predicts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ CHUNK = 256
 
 @dataclass(frozen=True)
 class _Score:
-    """A score of an example, its number in place of the label; equal ones share what was compiled."""
+    """A score function of an example, with the score's index in place of the label; equal ones share a program."""
 
     outputs: Outputs
     likelihood: Likelihood
@@ -37,20 +37,20 @@ def expected_squared_grad_norms(
     likelihood: Likelihood = CATEGORICAL,
     chunk: int | None = None,
 ) -> SquaredGradNorms:
-    """E over y ~ p(y | x) of |gradient of log p(y | x)|^2, of every example and leaf by leaf, exactly.
+    """The exact expectation over y ~ p(y | x) of |gradient of log p(y | x)|^2, for every example and leaf.
 
-    Its mean over the examples is the trace of the true Fisher information, which does not know the labels; with the
-    labels at hand in place of y it is the empirical one (Kunstner, Balles & Hennig 2019, "Limitations of the empirical
-    Fisher approximation for natural gradient descent", section 2). It is a sum over the K outputs of the network: of
-    p_k |gradient of log p_k|^2 for classes, p_k (1 - p_k) |gradient of z_k|^2 for independent labels, and
+    Its mean over the examples is the trace of the true Fisher information, which does not depend on the labels. With
+    the actual labels in place of y it would be the empirical one (Kunstner, Balles & Hennig 2019, "Limitations of the
+    empirical Fisher approximation for natural gradient descent", section 2). It is a sum over the K outputs of the
+    network: of p_k |gradient of log p_k|^2 for classes, p_k (1 - p_k) |gradient of z_k|^2 for independent labels, and
     |gradient of mu_k|^2 / sigma^2 for Gaussian outputs.
 
-    Costs K times `squared_grad_norms`, and is as exact.
+    It costs K times as much as `squared_grad_norms`, and is as exact.
 
     Args:
-        outputs: `(params, inputs) -> [n, K]`, the outputs of the network that `likelihood` makes a distribution of.
+        outputs: `(params, inputs) -> [n, K]`, the outputs of the network.
         params, inputs, chunk: as in `squared_grad_norms`.
-        likelihood: what the outputs mean.
+        likelihood: the distribution of labels that the outputs describe.
 
     Raises:
         InputError: as `squared_grad_norms`.
@@ -68,7 +68,7 @@ def expected_squared_grad_norms(
     for k in range(weights.shape[1]):
         labels = np.full(n, k, np.int32)
         found = squared_grad_norms(_Score(outputs, likelihood), params, inputs, labels, chunk=chunk)
-        # A class that is certain not to be has a gradient of any size, and no weight.
+        # A class of probability 0 may have a gradient of any size, but has weight 0.
         part = jax.tree.map(lambda leaf, w=weights[:, k]: jnp.where(w > 0, w * leaf, 0), found.leaves)
         total = part if total is None else jax.tree.map(jnp.add, total, part)
     assert found is not None

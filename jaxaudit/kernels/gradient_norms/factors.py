@@ -1,4 +1,4 @@
-"""One example's gradient as a product of two thin matrices, and its squared norm without the product."""
+"""An example's gradient as a product of two thin matrices, and its squared norm without computing the product."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ class Factors:
     Attributes:
         left, right: `[groups, positions, rows]` and `[groups, positions, columns]`, multiplied at every position t.
         assemble: from `[groups, rows, columns]` to the array's own shape; it only moves entries.
-        rows_first: `left` is `[groups, rows, positions]`, because it was made so: XLA would copy it to turn it.
+        rows_first: whether `left` has the shape `[groups, rows, positions]`, which saves XLA a transposed copy.
     """
 
     left: Any
@@ -33,7 +33,7 @@ class Factors:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Positions, rows and columns."""
+        """The numbers of positions, rows and columns."""
         positions, columns = self.right.shape[-2:]
         return positions, self.left.shape[-2 if self.rows_first else -1], columns
 
@@ -41,13 +41,13 @@ class Factors:
 @partial(jax.tree_util.register_dataclass, data_fields=["indices", "values"], meta_fields=["height", "assemble"])
 @dataclass(frozen=True)
 class Rows:
-    """The gradient of one array is `assemble(table)`, `table` 0 but for `values[t]` added to row `indices[t]`.
+    """The gradient of one array is `assemble(table)`; `table` is 0 except for `values[t]` added to row `indices[t]`.
 
-    A pytree as `Factors` is.
+    A pytree, like `Factors`.
 
     Attributes:
         indices, values: `[positions]` and `[positions, width]`.
-        height: how many rows the table has.
+        height: the number of rows of the table.
         assemble: from `[height, width]` to the array's own shape; it only moves entries.
     """
 
@@ -57,7 +57,7 @@ class Rows:
     assemble: Callable[[Array], Array]
 
     def summed(self) -> "Rows":
-        """The same in as many positions: what is added to one row stands at one of them, and the others are 0."""
+        """An equal gradient in which each row's sum is at one of its positions, and its other positions are 0."""
         order = jnp.sort(self.indices)
         first = jnp.searchsorted(order, self.indices)
         values = wide(self.values)
@@ -69,12 +69,12 @@ Gradient = Factors | Rows | Any
 
 
 def wide(array: Array) -> Array:
-    """In float32 at least."""
+    """Converts the array to float32, unless it is wider."""
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
 def joined(parts: Sequence[Factors]) -> Factors:
-    """The sum of gradients of one array: their positions side by side."""
+    """The sum of gradients of one array, formed by concatenating their positions."""
     if len(parts) == 1:
         return parts[0]
     lefts, rights = [part.left for part in parts], [part.right for part in parts]
@@ -84,12 +84,12 @@ def joined(parts: Sequence[Factors]) -> Factors:
 
 
 def is_thin(gradient: Gradient) -> bool:
-    """Whether it is one outer product a group."""
+    """Whether the gradient is a single outer product per group."""
     return isinstance(gradient, Factors) and gradient.sizes[0] == 1
 
 
 def is_made(gradient: Gradient) -> bool:
-    """Whether `squared_norm` makes the whole gradient of an example."""
+    """Whether `squared_norm` computes the whole gradient of an example."""
     if isinstance(gradient, Factors):
         positions, rows, columns = gradient.sizes
         return positions > 1 and GRAM_SAVES * positions * (rows + columns) >= rows * columns
@@ -99,10 +99,9 @@ def is_made(gradient: Gradient) -> bool:
 def squared_norm(gradient: Gradient) -> Float[Array, ""]:
     """The squared L2 norm of one example's gradient.
 
-    |a|^2 |d|^2 of each group where there is one position (Goodfellow 2015, "Efficient per-example gradient
-    computations"). Else either the gradient is made and squared, or, where that is much cheaper, the positions are
-    compared with one another: sum_st (a_s . a_t)(d_s . d_t). Of a table with more rows than positions
-    only those taken are summed.
+    With one position it is |a|^2 |d|^2 per group (Goodfellow 2015, "Efficient per-example gradient computations").
+    Otherwise the gradient is computed and squared or, if that is much cheaper, sum_st (a_s . a_t)(d_s . d_t) is summed
+    over pairs of positions. For a table with more rows than positions, only the rows that occur are summed.
     """
     if is_made(gradient):
         return jnp.sum(jnp.square(wide(made(gradient))))
@@ -117,14 +116,14 @@ def squared_norm(gradient: Gradient) -> Float[Array, ""]:
 
 
 def _group_squares(array: Float[Array, "groups positions width"]) -> Float[Array, "*groups"]:
-    """The sum of squares of each group; a scalar where there is one."""
-    # In one row: with axes of one entry in front XLA stores an array twice, for the next product and for this sum.
+    """The sum of squares of each group; a scalar for a single group."""
+    # As one row: with leading axes of length one, XLA would store the array twice, for the next product and this sum.
     groups = array.shape[0]
     return jnp.sum(jnp.square(array.reshape(groups, -1) if groups > 1 else array.reshape(-1)), axis=-1)
 
 
 def made(gradient: Gradient) -> Array:
-    """The gradient of one example itself."""
+    """The gradient of one example as an array."""
     if isinstance(gradient, Factors):
         sides = "git,gto->gio" if gradient.rows_first else "gti,gto->gio"
         return gradient.assemble(jnp.einsum(sides, gradient.left, gradient.right))

@@ -27,7 +27,7 @@ class SquaredGradNorms:
     """Squared L2 norms of each example's gradient, in float32 or wider; a pytree, so it may leave `jit` and `vmap`.
 
     Attributes:
-        leaves: a pytree like the parameters; of each leaf one squared norm an example.
+        leaves: a pytree like the parameters, with one squared norm per example for each leaf.
         paths_of_leaves: how each leaf was computed, in the order of `jax.tree.leaves`; see `paths`.
     """
 
@@ -36,17 +36,17 @@ class SquaredGradNorms:
 
     @property
     def paths(self) -> Any:
-        """A pytree like the parameters that says how each leaf was computed.
+        """How each leaf was computed, as a pytree like the parameters.
 
-        `contracted`: from what its operations multiply, one backward pass for all leaves. `vmap(grad)`: JAX
-        differentiated an operation that no rule is known for (a branch, a `while`, a function with a derivative of its
-        own, `ragged_dot`) for every example. Both are exact; the second may cost time and memory.
+        `contracted`: from the factors of products, by one backward pass for all leaves. `vmap(grad)`: JAX
+        differentiated an operation without a rule (a branch, a `while`, a function with a custom derivative,
+        `ragged_dot`) for every example. Both are exact; the second may take more time and memory.
         """
         return jax.tree.unflatten(jax.tree.structure(self.leaves), self.paths_of_leaves)
 
     @property
     def total(self) -> Float[Array, "*models n"]:
-        """Squared norm of each example's gradient with respect to all parameters together."""
+        """The squared norm of each example's gradient with respect to all parameters together."""
         return _sum(jax.tree.leaves(self.leaves))
 
 
@@ -60,38 +60,38 @@ def squared_grad_norms(
 ) -> SquaredGradNorms:
     """The squared norm of every example's gradient of its own log-probability, leaf by leaf.
 
-    `log_prob` is any JAX function; it is traced for a batch of one example, so example i's gradient is that of
-    `log_prob(params, inputs[i:i+1], labels[i:i+1])[0]` whatever the function would do with a larger batch. Where
-    parameters enter dense products, convolutions, look-ups, additions and multiplications, per-example gradients of
-    their size are not stored: one backward pass yields the cotangents of those operations, and |a|^2 |d|^2 is the
-    squared norm of an outer product (Goodfellow 2015; Rochette, Manoel & Tramel 2019 for convolutions). A `scan` stays
-    a loop, and its steps are positions of the sum that a sequence's tokens are, too.
+    `log_prob` is any JAX function. It is traced for a batch of one example, so example i's gradient is that of
+    `log_prob(params, inputs[i:i+1], labels[i:i+1])[0]`. If parameters enter dense products, convolutions, look-ups,
+    additions and multiplications, per-example gradients are not stored: one backward pass yields the cotangents of
+    these operations, and |a|^2 |d|^2 is the squared norm of an outer product (Goodfellow 2015; Rochette, Manoel &
+    Tramel 2019 for convolutions). A `scan` stays a loop; its steps are positions of a sum, like the tokens of a
+    sequence.
 
     Guarantees:
-        - Exact for every function that JAX can differentiate, parameters used several times or derived from one
-          another included: what no rule matches is differentiated by JAX, and `paths` says so.
-        - Float32 parameters: relative error about 1e-6 times how much larger the terms are than their sum; products
-          that state no precision are computed in full float32 on every device. That holds of `log_prob` too: where
-          a probability is near 1, 1 - p of `jax.nn.log_softmax` is off by 1e-7, and the norms of a confident model
-          by some of themselves; `precise_log_softmax` keeps them.
-        - An example's result does not depend on the others; a NaN stays with its example.
-        - May be called inside `jit` and, over `params`, inside `vmap`. There the chunks run in a loop of the
-          device, in which XLA's convolutions are slow on a CPU; called plainly, the host drives them.
-        - Memory grows with `chunk`, not with n. On several devices every chunk is spread over all of them.
+        - Exact for every function that JAX can differentiate, also if parameters are used several times or derived
+          from one another. Operations without a rule are differentiated by JAX, as `paths` shows.
+        - For float32 parameters, the relative error is about 1e-6 times the ratio of the largest terms to their sum.
+          Products without a stated precision are computed in full float32 on every device. `log_prob` itself must be
+          precise: near p = 1, `jax.nn.log_softmax` has an error of 1e-7 in 1 - p, which is large for a confident model;
+          use `precise_log_softmax`.
+        - An example's result does not depend on the other examples; a NaN stays with its example.
+        - May be called inside `jit` and, over `params`, inside `vmap`. Chunks then run in a loop on the device, in
+          which XLA's convolutions are slow on a CPU; otherwise the host runs the loop.
+        - Memory grows with `chunk`, not with n. On several devices every chunk is split over all of them.
 
     Args:
         log_prob: `(params, inputs, labels) -> [n]`, the log-probability (nats) of each example's label. A pure
             function; traced once for each function object and shape, so pass the same object again.
         params: a pytree of real float arrays.
-        inputs: the examples: an array with them along its first axis, or a pytree of such arrays. What is not an
-            array, but has its `shape`, `dtype` and slices, is read a chunk at a time: data need not fit into memory.
-        labels: their labels, likewise.
-        chunk: examples at a time; by default as many as take about 60 MiB on a CPU and 256 MiB elsewhere. Inside
-            `vmap`, each model takes that much.
+        inputs: the examples, along the first axis of an array or of each array of a pytree. An object that is not an
+            array but has `shape`, `dtype` and slices is read one chunk at a time, so data need not fit into memory.
+        labels: the examples' labels, in the same form.
+        chunk: examples at a time; by default as many as need about 60 MiB on a CPU and 256 MiB on other devices. Inside
+            `vmap`, each model needs that much.
 
     Raises:
-        InputError: no examples, as many inputs as labels are not given, parameters that are not real floats or of
-            which there are none, a chunk below 1, or a `log_prob` that does not return one number an example.
+        InputError: there are no examples or no parameters, the numbers of inputs and labels differ, parameters are not
+            real floats, a chunk is below 1, or `log_prob` does not return one number per example.
 
     >>> def log_prob(params, inputs, labels):
     ...     logits = inputs @ params["kernel"] + params["bias"]
@@ -124,12 +124,12 @@ def fisher_diagonal(
     """The weighted mean over examples of the squared gradient of every single parameter; a pytree like `params`.
 
     The diagonal of the empirical Fisher information (Becker & Liebig 2022, eq. 6; Golatkar et al. 2020). With equal
-    weights its sum is the mean of `squared_grad_norms(...).total`. A dense layer's is the product (a^2)^T (d^2) of
-    its squared inputs and cotangents; of a table that
-    is looked up, the rows taken are summed; of other parameters the gradients of one chunk are made.
+    weights its sum is the mean of `squared_grad_norms(...).total`. For a dense layer it is the product (a^2)^T (d^2)
+    of squared inputs and cotangents. For a table that is looked up, only the rows that occur are summed. For other
+    parameters, the gradients of one chunk are computed.
 
-    Guarantees: as `squared_grad_norms`; an example of weight 0 leaves no trace, even where its gradient is NaN; zeros
-    where all weights are 0.
+    Guarantees: as `squared_grad_norms`; an example of weight 0 has no effect, even if its gradient is NaN; the result
+    is zero if all weights are 0.
 
     Args:
         log_prob, params, inputs, labels: as in `squared_grad_norms`.
@@ -137,7 +137,7 @@ def fisher_diagonal(
         chunk: examples at a time; as in `squared_grad_norms`.
 
     Raises:
-        InputError: as `squared_grad_norms`, and where there are not as many weights as examples.
+        InputError: as `squared_grad_norms`, and if the numbers of weights and examples differ.
 
     >>> def log_prob(params, inputs, labels):
     ...     return jnp.sum(params * inputs, axis=1)
@@ -160,7 +160,7 @@ def fisher_diagonal(
 
 
 class _Ready(NamedTuple):
-    """A plan and its functions of one chunk, by whether they are called within another program."""
+    """A plan and its compiled functions of one chunk, by whether they are called within another program."""
 
     plan: Plan
     norms: dict[bool, Any]
@@ -169,7 +169,7 @@ class _Ready(NamedTuple):
     bytes_of_squares: int
 
 
-# Plans of the functions that were last asked for, or every call would trace its function again.
+# The plans of recently used functions are cached, since otherwise every call would trace its function again.
 _KEPT: dict[Any, _Ready] = {}
 _MOST_KEPT = 32
 
@@ -200,7 +200,7 @@ def _ready(log_prob: LogProb, tree: Any, leaves: Sequence[Any], form: Any, array
 
 
 def _norms(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array]) -> list[Array]:
-    """Of every leaf, the squared norms of one chunk's gradients."""
+    """The squared norms of one chunk's gradients, for every leaf."""
     gradients, pulled = _gradients(plan, leaves, arrays)
     zeros = jnp.zeros(len(arrays[0]), jnp.float32)
 
@@ -213,7 +213,7 @@ def _norms(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array]) -> list
 
 
 def _squares(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array], weights: Array) -> list[Array]:
-    """Of every leaf, the weighted sum over one chunk of its squared gradients."""
+    """The weighted sum over one chunk of the squared gradients, for every leaf."""
     gradients, pulled = _gradients(plan, leaves, arrays)
 
     def squares(leaf: int) -> Array:
@@ -239,7 +239,7 @@ def _gradients(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array]) -> 
 
 
 def _weighted_squares(gradient: Gradient, weights: Array) -> Array:
-    """sum_i weights[i] gradient[i]^2, entry by entry."""
+    """The elementwise sum_i weights[i] gradient[i]^2."""
     kept = weights != 0
 
     def squared(array: Array) -> Array:
@@ -259,7 +259,7 @@ def _weighted_squares(gradient: Gradient, weights: Array) -> Array:
 
 
 def _checked(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[list[Any], Any, list[Any], Any]:
-    """The parameters' leaves and their tree; the arrays of the examples and theirs."""
+    """Checks the arguments; returns the leaves and tree of the parameters, and the arrays and tree of the examples."""
     arrays, form = jax.tree.flatten((inputs, labels))
     counts = [tuple(sorted({len(array) for array in jax.tree.leaves(each)})) for each in (inputs, labels)]
     if counts[0] != counts[1] or len(counts[0]) != 1 or not counts[0][0]:

@@ -1,9 +1,9 @@
-"""Where the parameters of a program meet the example, and how each leaf's gradient is put together from there.
+"""Plans how the gradient of every leaf is computed from the operations that combine parameters with the example.
 
 Values that depend on parameters alone (a reshaped bias, a kernel of weight normalisation, a folded running variance)
-are computed once. An operation in which such a value meets one that depends on the example is a *site*. One backward
-pass gives the cotangents of the outputs of all sites; together with a site's operands they give the gradient of the
-values that it takes, and a chain of moves or JAX's own derivative leads from these to the leaves.
+are computed once. An operation that combines such a value with one that depends on the example is a *site*. One
+backward pass gives the cotangents of the outputs of all sites. With a site's operands, they give the gradient of the
+parameter values that it uses. Moves of entries, or JAX's own derivative, lead from there to the leaves.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,19 +26,19 @@ from jaxaudit.kernels.gradient_norms.tracing import trace
 
 CONTRACTED, DIFFERENTIATED = "contracted", "vmap(grad)"
 
-# They put the entries of an array elsewhere, and change none.
+# Operations that move the entries of an array without changing them.
 MOVES = frozenset({"reshape", "transpose", "squeeze", "expand_dims", "rev", "copy", "copy_p"})
 
 
 class Use(NamedTuple):
-    """A site takes a value.
+    """The use of a value by a site.
 
     Attributes:
-        site: which, by the place of its first output.
-        position: at which operand.
-        rule: by which; None by derivative.
-        apart: for each loop around the site, outermost first, whether every step takes a slice of its own.
-        joins: what must be equal for two uses to be joined.
+        site: the site, identified by the index of its first output.
+        position: the number of the operand.
+        rule: the rule for the gradient; None: by JAX's derivative.
+        apart: for each loop around the site, outermost first, whether every step uses a slice of its own.
+        joins: two uses can be joined if these are equal.
     """
 
     site: int
@@ -50,19 +50,18 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How to compute the gradients of one example, for all examples alike.
+    """How to compute the gradients of one example; the same for all examples. A value's place is its index.
 
     Attributes:
-        program: the log-probability of one example.
-        fixed, varying: its operations without and with the example in them.
-        sites: the varying operations that take parameters, by the place of their first output.
-        uses: by place of a value that depends on parameters alone, the sites that take it.
-        direct: by leaf, the one place that it is taken at, its entries moved at most.
-        moves: by leaf in `direct`, the operations that move its entries to that place.
-        pulled, pulled_places: other leaves, and the places where something made of them is taken. A leaf in neither
-            is taken nowhere.
-        paths: of each leaf, `contracted` or `vmap(grad)`.
-        batches: whether JAX has all operations for many examples at a time; else they are taken one after another.
+        program: the program for the log-probability of one example.
+        fixed, varying: operations that do not depend, and that depend, on the example.
+        sites: the varying operations that use parameters, by the place of their first output.
+        uses: the uses of each value that depends on parameters alone, by its place.
+        direct: for a leaf that sites use at one place only, unchanged or with its entries moved, that place.
+        moves: for each leaf in `direct`, the operations that move its entries to that place.
+        pulled, pulled_places: the other leaves in use, and the places where sites use values computed from them.
+        paths: `contracted` or `vmap(grad)` for each leaf.
+        batches: whether JAX supports all operations for many examples at a time; otherwise they run one by one.
     """
 
     program: Program
@@ -79,7 +78,7 @@ class Plan:
 
     @property
     def under_trace(self) -> bool:
-        """Whether the function closes over values of a transformation that is under way."""
+        """Whether the function closes over values that are being traced by a JAX transformation."""
         return any(isinstance(value, Tracer) for value in self.program.constants.values())
 
 
@@ -89,7 +88,7 @@ def make_plan(
     """The plan for parameters and one example of these shapes and dtypes; `form` is the tree of inputs and labels.
 
     Raises:
-        InputError: where `log_prob` does not return one real number for one example.
+        InputError: `log_prob` does not return one real number for one example.
     """
 
     def one(leaves: list[Array], *parts: Array) -> Array:
@@ -126,7 +125,7 @@ def make_plan(
 
 
 def _batches(plan: Plan) -> bool:
-    """Whether JAX can take the gradients of many examples at a time (of `ragged_dot` it cannot)."""
+    """Whether JAX can compute the gradients of many examples at a time (not with `ragged_dot`)."""
     types = plan.program.types
     two = [jax.ShapeDtypeStruct((2, *types[place].shape), types[place].dtype) for place in plan.program.example]
 
@@ -152,7 +151,7 @@ def _uses(program: Program, sites: dict[int, Site]) -> dict[int, list[Use]]:
 
 
 def _origins(program: Program, fixed: list[Operation]) -> dict[int, list[Operation]]:
-    """The values that are made of one leaf by moving its entries only, and those moves."""
+    """The values that result from one leaf by only moving its entries, and those moves."""
     origin: dict[int, list[Operation]] = {place: [] for place in program.leaves}
     for operation in fixed:
         if len(operation.inputs) != 1 or operation.inputs[0] not in origin or len(operation.outputs) != 1:
@@ -174,7 +173,7 @@ def fixed_values(plan: Plan, leaves: Sequence[Any]) -> dict[int, Any]:
 
 
 def place_gradients(plan: Plan, fixed: dict[int, Any], example: Sequence[Any]) -> dict[int, Gradient]:
-    """Of one example, the gradient with respect to every value that a site takes."""
+    """The gradient of one example with respect to every parameter value that a site uses."""
     known = fixed | dict(zip(plan.program.example, example, strict=True))
     met = meetings(plan.program, plan.varying, plan.sites, known)
     derived: dict[tuple[int, int], Array] = {}
@@ -193,7 +192,7 @@ def place_gradients(plan: Plan, fixed: dict[int, Any], example: Sequence[Any]) -
 
 
 def _sum(parts: Sequence[Gradient], uses: Sequence[Use]) -> Gradient:
-    """The gradient of a value that is taken several times."""
+    """The gradient of a value that is used several times."""
     if len(parts) == 1:
         return parts[0]
     factors = [part for part in parts if isinstance(part, Factors)]
@@ -203,7 +202,7 @@ def _sum(parts: Sequence[Gradient], uses: Sequence[Use]) -> Gradient:
 
 
 def pull_back(plan: Plan, leaves: Sequence[Any]) -> Callable[[Sequence[Array]], list[Array]]:
-    """From the gradients at `plan.pulled_places` to those of the leaves `plan.pulled`."""
+    """Computes the gradients of the leaves `plan.pulled` from those at `plan.pulled_places`."""
 
     def derive(chosen: list[Any]) -> list[Array]:
         replaced = list(leaves)
@@ -223,7 +222,7 @@ def pull_back(plan: Plan, leaves: Sequence[Any]) -> Callable[[Sequence[Array]], 
 
 
 def moved_back(plan: Plan, leaf: int, array: Array) -> Array:
-    """An array of the shape of the place in `plan.direct[leaf]`, its entries where they are in the leaf."""
+    """Moves the entries of a gradient at `plan.direct[leaf]` back to their positions in the leaf."""
 
     def move(value: Array) -> Array:
         for operation in plan.moves[leaf]:

@@ -1,4 +1,4 @@
-"""A function of parameters and one example as a flat list of operations, and what each value depends on."""
+"""A function of parameters and one example, as a flat list of operations with the dependencies of each value."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from jax.extend.core import Primitive
 
 
 class Operation(NamedTuple):
-    """One operation; `inputs` and `outputs` are places in the program's list of values."""
+    """One operation; `inputs` and `outputs` are indices ("places") in the program's list of values."""
 
     primitive: Primitive
     params: dict[str, Any]
@@ -20,7 +20,7 @@ class Operation(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """A value that a loop carries: places before the loop, at the start and the end of a step, and after the loop."""
+    """A value that a loop carries: its places before the loop, at the start and end of a step, and after the loop."""
 
     before: int
     start: int
@@ -29,7 +29,7 @@ class Carried(NamedTuple):
 
 
 class Sliced(NamedTuple):
-    """A value with an axis of steps outside of a loop, and what a step sees or makes of it."""
+    """A value with a leading axis of steps outside of a loop, and the slice of it that a step uses or computes."""
 
     whole: int
     step: int
@@ -37,15 +37,15 @@ class Sliced(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """A scan with the example in it, whose steps may use any value from outside.
+    """A scan that depends on the example; its steps may use any value from outside.
 
-    What does not depend on the example is computed outside of it: once, or for all steps at once.
+    Values that do not depend on the example are computed outside of the loop, once or for all steps together.
 
     Attributes:
-        operations: of one step, loops among them.
-        carried: from step to step.
-        taken, stacked: slices of values that a step takes, and values that it makes slices of.
-        length, reverse, unroll: as those of `jax.lax.scan`.
+        operations: the operations of one step, which may include loops.
+        carried: the values that are carried from step to step.
+        taken, stacked: values of which a step uses a slice, and values of which a step computes a slice.
+        length, reverse, unroll: as for `jax.lax.scan`.
     """
 
     operations: "list[Operation | Loop]"
@@ -58,7 +58,7 @@ class Loop:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """What must be known before it; some places of its own among them."""
+        """The places that must be known before the loop; they include some of the loop's own places."""
         within = [place for operation in self.operations for place in operation.inputs]
         before = [place for each in self.carried for place in (each.before, each.end)]
         return (*within, *before, *(each.whole for each in self.taken), *(each.step for each in self.stacked))
@@ -69,27 +69,27 @@ class Loop:
 
     @property
     def made(self) -> frozenset[int]:
-        """Places that a step fills anew, those of loops within it left out."""
+        """The places that every step computes, without those of inner loops."""
         outputs = (place for operation in self.operations for place in operation.outputs)
         return frozenset([*outputs, *(each.start for each in self.carried)])
 
     @property
     def wholes(self) -> dict[int, int]:
-        """By place in a step, that of the value that it is a slice of."""
+        """For each place of a slice in a step, the place of the whole value."""
         return {each.step: each.whole for each in self.taken}
 
 
 class Program(NamedTuple):
-    """What `trace` found.
+    """The result of `trace`.
 
     Attributes:
-        operations: in the order of evaluation; only those that the output needs.
-        types: shape and dtype of every value; within a loop, of one step.
+        operations: the operations that the output needs, in the order of evaluation.
+        types: shape and dtype of every value; within a loop, those in one step.
         constants: values that depend on nothing.
-        leaves, example: places of the parameters' leaves and of the parts of the example.
-        output: place of the result.
-        depends: of each value that does not depend on the example, the leaves that it depends on.
-        of_example: of each value, whether it depends on the example.
+        leaves, example: the places of the parameters' leaves and of the arrays of the example.
+        output: the place of the result.
+        depends: for each value that does not depend on the example, the leaves that it depends on.
+        of_example: for each value, whether it depends on the example.
     """
 
     operations: list[Operation | Loop]
@@ -103,7 +103,7 @@ class Program(NamedTuple):
 
 
 def needed(operations: Sequence[Operation | Loop], wanted: Iterable[int]) -> list[Operation | Loop]:
-    """The operations that the wanted values need; of loops, what they need of a step."""
+    """The operations that the wanted values need; loops are reduced to the operations that are needed."""
     remaining, kept = set(wanted), list[Operation | Loop]()
     for operation in reversed(operations):
         if remaining.isdisjoint(operation.outputs):
@@ -131,7 +131,7 @@ def run(operation: Operation, values: Sequence[Any]) -> list[Any]:
 
 
 def evaluate(operations: Iterable[Operation], known: Mapping[int, Any]) -> dict[int, Any]:
-    """All values, from the `known` ones on."""
+    """Evaluates the operations; returns the `known` values and all new ones."""
     values = dict(known)
     for operation in operations:
         outputs = run(operation, [values[place] for place in operation.inputs])
@@ -140,5 +140,5 @@ def evaluate(operations: Iterable[Operation], known: Mapping[int, Any]) -> dict[
 
 
 def of_type(value: Any, type: Any) -> Any:
-    """The value in this dtype: a literal has none of its own."""
+    """Converts the value to this dtype, since a literal has none."""
     return value if jnp.issubdtype(type.dtype, jax.dtypes.extended) else jnp.asarray(value, type.dtype)

@@ -1,6 +1,6 @@
-"""What the operations that multiply by a parameter leave of its gradient: dense products, convolutions, look-ups.
+"""Rules for the gradients of parameters in dense products, convolutions and look-ups, for one example.
 
-Every rule takes one example: the operation, its operands, and the cotangent of its output.
+Every rule gets the operation, its operands, and the cotangent of its output.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from jaxaudit.kernels.gradient_norms.program import Operation, run
 
 Rule = Callable[[Operation, int, Sequence[Any], Array], Factors | Rows]
 
-# Operations whose derivative is no larger than what they hold anyway.
+# Operations whose derivative needs no more memory than their operands.
 LOCAL = frozenset(
     {"add", "add_any", "sub", "mul", "div", "max", "min", "pow", "atan2", "rem", "clamp", "select_n", "concatenate"}
 ) | {"copy", "copy_p"}
@@ -35,7 +35,7 @@ def differentiable(value: Any) -> bool:
 
 
 def matching_rule(operation: Operation, position: int, types: Sequence[Any]) -> tuple[Rule, Any] | None:
-    """The rule for the operand at `position`, and what must be equal for two uses of one array to be joined."""
+    """The rule for the operand at `position`, and a value that is equal for uses of one array that can be joined."""
     if not all(jnp.issubdtype(types[place].dtype, jnp.floating) for place in operation.outputs):
         return None
     name, params = operation.primitive.name, operation.params
@@ -57,10 +57,10 @@ def matching_rule(operation: Operation, position: int, types: Sequence[Any]) -> 
 
 
 def _sides(operation: Operation, position: int, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """The axes of a product's operand: batched, then those of the gradient's rows; and whether those are contracted.
+    """The batched axes of a product's operand, the axes that are the gradient's rows, and whether those are contracted.
 
-    Rows are whichever axes, contracted or free, hold the first that is not batched; so an array used both ways round
-    has its gradient laid out in one way.
+    Rows are the contracted or the free axes, whichever include the first axis that is not batched. So the gradient of
+    an array that is also used transposed has one layout.
     """
     contracted, batched = operation.params["dimension_numbers"]
     batch, mine = tuple(sorted(batched[position])), tuple(sorted(contracted[position]))
@@ -70,10 +70,10 @@ def _sides(operation: Operation, position: int, ndim: int) -> tuple[tuple[int, .
 
 
 def of_product(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Factors:
-    """A dense product with any axes contracted or batched."""
+    """The gradient of an operand of a dense product, with any axes contracted or batched."""
     contracted, batched = operation.params["dimension_numbers"]
     array, other = operands[position], operands[1 - position]
-    # The two operands' axes in pairs, in the order of the array's.
+    # The paired axes of both operands, in the order of the parameter's axes.
     inner = sorted(zip(contracted[position], contracted[1 - position], strict=True))
     batch = sorted(zip(batched[position], batched[1 - position], strict=True))
     array_batch, array_inner = [a for a, _ in batch], [a for a, _ in inner]
@@ -104,9 +104,9 @@ def of_product(operation: Operation, position: int, operands: Sequence[Any], cot
 
 
 def is_turned(operation: Operation, position: int, operands: Sequence[Any]) -> bool:
-    """Whether `of_product` must copy an operand to have its axes as factors have them, and JAX's derivative need not.
+    """Whether `of_product` must transpose an operand in memory while JAX's derivative need not.
 
-    Where the product of the factors is made anyway, that derivative is then the quicker way to the same gradient.
+    If the product of the factors is computed anyway, JAX's derivative is then faster, with the same result.
     """
     contracted, batched = operation.params["dimension_numbers"]
     other = 1 - position
@@ -120,10 +120,10 @@ def is_turned(operation: Operation, position: int, operands: Sequence[Any]) -> b
 
 
 def of_convolution(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Factors:
-    """The kernel of a convolution, with any stride, padding, dilation of either side, and groups.
+    """The gradient of a convolution's kernel, with any stride, padding, dilation of either side, and groups.
 
-    The input is unfolded: a row of patches for every position of the output. Groups of a batch are groups of features,
-    once their images' channels stand side by side.
+    The input is unfolded into a row of patches for every position of the output. Batch groups are handled as feature
+    groups, with the channels of their images concatenated.
     """
     params = operation.params
     numbers, groups, of_batch = (
@@ -131,7 +131,7 @@ def of_convolution(operation: Operation, position: int, operands: Sequence[Any],
     )
     image, kernel = operands
     window = [kernel.shape[axis] for axis in numbers.rhs_spec[2:]]
-    # Space last, and unfolded to the front: whole rows of the image are copied, several times as fast as pixels.
+    # Spatial axes are last and unfolded to the front: copying whole rows of the image is much faster than pixels.
     image = wide(image).transpose(numbers.lhs_spec)
     if of_batch > 1:
         groups, apart = of_batch, image.reshape(of_batch, -1, *image.shape[1:]).swapaxes(0, 1)
@@ -163,14 +163,14 @@ def of_convolution(operation: Operation, position: int, operands: Sequence[Any],
 
 
 def of_gather(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Rows:
-    """An array of which slices are taken at places that the example decides, such as the rows of an embedding."""
+    """The gradient of an array from which slices are gathered at indices of the example, such as an embedding."""
     array, indices = operands
     params = operation.params
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
     paired = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
     kept = [axis for axis in range(array.ndim) if axis not in (*numbers.collapsed_slice_dims, *paired)]
     batch = [axis for axis in range(cotangent.ndim) if axis not in numbers.offset_dims]
-    # The positions first, then the axes of a slice in the order of the array's.
+    # The positions first, then the axes of a slice in the order of the array's axes.
     values = wide(cotangent).transpose(*batch, *numbers.offset_dims)
     count = prod(indices.shape[:-1])
     values = values.reshape(count, *(sizes[axis] if axis in kept else 1 for axis in range(array.ndim)))
@@ -185,14 +185,14 @@ def of_gather(operation: Operation, position: int, operands: Sequence[Any], cota
 
 
 def of_dynamic_slice(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Rows:
-    """An array of which one slice is taken, at a place that the example decides."""
+    """The gradient of an array from which one slice is taken, at an index of the example."""
     array, *starts = operands
     places = {axis: jnp.reshape(start, 1) for axis, start in enumerate(starts)}
     return _rows(array.shape, operation.params["slice_sizes"], places, wide(cotangent)[None])
 
 
 def _rows(shape: Sequence[int], sizes: Sequence[int], starts: dict[int, Array], values: Array) -> Rows:
-    """Slices `values[t]` of an array, which begin at `starts[axis][t]`; what lies along whole axes is a row."""
+    """The gradient from slices `values[t]` that start at `starts[axis][t]`; axes taken whole form the table's rows."""
     cut = [axis for axis in range(len(shape)) if sizes[axis] != shape[axis]]
     whole = [axis for axis in range(len(shape)) if axis not in cut]
     count, grid, indices = len(values), [sizes[axis] for axis in cut], jnp.zeros((), jnp.int32)
@@ -217,7 +217,7 @@ def by_derivative(
 ) -> tuple[Array, ...]:
     """The gradients of any operation's operands at `positions`, by JAX's own derivative of it.
 
-    `cotangents` are those of its differentiable outputs.
+    `cotangents` holds the cotangents of its differentiable outputs.
     """
 
     def outputs(*chosen: Array) -> list[Array]:

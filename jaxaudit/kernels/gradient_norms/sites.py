@@ -1,8 +1,8 @@
-"""What the sites of a program see of one example, in loops too: operands, cotangents, and gradients made of them.
+"""Operands, cotangents and gradients at the sites of a program, for one example, including sites in loops.
 
-Within a loop a site meets the example once a step. Its operands and cotangents then have an axis of steps in front for
-every loop around it, and the rule for one step is mapped over these. Steps that take the same array are positions of
-one sum; steps that take slices of an array are groups apart.
+Within a loop, a site is evaluated once per step. Its operands and cotangents then have a leading axis of steps for
+every loop around it, and the rule for one step is mapped over these axes. Steps that use the same array are positions
+of one sum; steps that use slices of an array are separate groups.
 """
 
 from collections import Counter
@@ -22,9 +22,9 @@ ADDITIONS = frozenset({"add", "add_any"})
 
 
 class Site(NamedTuple):
-    """A varying operation that takes values made of parameters alone at these positions, and the loops around it.
+    """A varying operation that uses parameter values at these operand positions, and the loops around it.
 
-    Loops are outermost first.
+    The loops are ordered from the outermost to the innermost.
     """
 
     operation: Operation
@@ -33,13 +33,13 @@ class Site(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """A site and one example.
+    """The operands and cotangents of a site for one example.
 
     Attributes:
-        site: which.
-        operands: with an axis for every loop in whose steps they differ.
-        differ: of each operand, whether it does, by loop.
-        cotangents: of the differentiable outputs, with an axis for every loop.
+        site: the site.
+        operands: the operands, each with a leading axis for every loop in whose steps it differs.
+        differ: for each operand and loop, whether the operand differs between the steps.
+        cotangents: the cotangents of the differentiable outputs, with a leading axis for every loop.
     """
 
     site: Site
@@ -66,7 +66,7 @@ def sites_of(program: Program, operations: Sequence[Operation | Loop], loops: tu
 
 
 def source_of(place: int, loops: Sequence[Loop]) -> tuple[int, tuple[bool, ...]]:
-    """Where a value that an operation within loops takes comes from, and in which loops its steps differ."""
+    """The origin of a value that an operation within loops uses, and in which loops it differs between steps."""
     differs: list[bool] = []
     for loop in reversed(loops):
         if place in loop.made:
@@ -78,7 +78,7 @@ def source_of(place: int, loops: Sequence[Loop]) -> tuple[int, tuple[bool, ...]]
 
 
 def _sums_of(program: Program, operations: Sequence[Operation | Loop]) -> dict[int, int]:
-    """By place of a value that is added to another one and not used elsewhere, the sum: they have one cotangent."""
+    """For values that are only added to another one: the place of the sum, which has the same cotangent."""
     used = Counter(place for operation in operations for place in operation.inputs)
     used[program.output] += 1
 
@@ -105,7 +105,7 @@ def _is_alike(first: Any, second: Any) -> bool:
 def meetings(
     program: Program, varying: Sequence[Operation | Loop], sites: dict[int, Site], known: dict[int, Any]
 ) -> dict[int, Meeting]:
-    """Every site and one example, whose values are among the `known`: one backward pass."""
+    """The operands and cotangents of every site for one example in `known`, by one backward pass."""
     sources = {
         first: [source_of(place, site.loops) for place in site.operation.inputs] for first, site in sites.items()
     }
@@ -113,7 +113,7 @@ def meetings(
     sums = _sums_of(program, varying)
 
     def seen_at(site: Site) -> int:
-        """Where the cotangents are taken: a loop would keep those of equal values apart."""
+        """The places at which the cotangents are computed; a loop would store equal ones separately."""
         place, *more = site.operation.outputs
         while not more and place in sums:
             place = sums[place]
@@ -190,7 +190,7 @@ def _run_loop(
 
 
 def by_rule_at(meeting: Meeting, rule: Rule, position: int, apart: Sequence[bool]) -> Gradient:
-    """The gradient of the value at this position, all steps together."""
+    """The gradient of the value at this operand position, for all steps together."""
     operation, loops = meeting.site.operation, meeting.site.loops
 
     def one(operands: list[Any], cotangent: Array) -> Gradient:
@@ -208,7 +208,7 @@ def by_rule_at(meeting: Meeting, rule: Rule, position: int, apart: Sequence[bool
 
 
 def _together(gradient: Gradient, apart: Sequence[bool]) -> Gradient:
-    """A gradient with axes of steps in front, without them: apart they are groups, else positions."""
+    """Merges the leading axes of steps of a gradient: into groups if steps use separate slices, else into positions."""
     if not apart:
         return gradient
     count = len(apart)
@@ -274,7 +274,7 @@ def by_derivative_at(meeting: Meeting, wanted: Sequence[tuple[int, Sequence[bool
 
 
 BLOCK = 64
-"""Steps that are summed one after another: of thousands, rounding would add up."""
+"""Steps are summed in blocks of this size, since rounding would accumulate over thousands of steps."""
 
 
 def _sum_of_steps(parts: Array) -> Array:

@@ -1,8 +1,8 @@
-"""From a function of parameters and one example to its program: calls inlined, scans opened.
+"""Traces a function of parameters and one example into a `Program`, with calls inlined and scans as loops.
 
-A scan stays a loop. What its steps compute without the example is moved out of it, to where it is computed once or, if
-it differs from step to step, for all steps at once. So the operations of a step that take parameters take them from
-outside, and have the same rules as any others.
+Computations in a scan that do not depend on the example are moved out of the loop. They run once or, if they differ
+between steps, for all steps together. So operations in a step get parameters from outside of the loop, and the same
+rules apply to them as to other operations.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,11 +20,11 @@ from jaxaudit.kernels.gradient_norms.program import Carried, Loop, Operation, Pr
 CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2"})
 
 MOST_STACKED = 64 * 2**20
-"""Bytes that a value of all steps may take where it is computed outside of the loop and is larger than its operands."""
+"""The most bytes for all steps of a value that is computed outside of the loop, unless its operands are as large."""
 
 
 class _Unfit(Exception):
-    """A scan that is better left as it is."""
+    """Raised for a scan that should stay a single operation."""
 
 
 @dataclass
@@ -32,10 +32,10 @@ class _Scope:
     """The program itself, or the body of a loop within an outer scope.
 
     Attributes:
-        outer: None for the program itself.
-        length: of the loop.
-        operations: so far.
-        wholes: of places that a step takes a slice of: by place in the step, the place outside.
+        outer: the outer scope; None for the program itself.
+        length: the number of steps of the loop.
+        operations: the operations so far.
+        wholes: for each place of a slice in the step, the place of the whole value outside.
     """
 
     outer: "_Scope | None" = None
@@ -103,12 +103,12 @@ class _Tracing:
         return [read(atom) for atom in jaxpr.outvars]
 
     def is_worth_opening(self, scan: Any, inputs: Sequence[int]) -> bool:
-        """Whether a scan brings parameters together with the example."""
+        """Whether a scan combines parameters with the example."""
         of_parameters = any(self.depends[place] and not self.of_example[place] for place in inputs)
         return scan.params["length"] > 0 and of_parameters and any(self.of_example[place] for place in inputs)
 
     def emitted(self, eqn: Any, inputs: Sequence[int], scope: _Scope, varies: bool = False) -> list[int]:
-        """One operation, put where it need not be repeated; with `varies`, as if the example were in it."""
+        """Adds an operation in the outermost scope possible; with `varies`, as if it depended on the example."""
         varies = varies or any(self.of_example[place] for place in inputs)
         depth = max((self.depths[place] for place in inputs), default=0)
         if not varies and depth:
@@ -120,7 +120,7 @@ class _Tracing:
         return outputs
 
     def for_all_steps(self, eqn: Any, inputs: Sequence[int], scope: _Scope) -> list[int]:
-        """An operation on slices, outside of the loop on what they are slices of."""
+        """Moves an operation on slices out of the loop, where it is applied to the whole values."""
         assert scope.outer is not None
         mine = [self.depths[place] == scope.depth for place in inputs]
         wholes = [scope.wholes[place] if sliced else place for place, sliced in zip(inputs, mine, strict=True)]
@@ -137,7 +137,7 @@ class _Tracing:
         return [self.slice_of(place, v.aval, scope) for place, v in zip(outside, eqn.outvars, strict=True)]
 
     def function(self, function: Callable[..., Any], inputs: Sequence[int], scope: _Scope) -> list[int]:
-        """The operations of any function of values."""
+        """Adds the operations of a function of values."""
         types = [jax.ShapeDtypeStruct(self.types[place].shape, self.types[place].dtype) for place in inputs]
         try:
             closed = jax.make_jaxpr(function)(*types)
@@ -146,14 +146,14 @@ class _Tracing:
         return self.inline(closed, closed.consts, inputs, scope)
 
     def slice_of(self, whole: int, aval: Any, scope: _Scope) -> int:
-        """What a step of a loop sees of a value with an axis of steps."""
+        """The place of the slice that a loop's step uses of a value with an axis of steps."""
         varies = self.of_example[whole]
         place = self.new(aval, self.depends[whole], varies, 0 if varies else scope.depth)
         scope.wholes[place] = whole
         return place
 
     def opened(self, eqn: Any, inputs: Sequence[int], outer: _Scope) -> list[int]:
-        """A scan as a loop."""
+        """Adds a scan as a loop."""
         body, consts = eqn.params["jaxpr"], ()
         if isinstance(body, ClosedJaxpr):
             body, consts = body.jaxpr, body.consts
@@ -191,7 +191,7 @@ class _Tracing:
         return [*found, *(each.whole for each in stacked)]
 
     def of_its_own(self, place: int, scope: _Scope) -> int:
-        """The value; where it is made of parameters alone, a copy, by which the loop takes it."""
+        """The place of the value or, if it depends on parameters alone, of a copy for the loop."""
         inexact = jnp.issubdtype(self.types[place].dtype, jnp.inexact)
         if self.of_example[place] or not self.depends[place] or not inexact:
             return place
@@ -252,7 +252,7 @@ def _read(atom: Any, values: dict[Any, Any]) -> Any:
 
 
 def _spread(body: Any, varies: list[bool], first: int, split: int) -> None:
-    """Of the inputs of a scan's body, which depend on the example in some step."""
+    """Which inputs of a scan's body depend on the example in some step."""
     while True:
         varying = {v for v, each in zip(body.invars, varies, strict=True) if each}
         for eqn in body.eqns:
@@ -266,7 +266,7 @@ def _spread(body: Any, varies: list[bool], first: int, split: int) -> None:
 
 
 def _equations(body: Any, wanted: Sequence[Any]) -> list[Any]:
-    """Those that the wanted variables need."""
+    """The equations that the wanted variables need."""
     remaining, kept = {each for each in wanted if not isinstance(each, Literal)}, list[Any]()
     for eqn in reversed(body.eqns):
         if not remaining.isdisjoint(eqn.outvars):
@@ -280,7 +280,7 @@ def _bytes(aval: Any) -> int:
 
 
 def trace(function: Callable[..., Any], leaves: Sequence[Any], example: Sequence[Any]) -> Program:
-    """The program of `function(leaves, *example)`, a scalar; nothing is computed."""
+    """Traces `function(leaves, *example)`, which returns a scalar, without computing it."""
     closed = jax.make_jaxpr(function)(list(leaves), *example)
     tracing, scope, split = _Tracing(), _Scope(), len(leaves)
     arguments = [

@@ -188,7 +188,7 @@ def test_search_knows_pages_and_functions():
     text = (BUILT / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     titles = " ".join(index["alltitles"])
-    for page in ("Start here", "Test a deletion", "What PDTP is not", "How often is it wrong?"):
+    for page in ("Start here", "Test a claimed deletion", "What PDTP is not", "How often is it wrong?"):
         assert page in titles
     assert {"holdout", "epsilon", "patient"} <= {*index["terms"], *index["titleterms"]}
     functions = {name for _, _, _, _, name in index["objects"]["jaxaudit"]}

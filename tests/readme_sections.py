@@ -25,6 +25,7 @@ DOCS = ROOT / "docs"
 COMMAND_LINE = DOCS / "command_line"
 """A page a command, with its help."""
 START = DOCS / "start.md"
+DELETION = DOCS / "how_to" / "test_a_claimed_deletion.md"
 REFERENCES = DOCS / "references.md"
 PAPERS = ROOT / "jaxaudit" / "report" / "papers.bib"
 LETTERS = {r"{\`e}": "è", r"{\'e}": "é", r"{\"a}": "ä", r"{\"O}": "Ö"}
@@ -50,6 +51,13 @@ MEMBERS_DEAL = "deal digits --members-share 0.4 --holdout-share 0.3 --seed 1 --o
 MEMBERS_COMMAND = (
     "ks --query deal/query.npz --holdout deal/holdout.npz --members deal/members.npz",
     "--target query_outputs.csv --holdout-target holdout_outputs.csv --members-target members_outputs.csv",
+)
+PATIENTS_DEAL = "deal records.csv --groups patient --members-share 0.4 --holdout-share 0.3 --seed 1 --out deal"
+PATIENTS_COMMAND = (
+    "ks --query deal/query.npz --holdout deal/holdout.npz --members deal/members.npz",
+    "--groups group --holdout-groups group --members-groups group",
+    "--target march_query.csv --holdout-target march_holdout.csv --members-target march_members.csv",
+    "--target july_query.csv --holdout-target july_holdout.csv --members-target july_members.csv",
 )
 
 COMMANDS = tuple(SESSIONS)
@@ -143,21 +151,27 @@ def session_section(*words: str) -> str:
 
 def start_section() -> str:
     """What the audit by shadow models prints, on the files that the page makes."""
-    return _after("start files", (), START_COMMAND)
+    return _after(START, "", (), "start files", START_COMMAND)
 
 
 def members_section() -> str:
     """What the members test prints, on the deal and the outputs that the page makes."""
-    return _after("members files", (MEMBERS_DEAL,), MEMBERS_COMMAND)
+    return _after(START, "", (MEMBERS_DEAL,), "members files", MEMBERS_COMMAND)
 
 
-def _after(files: str, before: Sequence[str], command: Sequence[str]) -> str:
-    """What a command of `START` prints after others and after the page's program of this name."""
-    code = section(START.read_text(encoding="utf-8"), files).removeprefix("```python\n").removesuffix("```")
+def patients_section() -> str:
+    """What the test of a deal by patients prints, on the records and the outputs that the page makes."""
+    return _after(DELETION, "patients records", (PATIENTS_DEAL,), "patients model", PATIENTS_COMMAND)
+
+
+def _after(page: Path, records: str, before: Sequence[str], outputs: str, command: Sequence[str]) -> str:
+    """What a command prints after the page's program that makes records (if any), others, and that of the outputs."""
     with tempfile.TemporaryDirectory() as folder:
+        if records:
+            _program(page, records, folder)
         for each in before:
             _run(each.split(), Path(folder))
-        subprocess.run([sys.executable, "-c", code], check=True, cwd=folder)
+        _program(page, outputs, folder)
         shown = _run(" ".join(command).split(), Path(folder))
     return f"```text\n$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(command)}\n{shown}\n```"
 
@@ -166,6 +180,11 @@ def score_section() -> str:
     """What the example that scores an unlearning method prints."""
     command = ["examples/score_my_method.py"]
     return f"```text\n$ python score_my_method.py\n{_python(command)}\n```"
+
+
+def _program(page: Path, name: str, folder: str) -> None:
+    code = section(page.read_text(encoding="utf-8"), name).removeprefix("```python\n").removesuffix("```")
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=folder)
 
 
 def references_section() -> str:
@@ -411,6 +430,7 @@ def main(names: list[str]) -> None:
         (START, "members session"): members_section,
         (START, "start session"): start_section,
         (SCORE, "score session"): score_section,
+        (DELETION, "patients session"): patients_section,
         (REFERENCES, "references"): references_section,
         (COMPARISON, "cross-checks"): crosschecks_section,
         (SPEED, "headline"): headline_section,

@@ -76,6 +76,7 @@ SESSIONS = [
     (sections.START, "members session", sections.members_section),
     (sections.START, "start session", sections.start_section),
     (sections.SCORE, "score session", sections.score_section),
+    (sections.DELETION, "patients session", sections.patients_section),
 ]
 
 
@@ -178,7 +179,7 @@ def test_the_page_of_the_installation_names_what_the_package_asks_for():
 
 def test_shuffled_rows_come_back_in_the_order_of_the_sets(tmp_path, monkeypatch):
     """The programs of the page, with a company between them whose output on a record is the record."""
-    page = (sections.DOCS / "how_to" / "test_a_deletion.md").read_text(encoding="utf-8")
+    page = (sections.DOCS / "how_to" / "your_data_and_model.md").read_text(encoding="utf-8")
     (tmp_path / "deal").mkdir()
     records = np.split(np.arange(60.0).reshape(30, 2), [7, 16])
     for name, each in zip(("query", "holdout", "members"), records, strict=True):

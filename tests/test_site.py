@@ -205,7 +205,7 @@ def test_search_knows_pages_and_functions():
     text = (BUILT / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     titles = " ".join(index["alltitles"])
-    for page in ("Start here", "Test a deletion", "What PDTP is not", "How often is it wrong?"):
+    for page in ("Start here", "Test a claimed deletion", "What PDTP is not", "How often is it wrong?"):
         assert page in titles
     for section in ("Add an attack of your own", "GPU: cuda"):
         assert section in titles

@@ -1,4 +1,4 @@
-"""Networks of the papers, networks in common use, and the conversion of any Flax module to pure functions."""
+"""Networks of the papers and other common networks, and the conversion of Flax, PyTorch and Keras modules."""
 
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 from jaxaudit.models.liu import LiuCNN, MedicalCNN, RandomCrop

@@ -1,4 +1,4 @@
-"""From a Flax, PyTorch or Keras module to two pure functions; everything that is not a parameter is explicit state."""
+"""Converts a Flax, PyTorch or Keras module to two pure functions; all arrays but the parameters are explicit state."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,28 +20,29 @@ from jaxaudit.models.linen import evaluation_draws, linen_functions
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
 
 ModuleFactory = Callable[..., Any]
-"""`factory(input_shape, classes, *, rngs) -> module` of Flax, PyTorch or Keras, which maps `[n, *input_shape]` to
-logits `[n, classes]`; or one with other parameters, matched by their names: see `plan_call`."""
+"""`factory(input_shape, classes, *, rngs)`, which returns a Flax, PyTorch or Keras module that maps `[n, *input_shape]`
+to logits `[n, classes]`. Other parameters are matched by their names: see `plan_call`."""
 
 
 UNFIT = (
     *(TypeError, ValueError, LookupError, ArithmeticError),
     *(AttributeError, AssertionError, NotImplementedError),
 )
-"""Exceptions of a network that was written for other records, or that cannot be called like one."""
+"""Exceptions that are raised by a network for other records, or by an object that cannot be called like a network."""
 
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """The framework that a network is written in.
+    """The framework in which a network is written.
 
     Attributes:
-        framework: its name: `flax.nnx`, `flax.linen`, `torch` or `keras`.
-        outputs: `(params, state, inputs) -> outputs` as this framework itself computes them in evaluation; None where
-            that is what `PureModule.apply` does.
-        unsaved: arrays of the state that this framework does not save, by name.
-        second_names: of arrays that it saves under several names, what `unsaved` and the parameters call them.
-        read: the arrays of a file of a format that this framework alone reads; None if it has none.
+        framework: the framework's name: `flax.nnx`, `flax.linen`, `torch` or `keras`.
+        outputs: `(params, state, inputs) -> outputs`, computed by the framework itself in evaluation mode; None if
+            `PureModule.apply` does that.
+        unsaved: arrays of the state that the framework does not save, by name.
+        second_names: for arrays that the framework saves under several names: from each further name to the name used
+            in `unsaved` and in the parameters.
+        read: reads a file in a format that only this framework can read; None without such a format.
     """
 
     framework: str
@@ -71,11 +72,12 @@ class PureModule(NamedTuple):
             evaluation mode, and neither draws random numbers nor changes its state.
         batch_coupled: whether in training one record's output depends on the other records of its batch, as with
             batch normalisation; a record of weight zero must then not be in the batch.
-        draws: whether it draws random numbers in training.
-        seeded: whether the parameters depend on the key. They do not for an NNX module whose factory takes no `rngs`:
-            every model then starts from the same weights.
-        origin: the framework that it is written in.
-        arguments: what it was made of, and is made of again in another process, since its functions cannot travel.
+        draws: whether the module draws random numbers in training.
+        seeded: whether the initial parameters depend on the key. They do not for an NNX module whose factory takes no
+            `rngs`: every model then starts from the same weights.
+        origin: the framework in which the network is written.
+        arguments: the arguments of `pure_module`, from which another process makes it again: its functions cannot be
+            pickled.
     """
 
     init: Callable[[Key[Array, ""]], tuple[Any, Any]]
@@ -98,17 +100,16 @@ def pure_module(
 ) -> PureModule:
     """The pure functions of the module that `factory(input_shape, classes, rngs=...)` builds.
 
-    An NNX module is defined once and split once (`nnx.split`); after that only pytrees travel, so `init` and `apply`
-    can be jitted, vmapped and differentiated like any function of arrays. A Linen module may be built by the
-    factory, or given in its place; see `linen_functions`. A PyTorch module is built by its class or the factory; see
-    `torch_functions`.
+    An NNX module is split once (`nnx.split`); after that, `init` and `apply` use only pytrees, so they can be jitted,
+    vmapped and differentiated like any function of arrays. A Linen module may be built by the factory, or given in its
+    place; see `linen_functions`. A PyTorch module is built by its class or the factory; see `torch_functions`.
 
     Args:
         factory: see `ModuleFactory`.
         input_shape: the shape of one record.
-        classes: how many outputs the network has.
-        fields: what a record consists of, where it is several arrays side by side (`Records.inputs`): the module gets
-            them by name, as `module(input_ids=..., attention_mask=...)`. Of NNX and PyTorch.
+        classes: the number of the network's outputs.
+        fields: the arrays of a record, if it consists of several (`Records.inputs`): the module gets them by name, as
+            `module(input_ids=..., attention_mask=...)`. For NNX and PyTorch only.
 
     Raises:
         InputError: the factory cannot be called, builds something else, draws random numbers in evaluation, its
@@ -174,7 +175,7 @@ def _refuse_fields(fields: tuple[Field, ...] | None, name: str) -> None:
 
 
 def _seen_from(build: Callable[[Key[Array, ""]], Any]) -> Any:
-    """The module that the factory builds, if it is none of NNX: others hold no arrays of JAX, so a trial shows them."""
+    """The module that the factory builds, found by a trial call, if it is not an NNX module; otherwise None."""
     built = []
     jax.eval_shape(lambda key: built.append(build(key)), _abstract_key())
     return None if isinstance(built[0], nnx.Module) else built[0]
@@ -257,7 +258,7 @@ def _variables(state: Any) -> list[Any]:
 
 
 def _needed(jaxpr: Any) -> list[bool]:
-    """Which inputs of a program its outputs are made of."""
+    """Which inputs of a program its outputs depend on."""
     # By identity: a literal has no hash.
     needed = {id(variable) for variable in jaxpr.outvars}
     for equation in reversed(jaxpr.eqns):

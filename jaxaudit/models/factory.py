@@ -17,7 +17,7 @@ OUTPUTS = ("out_features",)
 SIZE = ("in_features", "input_dim", "features_in", "num_features")
 CHANNELS = ("in_channels",)
 GIVEN = (RNGS, *SHAPE, *CLASSES)
-"""Names with a single meaning. Other names keep their default, if they have one."""
+"""Parameter names with a single meaning. Other parameters keep their default, if they have one."""
 
 FORMS = (
     "understood are factory(input_shape, classes, rngs=...), factory(rngs) and factory(), and a function or class with "
@@ -27,18 +27,18 @@ FORMS = (
 
 
 class Stand(enum.Enum):
-    """What stands in a `Call` for what is not there yet; its members stay themselves in another process."""
+    """Placeholders in a `Call` for values that are not known yet; they can be pickled."""
 
     RANDOM_NUMBERS = enum.auto()
 
 
 class Call(NamedTuple):
-    """A call of a factory, with `Stand.RANDOM_NUMBERS` in their place.
+    """A call of a factory, with `Stand.RANDOM_NUMBERS` in place of random numbers.
 
     Attributes:
-        positional: values for parameters that have no name to give them by.
-        named: the others.
-        text: the call in words, for messages.
+        positional: the positional arguments, for parameters that cannot be passed by name.
+        named: the keyword arguments.
+        text: the call as text, for messages.
     """
 
     positional: tuple[Any, ...]
@@ -51,7 +51,7 @@ class Call(NamedTuple):
         return any(value is Stand.RANDOM_NUMBERS for value in (*self.positional, *self.named.values()))
 
     def made(self, factory: Any, rngs: Any) -> Any:
-        """What the factory returns."""
+        """Calls the factory with these random numbers and returns the module."""
 
         def settled(value: Any) -> Any:
             return rngs if value is Stand.RANDOM_NUMBERS else value
@@ -67,11 +67,10 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
 
     Args:
         factory: a function, a class of modules, or a `functools.partial` of one.
-        name: its name in messages.
+        name: the factory's name in messages.
 
     Raises:
-        InputError: a parameter without a default has a name that says nothing, with all of its parameters and what is
-            understood.
+        InputError: a parameter without a default has an unknown name; the message lists the known names.
 
     >>> def net(num_classes, width=64, *, rngs): ...
     >>> plan_call(net, "net", (28, 28, 1), 10).text

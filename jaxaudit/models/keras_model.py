@@ -1,7 +1,7 @@
-"""From a Keras 3 model on its JAX backend to pure functions: trainable variables are parameters, others are state.
+"""Converts a Keras 3 model on its JAX backend to pure functions: trainable variables are parameters, others are state.
 
-Keras is imported here and only for a Keras model. Of a saved model its weights alone are read: no class, function or
-configuration that a file names.
+Keras is imported only in this module, and only for a Keras model. Of a saved model only the weights are read: no class,
+function or configuration that a file names.
 """
 
 import importlib
@@ -27,7 +27,7 @@ from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
 SUFFIXES = (".keras", ".weights.h5")
-"""Of the files in which Keras saves weights."""
+"""The suffixes of files in which Keras saves weights."""
 MEMBER = "model.weights.h5"
 NOT_OF_THE_MODEL = ("/optimizer", "/metrics", "/compile")
 SEED = 1
@@ -45,13 +45,13 @@ class KerasFunctions(NamedTuple):
 
 
 def is_keras_model(value: Any) -> bool:
-    """Whether it is a Keras model; Keras is not imported to find out."""
+    """Whether `value` is a Keras model, decided without importing Keras."""
     keras = sys.modules.get("keras")
     return keras is not None and hasattr(keras, "Model") and isinstance(value, keras.Model)
 
 
 def is_keras_file(path: Path) -> bool:
-    """Whether its name is that of a file in which Keras saves weights.
+    """Whether a file has the name of one in which Keras saves weights.
 
     >>> is_keras_file(Path("net.keras")), is_keras_file(Path("net.safetensors"))
     (True, False)
@@ -61,7 +61,7 @@ def is_keras_file(path: Path) -> bool:
 
 @contextmanager
 def built_by_keras() -> Iterator[None]:
-    """In this context a Keras model may be built, also while JAX traces; its weights have the same seed each time."""
+    """A context in which a Keras model can be built, even while JAX traces; its weights have a fixed seed."""
     keras: Any = sys.modules.get("keras")
     if keras is None or not hasattr(keras, "utils"):
         yield
@@ -77,13 +77,13 @@ def built_by_keras() -> Iterator[None]:
 
 
 def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> KerasFunctions:
-    """The pure functions of a Keras model, in evaluation.
+    """The pure functions of a Keras model, in evaluation mode.
 
-    Names of arrays are the paths of its variables. `init` returns the weights that the model was built with.
+    Arrays are named by the paths of the model's variables. `init` returns the weights that the model was built with.
 
     Args:
         model: the model, built or not.
-        name: its name in messages.
+        name: the model's name in messages.
         input_shape: the shape of one record.
 
     Raises:
@@ -137,7 +137,7 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Kera
 
 
 def _holds_constants(layer: Any) -> bool:
-    """Whether its weights end in constants once they are loaded (`adapt`), where nothing puts them back."""
+    """Whether a layer turns its weights into constants when they are loaded (as after `adapt`), irreversibly."""
     return hasattr(layer, "finalize_state") and getattr(layer, "input_mean", None) is None
 
 
@@ -160,11 +160,11 @@ def _holding(variables: Mapping[str, Any], values: Mapping[str, Any]) -> Iterato
 
 
 def _load(model: Any, path: Path) -> None:
-    """The model with the weights of the file; what the file holds is measured before Keras opens it."""
+    """Loads the weights of a file into the model; sizes in the file are checked before Keras opens it."""
     wrong = f"{path}: is no whole file of Keras weights"
     with tempfile.TemporaryDirectory() as folder, parsing(wrong, "was it written to its end?"):
         weights = Path(folder) / MEMBER
-        # A copy: Keras opens what was measured here once more, and by its name.
+        # A copy: Keras opens the file again by its name, and it must be the one that was checked.
         with open_data(path) as file:
             if path.name.lower().endswith(".keras"):
                 with zipfile.ZipFile(file) as archive:
@@ -188,9 +188,10 @@ def _load(model: Any, path: Path) -> None:
 
 
 def _arrays(weights: Path, path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of a file's arrays by name, those of its optimizer left out.
+    """The shapes of a file's arrays by name, without those of the optimizer.
 
-    Refuses arrays that lie elsewhere, take more memory than allowed, or have numbers that are not finite.
+    Refuses arrays that are stored outside of the file, need more memory than allowed, or have numbers that are not
+    finite.
     """
     h5py: Any = importlib.import_module("h5py")
     found: dict[str, tuple[int, ...]] = {}

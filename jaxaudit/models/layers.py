@@ -1,4 +1,4 @@
-"""Layers that several networks share: normalisation, dropout, and a max pooling that is cheap to differentiate."""
+"""Layers that several networks share: normalisation, dropout, and a max pooling with a fast gradient."""
 
 import math
 from collections.abc import Callable
@@ -11,20 +11,20 @@ from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
 
-# PyTorch's default: new = 0.9 old + 0.1 batch. Flax's own (0.99) lags behind in the few hundred steps of a small set.
+# PyTorch's default: new = 0.9 old + 0.1 batch. Flax's default (0.99) is too slow for the few steps of a small set.
 BATCH_NORM_MOMENTUM = 0.9
 NORMS = ("group", "batch")
 GROUPS = 8
-"""At most; fewer where the channels cannot be split into as many."""
+"""The largest number of groups; fewer if the channels cannot be divided into as many."""
 EPSILON = 1e-5
-"""PyTorch's."""
+"""PyTorch's default epsilon of normalisation layers."""
 
 
 def make_norm(name: str, channels: int, rngs: nnx.Rngs) -> Any:
     """The normalisation of maps with this many channels.
 
     Raises:
-        InputError: it is neither `group` nor `batch`.
+        InputError: `name` is neither `group` nor `batch`.
     """
     if name == "group":
         return nnx.GroupNorm(channels, num_groups=math.gcd(channels, GROUPS), epsilon=EPSILON, rngs=rngs)
@@ -34,9 +34,9 @@ def make_norm(name: str, channels: int, rngs: nnx.Rngs) -> Any:
 
 
 def dropout_layer(share: float, rngs: nnx.Rngs) -> Callable[[Array], Array]:
-    """`nnx.Dropout` of this share of the units; for 0 the identity, which has no random state.
+    """`nnx.Dropout` of this share of the units; for a share of 0 the identity, which has no random state.
 
-    Make it after the layers with weights: these are then drawn as they are without dropout.
+    Make it after the layers with weights, so that their initial weights are the same as without dropout.
     """
     return nnx.Dropout(share, rngs=rngs) if share else _unchanged
 

@@ -1,4 +1,4 @@
-"""From a Flax Linen module to pure functions: its `params` are the parameters, its other collections the state."""
+"""Converts a Flax Linen module to pure functions: `params` are the parameters, other collections are state."""
 
 import inspect
 from collections.abc import Callable
@@ -18,11 +18,11 @@ TRAINING, EVALUATION = ("train", "training", "is_training"), ("deterministic", "
 
 
 class LinenState(NamedTuple):
-    """The state of a Linen module beside its parameters.
+    """The state of a Linen module: everything except its parameters.
 
     Attributes:
         collections: variables by collection, such as `batch_stats`.
-        key: random key of its random layers in training; None if it has none.
+        key: the random key of the module's random layers in training; None without such layers.
     """
 
     collections: dict[str, Any]
@@ -41,11 +41,11 @@ class LinenFunctions(NamedTuple):
 def linen_functions(module: Any, input_shape: tuple[int, ...]) -> LinenFunctions:
     """The pure functions of a Linen module.
 
-    An argument of its `__call__` named `train`, `training`, `is_training`, `deterministic` or `use_running_average`
-    is given what its name says. In training every stream of random numbers is drawn from the state's key.
+    An argument of `__call__` named `train`, `training`, `is_training`, `deterministic` or `use_running_average` is set
+    accordingly. In training, all random streams are derived from the state's key.
 
     Raises:
-        InputError: it has another argument without a default, or draws random numbers in evaluation.
+        InputError: `__call__` has another argument without a default, or draws random numbers in evaluation mode.
     """
     name = type(module).__name__
     modes = _modes(module, name)
@@ -92,7 +92,7 @@ def linen_functions(module: Any, input_shape: tuple[int, ...]) -> LinenFunctions
 
 
 def evaluation_draws(name: str) -> str:
-    """Why a model that is random even in evaluation is refused."""
+    """The error message for a model that draws random numbers in evaluation mode."""
     return (
         f"the model {name} draws random numbers in evaluation, so its outputs are not determined; switch them off "
         "there, such as by deterministic=True for flax.nnx.Dropout and flax.linen.Dropout."

@@ -32,9 +32,9 @@ class LiuCNN(nnx.Module):
 
 
 class RandomCrop(nnx.Module):
-    """In training a random window of every image, in evaluation the central one.
+    """Cuts a window out of every image: at random in training, the central one in evaluation.
 
-    Images smaller than the window are padded with zeros, evenly on both sides, up to its size.
+    Images smaller than the window are padded with zeros up to its size, evenly on both sides.
     """
 
     def __init__(self, size: tuple[int, int], *, rngs: nnx.Rngs) -> None:

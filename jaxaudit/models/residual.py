@@ -21,14 +21,14 @@ class ResNet(nnx.Module):
     convolution with normalisation.
 
     Args:
-        input_shape: of one image.
+        input_shape: the shape of one image.
         classes: number of classes.
-        rngs: random numbers of the initial weights.
+        rngs: random numbers for the initial weights.
         depth: number of layers: 8, 14, 20, ...
         width: channels of the first stage.
-        norm: `group` or `batch`. Group normalisation (Wu & He 2018) is the default: its records do not touch one
-            another, so that a record that is left out leaves no trace and many models train fast together. Batch
-            normalisation is what most people have.
+        norm: `group` or `batch`. The default is group normalisation (Wu & He 2018): records of a batch do not affect
+            one another, so a left-out record has no effect and many models train fast together. Batch normalisation
+            is more common in practice.
         dropout: share of the last features that is dropped.
 
     Raises:
@@ -158,5 +158,5 @@ def _shapes(channels: int, widths: list[int], blocks: int) -> list[tuple[int, in
 
 
 def _convolution(channels: int, out: int, stride: int, rngs: nnx.Rngs, side: int = 3) -> nnx.Conv:
-    # Padded evenly on every side, as PyTorch does: JAX's own choice differs where the stride is 2.
+    # Padded evenly on every side, as in PyTorch; JAX's default differs for stride 2.
     return nnx.Conv(channels, out, (side, side), strides=stride, padding=side // 2, use_bias=False, rngs=rngs)

@@ -1,4 +1,4 @@
-"""Loads weights by name into a module, and names those of a module; every array must fit."""
+"""Loads weights into a module by name, and names the arrays of a module; every array must fit."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ from jaxaudit.models.linen import PARAMS, LinenState
 SHOWN = 3
 WRAPPERS = ("value", "raw_value")
 PYTORCH_WRAPPERS = ("module.", "_orig_mod.", "module/", "_orig_mod/")
-"""Before each name: what `DataParallel` and `torch.compile` give a state, dots or slashes."""
+"""Prefixes that `DataParallel` and `torch.compile` add to each name of a state, with dots or slashes."""
 
 
 class Restored(NamedTuple):
@@ -25,8 +25,9 @@ class Restored(NamedTuple):
 
     Attributes:
         params: as returned by `PureModule.init`.
-        state: likewise; keys and counters of random layers are zeros, because evaluation does not use them.
-        notes: remarks on the weights for the result.
+        state: as returned by `PureModule.init`; keys and counters of random layers are zeros, since evaluation does
+            not use them.
+        notes: remarks on the weights, for the result.
     """
 
     params: Any
@@ -35,9 +36,9 @@ class Restored(NamedTuple):
 
 
 def name_weights(params: Any, state: Any) -> dict[str, np.ndarray]:
-    """All arrays of a module by name: the path of each, joined by `/`; keys of random layers are left out.
+    """All arrays of a module by name (the path joined by `/`), without the keys of random layers.
 
-    Parameters of a Linen module stand below `params`, its other collections beside it, as in its variables.
+    Parameters of a Linen module are below `params`, next to its other collections, as in its variables.
 
     >>> from jaxaudit.models import MLP, pure_module
     >>> net = pure_module(MLP, (4,), 3)
@@ -50,12 +51,11 @@ def name_weights(params: Any, state: Any) -> dict[str, np.ndarray]:
 
 
 def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str, model: str) -> Restored:
-    """The module `net` with these weights.
+    """The parameters and state of the module `net` with these weights.
 
-    Names may be those of `name_weights`, with `.` for `/`, with or without an outer `params` on those below it, with
-    the `value` that NNX puts at the end of each, or with the `module.` or `_orig_mod.` that PyTorch's wrappers put
-    before each; nothing else is guessed. What PyTorch does not save of a module is taken from the module. Arrays of
-    another float type than the module's are converted.
+    Names may be those of `name_weights`, with these variations and no others: `.` in place of `/`; without the outer
+    `params`; with the final `value` that NNX adds; or with the prefix `module.` or `_orig_mod.` of PyTorch's wrappers.
+    Arrays that PyTorch does not save are taken from the module. Arrays of another float type are converted.
 
     Args:
         net: the module.
@@ -64,8 +64,8 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
         model: the name of the module in messages.
 
     Raises:
-        InputError: with the first of the arrays that are missing, have no place, are of another shape or type, or are
-            too large for the module's type.
+        InputError: an array is missing, unknown, of another shape or type, or too large for the module's type; the
+            message names the first ones.
     """
     params, state = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 1))
     of_params, of_state = dict(_named(params)), dict(_named(state))
@@ -109,7 +109,7 @@ def _is_random(leaf: Any) -> bool:
 
 
 def _places(tree: Any) -> Iterator[tuple[str, Any]]:
-    """Every leaf with its name: attributes (the fields of a state) are no part of it."""
+    """Every leaf with its name, which leaves out attributes (the fields of a state)."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_variable):
         yield _name(path), leaf
 
@@ -126,7 +126,7 @@ def _named(tree: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _spelled_like(weights: dict[str, np.ndarray], wanted: set[str]) -> dict[str, np.ndarray]:
-    """The weights under the spelling of their names that fits the wanted ones best."""
+    """The weights, with the spelling of their names that matches the wanted names best."""
     spellings = [weights]
     for respell in (_slashes, _unwrapped, _outside_params, _outside_params, _inside_wrapper, _inside_wrapper):
         for known in tuple(spellings):
@@ -157,7 +157,7 @@ def _inside_wrapper(name: str, names: list[str]) -> str:
 def _without_second_names(
     weights: dict[str, np.ndarray], second_names: Mapping[str, str], source: str
 ) -> dict[str, np.ndarray]:
-    """The weights, each of those that have two names once."""
+    """The weights without duplicates: arrays with two names occur once."""
     for again, first in second_names.items():
         values = weights.pop(again, None)
         if values is None:
@@ -193,7 +193,7 @@ def _faults(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> list[
 
 
 def _likely_reason(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> str:
-    """In a sentence, if one reason explains what does not fit."""
+    """A sentence with the likely reason why weights do not fit; empty if none is known."""
     missing, spare = wanted.keys() - found.keys(), found.keys() - wanted.keys()
     pairs = [(found[name].shape, wanted[name].shape) for name in wanted.keys() & found.keys()]
     unlike = [(ours, theirs) for ours, theirs in pairs if ours != theirs]
@@ -213,7 +213,7 @@ def _likely_reason(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -
 
 
 def _kind(dtype: Any) -> str:
-    """What can be converted into one another without asking: floats, integers, and each other kind by itself."""
+    """The kind of a dtype: arrays are converted within floats and within integers, but not between other kinds."""
     for kind in (jnp.floating, jnp.integer, jnp.complexfloating):
         if jnp.issubdtype(dtype, kind):
             return kind.__name__
@@ -234,7 +234,7 @@ def _cast(values: np.ndarray, leaf: Any, name: str, source: str) -> np.ndarray:
 
 
 def _zeros(leaf: Any) -> Any:
-    """For the key or counter of a random layer, which evaluation does not use."""
+    """Zeros in place of the key or counter of a random layer, which evaluation does not use."""
     of = leaf.get_value() if _is_variable(leaf) else leaf
     if not jnp.issubdtype(of.dtype, jax.dtypes.prng_key):
         return jnp.zeros(of.shape, of.dtype)

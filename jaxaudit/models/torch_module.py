@@ -1,7 +1,7 @@
-"""From a PyTorch module to pure functions, by torchax: parameters with a gradient are trained, other tensors are state.
+"""Converts a PyTorch module to pure functions by torchax: parameters with a gradient are trained, others are state.
 
-torchax, and PyTorch with it, is imported here and only for a PyTorch module. What it changes for all of JAX when it is
-imported is put back.
+torchax and PyTorch are imported only in this module, and only for a PyTorch module. Global settings of JAX that the
+import changes are restored.
 """
 
 import importlib
@@ -38,7 +38,7 @@ from jaxaudit.models.torch_trial import (
 INSTALL = "pip install 'jaxaudit[torch]' (torchax 0.0.13, which needs torch below 2.13)"
 ELSEWHERE = "or train such models with your own script: jaxaudit shadows plan"
 TRACING = Lock()
-"""Held while a module is traced: for so long its tensors are JAX's."""
+"""Held while a module is traced, since its tensors are JAX arrays meanwhile."""
 VALUES_DECIDE = (
     *(jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError),
     *(jax.errors.TracerIntegerConversionError, jax.errors.NonConcreteBooleanIndexError),
@@ -48,11 +48,11 @@ AGREE = 1e-3
 
 
 class TorchState(NamedTuple):
-    """The state of a PyTorch module beside its parameters.
+    """The state of a PyTorch module: everything except its trained parameters.
 
     Attributes:
         tensors: buffers, frozen parameters and tensors that are plain attributes, by name.
-        key: random key of its random layers in training; None if it has none.
+        key: the random key of the module's random layers in training; None without such layers.
     """
 
     tensors: dict[str, Any]
@@ -73,7 +73,7 @@ class TorchFunctions(NamedTuple):
 
 
 def is_torch_module(value: Any) -> bool:
-    """Whether it is a PyTorch module; PyTorch is not imported to find out."""
+    """Whether `value` is a PyTorch module, decided without importing PyTorch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
 
@@ -83,18 +83,18 @@ def torch_functions(
 ) -> TorchFunctions:
     """The pure functions of the PyTorch module that `build` returns.
 
-    The module is unchanged. A model starts from weights that `build` draws with PyTorch's generator, seeded by the
-    model's key. Batch normalisation keeps its running statistics, and dropout draws from the state's key. The last axis
-    of images (and of series, for convolutions), the channels, is moved to the front; a module that does not accept
-    that gets its records as they are. A module that refuses fractions, such as an embedding, gets whole numbers.
+    The module is not modified. A model starts from weights that `build` draws with PyTorch's generator, seeded with the
+    model's key. Batch normalisation updates its running statistics, and dropout draws from the state's key. The last
+    axis of images (and of series, for convolutions), the channels, is moved to the front; a module that does not accept
+    that gets records as they are. A module that accepts only integers, such as an embedding, gets integers.
 
-    JAX's outputs, gradient and state after some random records are compared with PyTorch's.
+    As a check, outputs, gradient and state on some random records are compared with those of PyTorch itself.
 
     Args:
         build: returns a new module at every call.
         name: the module's name in messages.
         input_shape: the shape of one record, channels last.
-        fields: what a record consists of, if the module gets several arrays by name.
+        fields: the arrays of a record, if the module gets several arrays by name.
 
     Raises:
         InputError: torchax is missing or does not work with the installed PyTorch; the module is lazy, of another type
@@ -169,7 +169,7 @@ def torch_functions(
 
 
 def _by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
-    """The module that `build` returns; called with arrays side by side, it gets them by name."""
+    """Wraps the module that `build` returns, so that the arrays of a record are passed to it by name."""
     module = build()
     forward = module.forward
 
@@ -208,7 +208,7 @@ def _torchax(name: str) -> Any:
 
 @contextmanager
 def _settings_kept() -> Iterator[None]:
-    """Puts JAX's options and the process's environment back as they were."""
+    """A context that restores JAX's options and the process's environment at its end."""
     options, environment = dict(jax.config.values), dict(os.environ)
     try:
         yield
@@ -222,9 +222,9 @@ def _settings_kept() -> Iterator[None]:
 
 @contextmanager
 def _translated(environment: Any, key: Any) -> Iterator[None]:
-    """In this context PyTorch's operations are JAX's, new tensors, too, and random numbers are drawn from the key."""
+    """A context in which JAX executes PyTorch's operations and draws random numbers from the key."""
     with TRACING, warnings.catch_warnings(), environment.override_property(prng=key):
-        # PyTorch counts in int64, which JAX does not have unless it is asked to.
+        # PyTorch's indices are int64, which JAX lacks unless x64 is enabled.
         warnings.filterwarnings("ignore", "Explicitly requested dtype")
         with environment, pytorch().device("jax"):
             yield
@@ -236,7 +236,7 @@ def _running_statistics(module: Any) -> list[Any]:
 
 
 def _update_running_statistics(part: Any, inputs: tuple[Any, ...]) -> None:
-    """What PyTorch's batch normalisation does with its running statistics; torchax only normalises."""
+    """Updates running statistics like PyTorch's batch normalisation, which torchax does not."""
     values = inputs[0].detach()
     axes = [axis for axis in range(values.ndim) if axis != 1]
     mean, variance = values.mean(axes), values.var(axes, unbiased=True)
@@ -245,7 +245,7 @@ def _update_running_statistics(part: Any, inputs: tuple[Any, ...]) -> None:
 
 
 def _padded_by_hook(module: Any) -> None:
-    """Embeddings pass no gradient to the row of their padding; torchax's own way would hide that rows are taken."""
+    """Blocks the gradient of an embedding's padding row by a hook, so that the look-up stays visible as a gather."""
     for part in module.modules():
         if isinstance(part, pytorch().nn.Embedding) and part.padding_idx is not None:
             part.register_forward_hook(partial(_without_gradient_at, part.padding_idx))
@@ -257,7 +257,7 @@ def _without_gradient_at(padding: int, part: Any, inputs: tuple[Any, ...], rows:
 
 
 def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: Trial, name: str) -> None:
-    """That the function and its gradient are PyTorch's, on the records of the trial."""
+    """Refuses a function whose outputs or gradient differ from PyTorch's on the records of the trial."""
     params, rest = trial.split(trial.tensors)
     state = TorchState(rest, jax.random.key(1) if trial.draws else None)
 

@@ -1,4 +1,4 @@
-"""Recurrent layers of PyTorch as loops of JAX: torchax itself would write out every step."""
+"""Runs PyTorch's recurrent layers as loops in JAX; torchax itself would unroll every step."""
 
 import importlib
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from jaxaudit.models.torch_trial import pytorch
 def loops_stay_loops(module: Any) -> None:
     """Makes every `LSTM`, `GRU` and `RNN` in a module of PyTorch compute by `jax.lax.scan`.
 
-    The product with the inputs is one for all steps. Packed sequences are left to PyTorch's own code, as are modules of
-    single cells.
+    The inputs of all steps are multiplied together. Packed sequences and modules of single cells are left to PyTorch's
+    own code.
     """
     for part in module.modules():
         if type(part) in (pytorch().nn.LSTM, pytorch().nn.GRU, pytorch().nn.RNN):
@@ -24,7 +24,7 @@ def loops_stay_loops(module: Any) -> None:
 
 
 def _forward(part: Any, own: Callable[..., Any], inputs: Any, hx: Any = None) -> Any:
-    """As the layer's own `forward`: all outputs, and the last states."""
+    """Replaces the layer's `forward`: returns all outputs, and the last states."""
     torch = pytorch()
     if not isinstance(inputs, torch.Tensor):
         return own(inputs, hx)
@@ -53,7 +53,7 @@ def _forward(part: Any, own: Callable[..., Any], inputs: Any, hx: Any = None) ->
 
 
 def _first_states(part: Any, steps: Any, hx: Any, single: bool) -> list[Any]:
-    """Of all layers and directions: what was given, or zeros."""
+    """The initial states of all layers and directions: those given, or zeros."""
     torch = pytorch()
     if hx is not None:
         given = list(hx) if part.mode == "LSTM" else [hx]

@@ -1,4 +1,4 @@
-"""What a PyTorch module is and does, by calling it in PyTorch on a few random records."""
+"""Finds a PyTorch module's properties by calling it in PyTorch on a few random records."""
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
@@ -15,48 +15,48 @@ from jaxaudit.errors import InputError
 RECORDS = 6
 SEED = 1
 WANTED = {1: "(channels, length)", 2: "(channels, height, width)", 3: "(channels, depth, height, width)"}
-"""Of convolutions along so many axes."""
+"""The record shapes that convolutions need, by their number of spatial axes."""
 Channels = Literal["last", "first", "one"]
 GENERATOR = Lock()
-"""Held while PyTorch's generator, of which there is one, is borrowed."""
+"""Held while PyTorch's global random generator is in use here."""
 
 
 class Form(NamedTuple):
-    """How a module takes records.
+    """The form of the records that a module accepts.
 
     Attributes:
-        channels: `last` leaves records as they are; `first` moves their last axis to the front; `one` puts an axis of
-            one channel there, as gray images without channels need it.
-        whole: numbers are indices, such as those of tokens, in int32.
+        channels: `last` leaves records as they are; `first` moves their last axis to the front; `one` adds an axis of
+            one channel there, for gray images without channels.
+        whole: whether numbers are passed as int32, such as indices of tokens.
     """
 
     channels: Channels
     whole: bool
 
     def placed(self, inputs: Any, numbers: Any) -> Any:
-        """The records as the module takes them; `numbers` is `numpy`, or what stands for it."""
+        """The records in this form; `numbers` is the module `numpy` or `jax.numpy`."""
         moved = numbers.moveaxis(inputs, -1, 1) if self.channels == "first" else inputs
         moved = moved[:, None] if self.channels == "one" else moved
         return moved.astype(numbers.int32) if self.whole else moved
 
 
 class Trial(NamedTuple):
-    """A module's properties, and its answers to random records.
+    """A module's properties, and its outputs on random records.
 
     Attributes:
         another: builds the module again.
-        tensors: all of its tensors by name.
-        saved_as: the name here of each tensor that `state_dict` has.
-        trained: the names of its parameters that require a gradient.
-        form: how the module takes records.
-        draws: whether it draws random numbers in training.
-        batch_coupled: whether in training one record's output depends on the others.
+        tensors: all of the module's tensors by name.
+        saved_as: for each tensor in `state_dict`, its name in `tensors`.
+        trained: the names of parameters that require a gradient.
+        form: the form of the records that the module accepts.
+        draws: whether the module draws random numbers in training.
+        batch_coupled: whether in training one record's output depends on the other records.
         seeded: whether the initial weights depend on the seed.
-        inputs: the records, as the audit has them.
-        directions: the loss is the mean of the outputs times these.
-        outputs: of the records; in training, or in evaluation if it draws random numbers.
-        gradient: of the loss, by parameter.
-        after: all tensors after that.
+        inputs: the random records, in the audit's form.
+        directions: the factors of the outputs in the loss, which is the mean of their products.
+        outputs: the outputs on the records, in training mode, or in evaluation mode if the module draws random numbers.
+        gradient: the gradient of the loss, by parameter.
+        after: all tensors after these calls.
     """
 
     another: Callable[[], Any]
@@ -74,19 +74,19 @@ class Trial(NamedTuple):
     after: dict[str, np.ndarray]
 
     def split(self, tensors: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """The trained tensors, and the rest."""
+        """Splits tensors into the trained ones, and the rest."""
         trained = {name: tensors[name] for name in self.trained}
         return trained, {name: each for name, each in tensors.items() if name not in trained}
 
 
 def pytorch() -> Any:
-    """PyTorch, which whoever has a module of it has imported."""
+    """Imports PyTorch, which is already imported if a PyTorch module exists."""
     return importlib.import_module("torch")
 
 
 @contextmanager
 def own_generator(seed: int) -> Iterator[None]:
-    """PyTorch's generator for the CPU with this seed; afterwards as it was."""
+    """A context in which PyTorch's CPU generator has this seed; its state is restored at the end."""
     torch = pytorch()
     with GENERATOR:
         before = torch.get_rng_state()
@@ -98,7 +98,7 @@ def own_generator(seed: int) -> Iterator[None]:
 
 
 def tensors_of(module: Any) -> dict[str, np.ndarray]:
-    """The module's parameters, buffers and plain tensors by name, as JAX has them; one that has two names, once."""
+    """The module's parameters, buffers and plain tensors by name, as arrays; a tensor with two names occurs once."""
     return {
         name: np.array(values := each.detach().numpy(), jax.dtypes.canonicalize_dtype(values.dtype))
         for name, each in _named(module).items()
@@ -106,7 +106,7 @@ def tensors_of(module: Any) -> dict[str, np.ndarray]:
 
 
 def in_pytorch(trial: Trial, tensors: Mapping[str, Any], inputs: np.ndarray) -> np.ndarray:
-    """The outputs of the module with these tensors in evaluation, as PyTorch computes them."""
+    """The outputs of the module with these tensors in evaluation mode, computed by PyTorch."""
     torch = pytorch()
     module = trial.another().eval()
     with torch.no_grad():
@@ -144,7 +144,7 @@ def _named(module: Any) -> dict[str, Any]:
 
 
 def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sample: np.ndarray | None = None) -> Trial:
-    """The trial of the module that `build` returns, on `sample` or else on random numbers.
+    """Tries the module that `build` returns on `sample`, or on random numbers.
 
     Raises:
         InputError: see `jaxaudit.models.torch_module.torch_functions`.
@@ -221,10 +221,11 @@ def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
 
 
 def _form(another: Callable[[], Any], inputs: np.ndarray, name: str) -> Form:
-    """Channels of images go first, of series if there are convolutions, unless the module wants records as they are.
+    """Finds the form of records that a module accepts.
 
-    Gray images without channels get an axis of one, if there are convolutions of images. A module that refuses
-    fractions gets whole numbers.
+    Channels of images are moved first, and those of series if there are convolutions, unless the module needs records
+    as they are. Gray images without channels get an axis of one if there are convolutions of images. A module that
+    accepts only integers gets integers.
     """
     convolutions = pytorch().nn.modules.conv._ConvNd
     kinds = [len(part.kernel_size) for part in another().modules() if isinstance(part, convolutions)]
@@ -233,7 +234,7 @@ def _form(another: Callable[[], Any], inputs: np.ndarray, name: str) -> Form:
     places: tuple[Channels, ...] = ("first", "last") if usual else ("last", "first")
     places = places if inputs.ndim > 2 else ("last",)
     if inputs.ndim - 1 in kinds:
-        # First, because PyTorch takes so many records without channels for one record of so many channels.
+        # Tried first, because PyTorch would treat a batch of records without channels as one record with channels.
         places = "one", *places
     for form in [Form(each, whole) for whole in (False, True) for each in places]:
         try:
@@ -260,7 +261,7 @@ def _outputs(module: Any, inputs: np.ndarray) -> Any:
 
 
 def logits_of(outputs: Any) -> Any:
-    """The logits of what a module returns: itself, or its `logits`, as the models of `transformers` name them."""
+    """The logits in a module's output: the output itself, or its attribute `logits`, as in `transformers`."""
     return getattr(outputs, "logits", outputs)
 
 
@@ -273,7 +274,7 @@ def _draws(module: Any, inputs: np.ndarray) -> bool:
 
 
 def _couples(another: Callable[[], Any], training: bool, inputs: np.ndarray) -> bool:
-    """Whether the outputs of some records depend on which others are in the batch."""
+    """Whether the output of a record depends on the other records in the batch."""
     half = len(inputs) // 2
     whole, part = (_outputs(another().train(training), some) for some in (inputs, inputs[:half]))
     return not np.allclose(whole[:half].numpy(), part.numpy(), rtol=1e-3, atol=1e-4, equal_nan=True)

@@ -1,6 +1,6 @@
-"""An image or text classifier of `transformers`, from a configuration on disk: no download, and no code that it names.
+"""Builds an image or text classifier of `transformers` from a configuration on disk, without downloads or foreign code.
 
-`transformers`, and PyTorch with it, is imported here and only for such a configuration.
+`transformers` and PyTorch are imported only in this module, and only for such a configuration.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ from jaxaudit.errors import InputError
 INSTALL = "pip install 'jaxaudit[transformers]'"
 CONFIG = "config.json"
 LONGEST = 16 * 2**20
-"""Bytes of a configuration: one of ImageNet's 21,841 class names has a million."""
+"""The largest configuration file in bytes: one with ImageNet's 21,841 class names has a million."""
 LARGEST = 2**24
-"""Of the numbers in a configuration, which are sizes."""
+"""The largest number in a configuration, since its numbers are sizes."""
 MOST_PARTS = 20_000
-"""Modules of a network."""
+"""The largest number of modules in a network."""
 COPIES = 4
-"""A network is tried with several copies of its tensors, so they may need only this share of what a file may need."""
+"""A network is tried with several copies of its tensors, so their limit is 1 / `COPIES` of the limit of a file."""
 CLASSIFIERS = {
     "AutoModelForImageClassification": "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
     "AutoModelForSequenceClassification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES",
@@ -41,33 +41,33 @@ REFUSED = {
     "use_timm_backbone": "asks for a network of another package; name a function that builds it (`model`)",
     "backbone": "names another network; save the whole model with backbone_config",
 }
-"""Entries that would run code, download, or change what weights are."""
+"""Refused entries of a configuration, with the reason: they would run code, download, or change the weights' format."""
 COUNTS = ("position_ids", "num_batches_tracked")
-"""How names of whole numbers end that some versions save and others do not."""
+"""Endings of the names of integer arrays that some versions save and others do not."""
 _FLOAT = np.zeros((), np.float32)
 NOT_OF_THE_NETWORK = ("attn_implementation", "experts_implementation", "torch_dtype", "dtype", "name_or_path")
-"""Entries that say how it is computed, which is decided here."""
+"""Entries about how the network is computed, which are ignored: that is decided here."""
 
 
 class TransformersClassifier:
-    """A factory of one classifier, for `pure_module`: `factory() -> module`, with new weights at every call.
+    """A factory for `pure_module` that builds a classifier, with new weights at every call.
 
     Attributes:
-        architecture: the name of its class in `transformers`.
-        classes: how many outputs it has.
-        version: that of `transformers`.
-        content_hash: `blake2b:...` of the configuration.
+        architecture: the name of the classifier's class in `transformers`.
+        classes: the number of outputs.
+        version: the version of `transformers`.
+        content_hash: the hash `blake2b:...` of the configuration.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Reads the configuration, and builds the network once without memory for its tensors.
+        """Reads the configuration, and builds the network once without allocating its tensors.
 
         Args:
             path: a `config.json`, or a folder with one, as `save_pretrained` writes it.
 
         Raises:
-            InputError: `transformers` is missing; there is no such file, or it is no configuration of an image or text
-                classifier that `transformers` knows; it asks for code, other networks or quantised weights; or the
+            InputError: `transformers` is missing; the file is missing, or not the configuration of an image or text
+                classifier that `transformers` knows; it requires code, other networks or quantised weights; or the
                 network is too large for this machine.
         """
         given = Path(path)
@@ -92,7 +92,7 @@ class TransformersClassifier:
                 self._class = type(self())
 
     def __call__(self) -> Any:
-        """The module, with eager attention, in float32."""
+        """Builds the module, with eager attention, in float32."""
         kinds = {"trust_remote_code": False, "attn_implementation": "eager", "dtype": pytorch().float32}
         with _offline(), quietly():
             return getattr(self._library, self._auto).from_config(deepcopy(self._config), **kinds)
@@ -101,12 +101,12 @@ class TransformersClassifier:
         return f"{self.architecture} of transformers {self.version}"
 
     def as_named_here(self, weights: Mapping[str, np.ndarray], source: str) -> Weights:
-        """The weights of a file under the names that the module itself has, in float32.
+        """The weights of a file in float32, with the names that the module uses.
 
-        `save_pretrained` writes the names of earlier versions, which `transformers` alone can translate.
+        `save_pretrained` writes names of earlier versions, which only `transformers` can translate.
 
         Raises:
-            InputError: arrays are missing, have no place or another shape.
+            InputError: arrays are missing, unknown, or of another shape.
         """
         torch = pytorch()
         state = {name: torch.from_numpy(np.array(_real(each))) for name, each in weights.items()}
@@ -141,7 +141,7 @@ class TransformersClassifier:
 
 
 def pytorch() -> Any:
-    """PyTorch."""
+    """Imports PyTorch."""
     return importlib.import_module("torch")
 
 
@@ -173,7 +173,7 @@ def _entries(text: bytes, file: Path) -> dict[str, Any]:
 
 
 def _check(entries: Any, file: Path) -> None:
-    """Refuses, at any depth, what asks for more than a network and numbers that are too large for sizes."""
+    """Refuses entries, at any depth, that require more than a network, and numbers that are too large for sizes."""
     waiting = [entries]
     while waiting:
         each = waiting.pop()
@@ -191,7 +191,7 @@ def _check(entries: Any, file: Path) -> None:
 
 
 def _classifier(library: Any, entries: Mapping[str, Any], file: Path) -> tuple[str, str]:
-    """The class of the network, and the class of `transformers` that makes it of a configuration."""
+    """The class of the network, and the class of `transformers` that builds it from a configuration."""
     auto: Any = importlib.import_module("transformers.models.auto.modeling_auto")
     kind = entries.get("model_type")
     known = library.CONFIG_MAPPING.keys()
@@ -218,7 +218,7 @@ def _classifier(library: Any, entries: Mapping[str, Any], file: Path) -> tuple[s
 
 
 def _without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
-    """The entries but for these names, at every depth."""
+    """The entries without these names, at every depth."""
     return {
         name: _without(each, names) if isinstance(each, dict) else each
         for name, each in entries.items()
@@ -227,13 +227,13 @@ def _without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
 
 
 def _real(values: np.ndarray) -> np.ndarray:
-    """Floats in 32 bits: PyTorch does not know NumPy's bfloat16."""
+    """Converts floats to float32, since PyTorch does not support NumPy's bfloat16."""
     return values if values.dtype.kind in "iub" else values.astype(np.float32)
 
 
 @contextmanager
 def _offline() -> Iterator[None]:
-    """In this context the package that downloads for `transformers` is told not to."""
+    """A context in which `transformers` does not download anything."""
     constants: Any = importlib.import_module("huggingface_hub.constants")
     before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
     try:
@@ -256,7 +256,7 @@ def _without_bars(library: Any) -> Iterator[None]:
 
 @contextmanager
 def _bounded(file: Path) -> Iterator[None]:
-    """In this context modules are counted as they are built, and their tensors before they have memory."""
+    """A context that limits the number of modules built, and the size of tensors before they are allocated."""
     hooks = pytorch().nn.modules.module
     parts, size, allowed = 0, 0, MAX_BYTES // COPIES
 

@@ -11,24 +11,24 @@ from jaxaudit.errors import InputError
 from jaxaudit.models.layers import dropout_layer
 
 EPSILON = 1e-6
-"""Of layer normalisation, as in Dosovitskiy et al.'s code."""
+"""Epsilon of layer normalisation, as in Dosovitskiy et al.'s code."""
 
 
 class ViT(nnx.Module):
     """A vision transformer of Dosovitskiy et al. (2021) for images `[h, w, channels]`, without a class token.
 
-    The image is cut into square patches, zeros filling up the last; each becomes `width` numbers by one dense layer,
-    plus a learned vector a place. `depth` blocks follow: x + attention(norm(x)), then x + dense(gelu(dense(norm(x)))),
-    with four times `width` hidden units. The logits are a dense layer of the normalised mean over places (Beyer et al.
-    2022).
+    The image is cut into square patches, with zero padding. A dense layer maps each patch to `width` numbers, to which
+    a learned vector per position is added. `depth` blocks follow: x + attention(norm(x)), then
+    x + dense(gelu(dense(norm(x)))), with four times `width` hidden units. The logits are a dense layer of the
+    normalised mean over positions (Beyer et al. 2022).
 
     Args:
-        input_shape: of one image.
+        input_shape: the shape of one image.
         classes: number of classes.
-        rngs: random numbers of the initial weights.
+        rngs: random numbers for the initial weights.
         depth: number of blocks.
-        width: numbers a place; a multiple of the heads.
-        heads: of the attention.
+        width: numbers per position; a multiple of the heads.
+        heads: number of attention heads.
         patch: side of a patch in pixels; by default an eighth of the image's larger side, at least 1.
         dropout: share of the numbers that is dropped after attention and after the second dense layer of a block.
 

@@ -1,1 +1,1 @@
-"""Results as Matplotlib figures: arrays in, marks on an `Axes` out. No pyplot, no global settings."""
+"""Draws results, given as arrays, on Matplotlib `Axes`, without pyplot or global settings."""

@@ -1,4 +1,4 @@
-"""Charts of membership attacks: ROC curves, accuracies, and what single records give away beside their PDTP."""
+"""Charts of membership attacks: ROC curves, accuracies, and the exposure of single records, also against their PDTP."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,13 +23,13 @@ from jaxaudit.plots.style import (
 )
 
 LEAST = 1e-5
-"""The lowest rate that is drawn of a curve with a band."""
+"""The lowest false positive and true positive rate that is drawn."""
 
 
 def draw_accuracies(
     axes: Axes, pdtp: Float[np.ndarray, " targets"], attacks: Sequence[tuple[str, Float[np.ndarray, " targets"]]]
 ) -> None:
-    """Accuracy of each attack on each target against the target's PDTP."""
+    """Draws the accuracy of each attack on each target record against the record's PDTP."""
     most = _most(pdtp, 0.01)
     for place, (name, accuracies) in enumerate(attacks):
         draw_marks(axes, place, np.minimum(pdtp, most), accuracies, name, size=4.5, alpha=0.7)
@@ -43,7 +43,7 @@ def draw_accuracies(
 
 
 class Row(NamedTuple):
-    """A number of one attack with its interval; NaN where there is none."""
+    """An estimate for one attack, with its interval; NaN if not available."""
 
     name: str
     value: float
@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
 
 def draw_estimates(axes: Axes, rows: Sequence[Row], across: str, chance: float) -> None:
-    """Numbers with their intervals, one row each, against guessing."""
+    """Draws estimates with their intervals, one per row, and a line at the value of guessing."""
     for place, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
             draw_interval(axes, place, row.low, row.high)
@@ -65,7 +65,7 @@ def draw_estimates(axes: Axes, rows: Sequence[Row], across: str, chance: float) 
 
 
 class Band(NamedTuple):
-    """A ROC curve with its band."""
+    """A ROC curve with its confidence band."""
 
     name: str
     false_positive: Float[np.ndarray, " points"]
@@ -75,7 +75,7 @@ class Band(NamedTuple):
 
 
 def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
-    """True against false positive rates on logarithmic axes from 1e-5; the first curve has its band."""
+    """Draws ROC curves on logarithmic axes from 1e-5; the first one with its confidence band."""
     for place, curve in enumerate(curves):
         across = np.maximum(curve.false_positive, LEAST)
         if not place:
@@ -100,7 +100,7 @@ def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
 
 
 def draw_separations(axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int[np.ndarray, " bins"]) -> None:
-    """How many records have which separation; one half is a record that gives nothing away."""
+    """Draws a histogram of the records' separations; at 0.5, a record's membership does not show in outputs."""
     axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=BLUE, alpha=0.75, edgecolor="white", linewidth=0.6)
     dress(axes, "separation of models with and without the record", "records")
     axes.axvline(0.5, color=INK, linewidth=1.4, linestyle=DASHES[2])
@@ -110,7 +110,7 @@ def draw_separations(axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int
 def draw_beside_pdtp(
     axes: Axes, pdtp: Float[np.ndarray, " n"], named: Float[np.ndarray, " n"], risky: tuple[float, float]
 ) -> None:
-    """The share of models that name a record against its PDTP in nats; lines where each is at risk."""
+    """Draws the share of models for which a record is called a member against its PDTP (nats), with risk thresholds."""
     most = _most(pdtp, 3.0)
     axes.plot(
         np.minimum(pdtp, most), named, "o", color=BLUE, markersize=4.5, alpha=0.45, markeredgewidth=0, clip_on=False
@@ -123,12 +123,12 @@ def draw_beside_pdtp(
 
 
 def _most(pdtp: Float[np.ndarray, " n"], least: float) -> float:
-    """Where the axis of PDTP ends."""
+    """The upper end of the axis of PDTP."""
     return max(least, float(pdtp[np.isfinite(pdtp)].max(initial=0.0))) * 1.3
 
 
 def _set_pdtp(axes: Axes, most: float, ticks: Sequence[float]) -> None:
-    """PDTP across, logarithmic but for the lowest values."""
+    """Sets the horizontal axis to PDTP, logarithmic except for the lowest values."""
     axes.set_xscale("symlog", linthresh=0.01, linscale=0.4)
     shown = [0.0, *(tick for tick in ticks if tick < most)]
     axes.set_xticks(shown, [f"{tick:g}" for tick in shown])
@@ -137,7 +137,7 @@ def _set_pdtp(axes: Axes, most: float, ticks: Sequence[float]) -> None:
 
 
 def _set_rates(axes: Axes) -> None:
-    """Both rates on logarithmic axes, and the line of guessing."""
+    """Sets logarithmic axes for both rates, and draws the line of guessing."""
     guess = np.geomspace(LEAST, 1, 50)
     axes.plot(guess, guess, color=MUTED, linewidth=1.2, linestyle=DASHES[2], label="guessing")
     dress(axes, "false positive rate", "true positive rate")

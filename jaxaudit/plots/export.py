@@ -1,4 +1,4 @@
-"""Figures as text and as bytes: the same figure, the same bytes."""
+"""Exports figures as SVG and PNG; equal figures give equal bytes."""
 
 import hashlib
 import re
@@ -21,7 +21,7 @@ VARIABLES = {
     getattr(style, name): f"--{name.lower()}"
     for name in ("INK", "MUTED", "LINE", "PAPER", "BLUE", "VERMILION", "GREEN", "PURPLE", "ORANGE", "SKY")
 }
-"""The page's own name of each colour, so that a dark page can have others."""
+"""The page's CSS variable for each colour, so that dark mode can have other colours."""
 FONT = "var(--sans)"
 _SETTINGS: Any = {
     "svg.fonttype": "none",
@@ -33,37 +33,37 @@ _PLAIN = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
 def settled(draw: Callable[[], Drawn]) -> Drawn:
-    """What `draw` returns, whatever style the person's own Matplotlib is set to."""
-    # Numbers in a stranger's result may be as large as they come, and their ticks larger.
+    """Returns `draw()`, called with Matplotlib's default style in place of the user's settings."""
+    # Numbers in a result file of another party may be so large that their ticks overflow.
     quiet = np.errstate(over="ignore")
     with matplotlib.style.context("default"), matplotlib.rc_context(_SETTINGS), warnings.catch_warnings(), quiet:
-        # A font without the letters of someone's file names: the browser has others.
+        # Matplotlib's font may lack letters of file names; the browser has other fonts.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         return draw()
 
 
 def as_png(figure: Figure) -> bytes:
-    """The figure as a picture of 200 dots an inch."""
+    """The figure as a PNG image with 200 dots per inch."""
     file = BytesIO()
     settled(lambda: figure.savefig(file, format="png", dpi=200, metadata={"Software": None}))
     return file.getvalue()
 
 
 def as_svg(figure: Figure) -> bytes:
-    """The figure as a file of vector graphics, its text as text."""
+    """The figure as an SVG file, in which text stays text."""
     file = StringIO()
     settled(lambda: figure.savefig(file, format="svg", metadata=_PLAIN))
     return file.getvalue().encode()
 
 
 def as_inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
-    """The figure as an element for a page: coloured by the page's variables, named for who cannot see it.
+    """The figure as an `<svg>` element for a page, with the page's CSS colours and a description for screen readers.
 
     Args:
-        figure: what is drawn.
-        key: letters, digits and hyphens; no other figure of the page has it.
-        title: for a screen reader, and
-        description: what there is to see.
+        figure: the figure.
+        key: an identifier of letters, digits and hyphens, unique within the page.
+        title: the title for screen readers.
+        description: a description of the figure for screen readers.
     """
     file = StringIO()
     settled(lambda: figure.savefig(file, format="svg", metadata=_PLAIN, transparent=True))
@@ -95,7 +95,7 @@ def as_inline_svg(figure: Figure, key: str, title: str, description: str) -> str
 
 
 def digest(text: str) -> str:
-    """A short name for some text."""
+    """A short digest of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -113,7 +113,7 @@ def _references(root: ElementTree.Element) -> list[str]:
 
 
 def _dressed(value: str, key: str) -> str:
-    """A reference or a style with the page's colours, font and names."""
+    """Rewrites an SVG attribute (a reference or a style) with the page's colours, font and identifiers."""
     value = re.sub(r"(font: [^;']*|font-family: )'[^;]*", rf"\1{FONT}", value)
     for colour, variable in VARIABLES.items():
         value = value.replace(colour, f"var({variable})")

@@ -1,4 +1,4 @@
-"""Charts of the `ks` audit: confidences, rho of every replicate, distances of seeds alone, and used fractions."""
+"""Charts of the `ks` audit: confidences, rho of every replicate, distances between seeds, and used fractions."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from jaxaudit.plots.style import (
 
 VERTICES = 400
 LOG_ODDS = 14.0
-"""Nats beyond which a float32 confidence is 0 or 1; the axis ends there."""
+"""The end of the axis in nats: float32 cannot represent log-odds beyond it."""
 ROLES = ("query model", "target", "calibration model")
 _LOOKS = {ROLES[0]: (BLUE, DASHES[0]), ROLES[1]: (INK, DASHES[1]), ROLES[2]: (VERMILION, DASHES[2])}
 
@@ -34,12 +34,12 @@ Sample = Float[np.ndarray, " n"]
 
 
 class Gap(NamedTuple):
-    """The widest gap between two empirical CDFs, and where it is.
+    """The widest gap between two empirical CDFs, and its location.
 
     Attributes:
         distance: the Kolmogorov-Smirnov distance.
-        confidence: the least confidence at which it is attained.
-        low, high: the two CDFs there, the lower first.
+        confidence: the smallest confidence at which it is attained.
+        low, high: the values of the two CDFs at that confidence, the lower one first.
     """
 
     distance: float
@@ -49,7 +49,7 @@ class Gap(NamedTuple):
 
 
 def widest_gap(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> Gap:
-    """The gap that a Kolmogorov-Smirnov distance is.
+    """The widest gap between two empirical CDFs, which is the Kolmogorov-Smirnov distance.
 
     >>> widest_gap(np.array([0.5, 0.75]), np.array([0.75, 1.0]))
     Gap(distance=0.5, confidence=0.5, low=0.0, high=0.5)
@@ -74,7 +74,7 @@ def share_at_most(
 
 
 def log_odds(confidences: Sample) -> Sample:
-    """log(p / (1 - p)) in nats, where confidences near 1 lie apart; cut at 14 on both sides.
+    """log(p / (1 - p)) in nats, which separates confidences near 1; cut at 14 on both sides.
 
     >>> log_odds(np.array([0.0, 0.5, 1.0]))
     array([-14.,   0.,  14.])
@@ -85,14 +85,14 @@ def log_odds(confidences: Sample) -> Sample:
 
 
 def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: float, *, stretched: bool) -> None:
-    """Empirical CDFs of the confidences of the query model, the target and the calibration model.
+    """Draws empirical CDFs of the confidences of the query model, the target and the calibration model.
 
     Args:
-        axes: where to draw.
-        samples: of each of these, in this order.
-        gap: between the first two.
-        distance: what is written beside it, the number the verdict rests on.
-        stretched: whether on an axis of log-odds.
+        axes: the axes to draw on.
+        samples: the confidences of these three models, in this order.
+        gap: the widest gap between the first two.
+        distance: the distance that is written beside the gap, on which the verdict is based.
+        stretched: whether the axis shows log-odds.
     """
     scale = log_odds if stretched else np.asarray
     low, high = (-LOG_ODDS, LOG_ODDS) if stretched else (0.0, 1.0)
@@ -124,7 +124,7 @@ def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: 
 
 
 class Row(NamedTuple):
-    """One model's rho: its name, each replicate's, their median and the interval; NaN where there is none."""
+    """One model's name, its rho in each replicate, their median and the interval; NaN if not available."""
 
     name: str
     values: Float[np.ndarray, " replicates"]
@@ -134,7 +134,7 @@ class Row(NamedTuple):
 
 
 def draw_rho(axes: Axes, rows: Sequence[Row]) -> None:
-    """rho of each model over replicates, with its interval, against 1."""
+    """Draws rho of each model over replicates, with its interval, and a line at 1."""
     for place, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
             draw_interval(axes, place, row.low, row.high)
@@ -154,7 +154,7 @@ def draw_rho(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..."]]]) -> None:
-    """Kolmogorov-Smirnov distances, one row per kind: of other seeds, of other data, and of targets."""
+    """Draws Kolmogorov-Smirnov distances, one row per kind: to other seeds, to other data, and to targets."""
     for place, (_, values) in enumerate(groups):
         axes.plot(values, np.full(len(values), place), "o", color=BLUE, markersize=5, alpha=0.75, markeredgewidth=0)
         if np.isfinite(values).any():
@@ -171,7 +171,7 @@ def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..
 class Share(NamedTuple):
     """A test of one target: the used fraction, its interval and upper limit, and the minimum detectable fraction.
 
-    Shares are from 0 to 1, NaN where there is none.
+    Shares are from 0 to 1; NaN if not available.
     """
 
     name: str
@@ -183,7 +183,7 @@ class Share(NamedTuple):
 
 
 def draw_shares(axes: Axes, rows: Sequence[Share], fraction: str = "used fraction") -> None:
-    """The fraction, by this name, with its interval and limit, one row per test, and the minimum detectable one."""
+    """Draws the used fraction of each test with its interval and limit, and the minimum detectable fraction."""
     for place, row in enumerate(rows):
         draw_interval(axes, place, row.low, row.high)
         axes.plot([row.share], [place], "D", color=BLUE, markersize=6, label=fraction if not place else None)
@@ -202,7 +202,7 @@ def draw_shares(axes: Axes, rows: Sequence[Share], fraction: str = "used fractio
 def _steps(
     ordered: Float[np.ndarray, " n"], low: float, high: float
 ) -> tuple[Float[np.ndarray, " steps"], Float[np.ndarray, " steps"]]:
-    """An empirical CDF as at most `VERTICES` steps, each within 1 / VERTICES of the axis or of the records."""
+    """An empirical CDF as at most `VERTICES` steps; each covers at most 1 / VERTICES of the axis or of the records."""
     places, last = np.unique(ordered[::-1], return_index=True)
     shares = 1 - last / len(ordered)
     if len(places) > VERTICES:

@@ -1,4 +1,4 @@
-"""Charts of the `pdtp` audit: the distribution, the riskiest records, and their removal."""
+"""Charts of the `pdtp` audit: the distribution of PDTP, the riskiest records, and the effect of removing them."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ DTP_1 = 1.0
 
 
 class Risk(NamedTuple):
-    """One record, nats: its PDTP, and the mean and the largest of its seed floor."""
+    """One record's PDTP, and the mean and the largest value of its seed floor, in nats."""
 
     name: str
     pdtp: float
@@ -39,7 +39,7 @@ class Risk(NamedTuple):
 
 @runtime_checkable
 class Bar(Protocol):
-    """How many records have a PDTP within some limits, and how many a seed floor; do those break the DTP-1 rule?"""
+    """A bar of a histogram: its limits, numbers of records by PDTP and by seed floor, and whether it breaks DTP-1."""
 
     @property
     def name(self) -> str: ...
@@ -52,9 +52,9 @@ class Bar(Protocol):
 
 
 def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:
-    """The number of records by PDTP, and by their seed floor if there is one.
+    """Draws the histogram of PDTP, and of the seed floor if there is one.
 
-    Those that break the DTP-1 rule are last.
+    Records that break the DTP-1 rule are in the last bars.
     """
     counts, floors = (np.array(each) for each in zip(*((bar.records, bar.by_seed_floor) for bar in bars), strict=True))
     places = np.arange(len(bars))
@@ -91,7 +91,7 @@ def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:
 
 
 def draw_risks(axes: Axes, risks: Sequence[Risk], *, seeded: bool) -> None:
-    """The riskiest records, each with its seed floor if the learner has a seed."""
+    """Draws the PDTP of the riskiest records, each with its seed floor if the learner has a seed."""
     finite = [value for risk in risks for value in risk[1:] if math.isfinite(value)]
     most = max([*finite, DTP_1]) * 1.12
     for place, risk in enumerate(risks):
@@ -120,7 +120,7 @@ def draw_risks(axes: Axes, risks: Sequence[Risk], *, seeded: bool) -> None:
 
 
 def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"]) -> None:
-    """The largest PDTP of the remaining records as the riskiest is removed repeatedly."""
+    """Draws the largest PDTP of the remaining records as the riskiest record is removed repeatedly."""
     steps = np.arange(len(largest))
     finite = largest[np.isfinite(largest)]
     most = max([*finite.tolist(), DTP_1]) * 1.15
@@ -140,7 +140,7 @@ def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"]) -
 
 
 def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " _"]]]) -> None:
-    """Of each run, the share of records whose PDTP is above a value: the curve further to the right leaks more."""
+    """Draws, for each run, the share of records with a PDTP above each value: a curve further right is riskier."""
     least = 1e-3
     most = max([*(float(v[np.isfinite(v)].max(initial=0.0)) for _, v in runs), DTP_1]) * 1.3
     fewest = 1.0

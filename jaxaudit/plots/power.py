@@ -11,15 +11,15 @@ from matplotlib.ticker import PercentFormatter
 from jaxaudit.plots.style import DASHES, MARKERS, MUTED, dress, legend, series_line
 
 WANTED = 0.95
-"""The probability that use is to be detected with."""
+"""The desired probability of detection."""
 
 Fractions = Float[np.ndarray, " fractions"]
 
 
 class Line(NamedTuple):
-    """One size: query and holdout records, and the probability of detection at each used fraction.
+    """The detection probability at each used fraction, for one size of query set and holdout.
 
-    Fractions and probabilities are from 0 to 1. The size that was given stands out.
+    Fractions and probabilities are from 0 to 1. The size that the user gave is highlighted.
     """
 
     query: int
@@ -30,14 +30,14 @@ class Line(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Both numbers of records."""
+        """The line's name: both numbers of records."""
         return f"{self.query:,} + {self.holdout:,}{' (given)' if self.given else ''}"
 
 
 def draw_probabilities(axes: Axes, lines: Sequence[Line], asked: float) -> None:
-    """The probability of detection by used fraction on a logarithmic axis, a line for each size.
+    """Draws the detection probability against the used fraction on a logarithmic axis, one line per size.
 
-    Upright: the fraction asked about; level: `WANTED`.
+    A vertical line marks the fraction `asked`, a horizontal one `WANTED`.
     """
     for place, line in enumerate(lines):
         axes.plot(

@@ -1,4 +1,4 @@
-"""How every chart looks: colours a colour-blind person can tell apart, one weight of line, few words."""
+"""The common style of all charts: colours that colour-blind people can distinguish, one line width, little text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,36 +10,36 @@ from numpy.typing import ArrayLike
 
 INK, MUTED, LINE, PAPER = "#1b2733", "#5a6875", "#d5dbe1", "#ffffff"
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9"
-"""Okabe & Ito (2008), but for the purple, which theirs is too pale to be read as text."""
+"""The colours of Okabe & Ito (2008), except for purple: theirs is too pale for text."""
 
 SERIES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (6, 2, 1.2, 2)), (0, (10, 3)))
-"""A series has a colour and a marker or a dash, so that none hangs on colour alone. Their numbers have no common
-divisor: no pair comes again among 42 series of marks, or 30 lines."""
+"""A series has a colour and a marker or a dash, so that colour is never the only difference. The numbers of colours and
+of markers or dashes have no common divisor, so no pair repeats among 42 series of marks, or 30 lines."""
 
 WIDTH, HEIGHT = 4.6, 3.1
-"""Inches of one chart: about the width of a telephone, so that its text is read there as it is set here."""
+"""The size of a chart in inches: about the width of a phone, so that text is not scaled down there."""
 SIZE = 9.0
 LONGEST_NAME = 26
 
 
 def canvas(height: float = HEIGHT) -> tuple[Figure, Axes]:
-    """An empty chart."""
+    """A figure with one empty chart."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     figure.patch.set_facecolor(PAPER)
     return figure, figure.add_subplot()
 
 
 def panels(count: int) -> tuple[Figure, list[Axes]]:
-    """Empty charts side by side."""
+    """A figure with empty charts side by side."""
     figure = Figure(figsize=(WIDTH * count, HEIGHT), layout="constrained")
     figure.patch.set_facecolor(PAPER)
     return figure, [figure.add_subplot(1, count, place + 1) for place in range(count)]
 
 
 def dress(axes: Axes, across: str, up: str = "") -> None:
-    """Labels, a quiet frame and a quieter grid."""
+    """Sets the axis labels, and draws a light frame and a lighter grid."""
     axes.set_facecolor("none")
     axes.set_xlabel(across, color=INK, fontsize=SIZE)
     axes.set_ylabel(up, color=INK, fontsize=SIZE)
@@ -54,7 +54,7 @@ def dress(axes: Axes, across: str, up: str = "") -> None:
 
 
 def legend(axes: Axes, columns: int) -> None:
-    """The names of the series, over the chart, where they cover nothing."""
+    """Puts the legend above the chart, where it covers nothing."""
     shown = axes.legend(
         fontsize=SIZE,
         labelcolor=INK,
@@ -71,7 +71,7 @@ def legend(axes: Axes, columns: int) -> None:
 
 
 def say(axes: Axes, words: str, place: tuple[Any, Any], **how: Any) -> Text:
-    """Words on the chart, with the paper behind them."""
+    """Writes text on the chart, on an opaque background."""
     settings: dict[str, Any] = {"fontsize": SIZE, "color": INK, "zorder": 8, "parse_math": False, **how}
     text = axes.text(float(place[0]), float(place[1]), words, **settings)
     text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1.5, "alpha": 0.85})
@@ -79,25 +79,25 @@ def say(axes: Axes, words: str, place: tuple[Any, Any], **how: Any) -> Text:
 
 
 def series_line(place: int) -> dict[str, Any]:
-    """How the line of this series looks."""
+    """The colour and dashes of a series' line, by its index."""
     return {"color": SERIES[place % len(SERIES)], "linestyle": DASHES[place % len(DASHES)]}
 
 
 def draw_marks(
     axes: Axes, place: int, across: ArrayLike, up: ArrayLike, name: str, *, size: float = 5.0, alpha: float = 0.75
 ) -> None:
-    """The marks of this series."""
+    """Draws the marks of a series, by its index."""
     marker, colour = MARKERS[place % len(MARKERS)], SERIES[place % len(SERIES)]
     axes.plot(across, up, marker, color=colour, markersize=size, alpha=alpha, markeredgewidth=0, label=name)
 
 
 def draw_interval(axes: Axes, row: int, low: float, high: float) -> None:
-    """A broad bar in this row."""
+    """Draws an interval as a broad bar in this row."""
     axes.plot([low, high], [row, row], color=BLUE, linewidth=6, alpha=0.35, solid_capstyle="butt")
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Rows from the top down, each named at its left."""
+    """Labels the rows at their left, from the top down."""
     axes.set_yticks(range(len(names)), [short(name) for name in names])
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
@@ -111,7 +111,7 @@ def row_height(rows: int) -> float:
 
 
 def short(name: str, longest: int = LONGEST_NAME) -> str:
-    """A name from data as one line that fits a chart: its beginning and its end, of what can be printed.
+    """Shortens a name from data to one line that fits a chart: its start and end, printable characters only.
 
     >>> short("a_very_long_name_of_a_file_of_outputs.csv")
     'a_very_long_na…outputs.csv'

@@ -12,15 +12,15 @@ from jaxaudit.plots.attack import Row, draw_estimates
 from jaxaudit.plots.style import BLUE, DASHES, INK, LINE, MUTED, draw_marks, dress, legend, name_rows, short
 
 MARGIN, EDGE = 3.0, 1.5
-"""How far an axis goes beyond the finite values, and how far within its end infinite ones are drawn; factors."""
+"""Factors: how far an axis extends beyond the finite values, and how far from its end infinite values are drawn."""
 MOST_LAYERS = 26
-"""Rows of layers that can be read in one chart."""
+"""The largest number of rows of layers that are readable in one chart."""
 SPREAD = 0.28
-"""Of a row's marks, up and down, in rows."""
+"""The vertical spread of a row's marks, in rows."""
 
 
 class Method(NamedTuple):
-    """One method's scores, a seed each: efficacy and its bound in 1 / nats squared, the attack a probability."""
+    """One method's scores, one per seed: efficacy and its bound in 1 / nats squared, and the attack's probability."""
 
     name: str
     efficacy: Float[np.ndarray, " seeds"]
@@ -29,7 +29,7 @@ class Method(NamedTuple):
 
 
 def draw_efficacies(axes: Axes, methods: Sequence[Method], band: tuple[float, float] | None) -> None:
-    """Efficacy of every model, a row a method, on a logarithmic axis with the band of the retrained models."""
+    """Draws the efficacy of every model on a logarithmic axis, one row per method, and the band of retrained models."""
     low, high = _limits([method.efficacy for method in methods])
     if band is not None:
         axes.axvspan(
@@ -50,10 +50,10 @@ def draw_efficacies(axes: Axes, methods: Sequence[Method], band: tuple[float, fl
 
 
 def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, Float[np.ndarray, " layers"]]]) -> None:
-    """Information of every layer, a row a layer and a mark a set of weights, on a logarithmic axis.
+    """Draws the information of every layer on a logarithmic axis, one row per layer and one mark per set of weights.
 
-    A line joins the least and the greatest of a row; marks stand a little above one another, so that equal ones are
-    seen. A layer without information is drawn at the axis's left end.
+    A line joins the smallest and the largest value of a row. Marks are offset vertically, so that equal values are
+    visible. A layer without information is drawn at the left end of the axis.
     """
     low, high = _limits([values for _, values in models])
     drawn = [(name, _inside(values, low, high)) for name, values in models]
@@ -70,7 +70,7 @@ def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, F
 
 
 def draw_bounds(axes: Axes, methods: Sequence[Method]) -> None:
-    """Efficacy against its bound, a mark a model, both on logarithmic axes; no mark is below the line."""
+    """Draws efficacy against its bound on logarithmic axes, one mark per model; no mark is below the line."""
     low, high = _limits([values for method in methods for values in (method.efficacy, method.bound)])
     for place, method in enumerate(methods):
         across, up = (_inside(each, low, high) for each in (method.efficacy, method.bound))
@@ -83,7 +83,7 @@ def draw_bounds(axes: Axes, methods: Sequence[Method]) -> None:
 
 
 def draw_attacks(axes: Axes, methods: Sequence[Method], guess: float | None) -> None:
-    """Membership probability of the forgotten records against efficacy, one mark per model."""
+    """Draws the attack's membership probability for the forget set against efficacy, one mark per model."""
     attacked = [method for method in methods if method.attack is not None]
     low, high = _limits([method.efficacy for method in attacked])
     for place, method in enumerate(methods):
@@ -98,14 +98,14 @@ def draw_attacks(axes: Axes, methods: Sequence[Method], guess: float | None) -> 
 
 
 def draw_told_apart(axes: Axes, rows: Sequence[Row], across: str, best: tuple[float, float], guess: float) -> None:
-    """How well models are told from retrained ones, with intervals; the band is what retraining itself gets."""
+    """Draws how distinguishable models are from retrained ones, with intervals, and a band for retraining itself."""
     draw_estimates(axes, rows, across, guess)
     axes.axvspan(*best, color=LINE, alpha=0.7, linewidth=0, zorder=0, label="retraining")
     legend(axes, 1)
 
 
 def _limits(values: Sequence[Float[np.ndarray, "..."]]) -> tuple[float, float]:
-    """The ends of a logarithmic axis that has all positive numbers; infinite ones are drawn at its end."""
+    """The ends of a logarithmic axis for all positive finite numbers; infinite ones are drawn at its end."""
     every = np.concatenate([np.ravel(each) for each in values])
     finite = every[np.isfinite(every) & (every > 0)]
     if not len(finite):
@@ -115,12 +115,12 @@ def _limits(values: Sequence[Float[np.ndarray, "..."]]) -> tuple[float, float]:
 
 
 def _inside(values: Float[np.ndarray, "..."], low: float, high: float) -> Float[np.ndarray, "..."]:
-    """Where values are drawn: those beyond an end of the axis, just within it."""
+    """The positions of values on the axis; values beyond an end are drawn just inside it."""
     return np.clip(values, low * EDGE, high / EDGE)
 
 
 def _logarithmic(axes: Axes, name: str, low: float, high: float) -> None:
-    """Ticks at powers of ten, as few as can be read."""
+    """Sets ticks at powers of ten, few enough to be readable."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     if first > last:
         first = last = round((math.log10(low) + math.log10(high)) / 2)
@@ -138,7 +138,7 @@ def _logarithmic(axes: Axes, name: str, low: float, high: float) -> None:
 
 
 def _power(power: int) -> str:
-    """A power of ten as a label.
+    """The label of a power of ten.
 
     >>> _power(-2), _power(0), _power(7)
     ('0.01', '1', '1e7')

@@ -1,4 +1,4 @@
-"""The `jaxaudit` command: its sub-commands, and what becomes of errors."""
+"""The `jaxaudit` command: its sub-commands, and how errors are reported."""
 
 import logging
 import os
@@ -83,22 +83,22 @@ def top(
 
 
 def main() -> None:
-    """Runs the command; an `InputError` becomes one line and status 2, any other error one line and status 1.
+    """Runs the command. An `InputError` prints one line with status 2, any other error one line with status 1.
 
-    `InputErrors` become one line each. Arguments that a message names become flags of the command.
+    `InputErrors` print one line for each problem. Arguments that a message names are printed as flags of the command.
     """
     try:
         accept_any_text()
-        # It would tell of a home folder that is not there.
+        # Matplotlib would warn of a missing home folder.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
-        # Help calls it so however it was started.
+        # The help shows this name however the program was started.
         _command()(sys.argv[1:], prog_name="jaxaudit")
     except InputErrors as errors:
         _refuse(*errors.problems)
     except InputError as error:
         _refuse(str(error))
     except SystemExit as stop:
-        # Typer turns Ctrl-C into this status without a word.
+        # Typer turns Ctrl-C into this status without printing anything.
         if stop.code == INTERRUPTED and not isinstance(stop, Interrupted):
             say("Interrupted.")
         raise

@@ -26,12 +26,12 @@ class Classifier(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A kind of classifier.
+    """A family of classifiers.
 
     Attributes:
-        name: as in `--model`.
-        title: in words.
-        make: the training set in the form it needs, and the learner.
+        name: its value of `--model`.
+        title: its name in words.
+        make: makes the learner, and the training set in the form that it needs.
     """
 
     name: str
@@ -49,7 +49,7 @@ def _network(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Cl
     inputs, hidden = examples.inputs.shape[1], parse_hidden(options.hidden)
     layers = pairwise([inputs, *hidden, classes])
     params = jax.ShapeDtypeStruct((sum((before + 1) * after for before, after in layers),), jnp.float32)
-    # A model, its gradient, and what its optimizer remembers.
+    # Memory of a model, its gradient, and the optimizer's state.
     remembered = jax.tree.leaves(jax.eval_shape(make_optimizer(recipe).init, params))
     held = sum(leaf.size * leaf.dtype.itemsize for leaf in (params, params, *remembered))
     demand_memory(
@@ -141,7 +141,7 @@ class ClassifierOptions:
 
 
 def make_classifier(options: ClassifierOptions, recipe: Recipe, table: "Table") -> Classifier:
-    """The learner that the options name, and the table in the form it needs.
+    """The learner that the options name, and the table in the form that it needs.
 
     Raises:
         InputError: an option is out of range for this table.
@@ -151,7 +151,7 @@ def make_classifier(options: ClassifierOptions, recipe: Recipe, table: "Table") 
 
 
 def demand_memory(size: int, what: str, advice: str) -> None:
-    """Refuses work that does not fit into memory, before it starts.
+    """Rejects work that does not fit into memory, before it starts.
 
     Raises:
         InputError: `size` bytes are more than half of the device's memory, or of the machine's on a CPU.

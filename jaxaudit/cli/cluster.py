@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jaxaudit.ensemble.try_out import Tried
 
 SEED = 7
-"""Of the chunk that all of them train."""
+"""Seed of the chunk that all workers train."""
 PATIENCE = 120.0
 """Seconds that workers may take to be ready, and then to train the chunk."""
 
@@ -25,7 +25,7 @@ cluster = typer.Typer(no_args_is_help=True, help="Workers of this machine, or of
 
 @cluster.callback()
 def _group() -> None:
-    """Keeps `check` a word of its own while it is the only command."""
+    """Keeps `check` a sub-command although it is the only one."""
 
 
 @cluster.command(epilog=DONE)

@@ -1,4 +1,4 @@
-"""The groups of options that commands share: the same thing has the same flag everywhere. Imports nothing heavy."""
+"""Groups of options that commands share, so that a flag means the same everywhere. Imports nothing heavy."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,13 @@ MOST = 1_000_000
 """The largest count that options accept: no machine can do more, so a larger number is a typing error."""
 TRAINED = Source.TRAINING | Source.LEARNER
 GIVEN = ~Source.BANK
-"""Of options that mean something where models are trained, and where sets of records are not those of a bank."""
+"""Sources of models for options that have an effect if models are trained, or if sets are not those of a bank."""
 DONE = "Exit status: 0: done. 1: a failure of the program. 2: an option or its data cannot be used."
 JUDGED = (
     "Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used. "
     "3: a verdict that --fail-on names."
 )
-"""What the help of a command ends with; the second of those that have verdicts."""
+"""The end of the help of every command, and of commands with verdicts."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Machines:
-    """Who trains; no number depends on it, unless devices are mixed."""
+    """Options of who trains. They affect no number, unless devices are mixed."""
 
     workers: int | None = option(
         None,
@@ -148,10 +148,10 @@ class Recipe(Machines):
     )
 
     def check(self) -> None:
-        """Refuses options that do not go together.
+        """Rejects options that contradict one another.
 
         Raises:
-            InputError: which, and what to do.
+            InputError: they do; the message says which, and what to do.
         """
         if self.mixed_devices and not self.spread:
             raise InputError("--mixed-devices is of workers; add --cluster or --workers, or leave it out.")
@@ -185,7 +185,7 @@ class Level(Seeded):
 
 @dataclass(frozen=True)
 class Output:
-    """What is printed and written; a command with verdicts adds `fail_on`, see `failing`."""
+    """Options of what is printed and written; a command with verdicts adds `fail_on`, see `failing`."""
 
     as_json: bool = option(False, "Print one JSON object instead of a table.", "--json", decides=False)
     details: bool = option(False, "Print all tables, checks and numbers, not the verdicts alone.", decides=False)
@@ -197,17 +197,17 @@ class Output:
 
 @dataclass(frozen=True)
 class ListOutput(Output):
-    """The same, and the number of records that a terminal lists."""
+    """Options of output, and the number of records that a terminal lists."""
 
     top: int = option(10, "Number of records to list.", minimum=0, maximum=MOST, decides=False)
 
 
 def dealt_groups(help: str, of: Source = EVERY_SOURCE) -> Any:
-    """Groups of records as a field: a file, or a name within the set's own file."""
+    """A field for the groups of records: a file, or a name within the set's own file."""
     return option(None, help, metavar="FILE|KEY", names="file", place=groups_place, of=of)
 
 
 def failing(*verdicts: str) -> Any:
-    """`--fail-on` of a command, as a field: its verdicts as words."""
+    """A field for `--fail-on`, whose choices are the command's verdicts."""
     help = "Exit with status 3 on this verdict. Repeatable."
     return option((), help, choices=tuple(each.replace(" ", "-") for each in verdicts), decides=False)

@@ -1,7 +1,7 @@
-"""One way to run every command: checks, lasting work, models per batch, provenance, saving, report, exit status.
+"""Runs every command: checks, resumable work, models per batch, provenance, saving, report, exit status.
 
-A command reads its options and data in `prepare`, which returns either a `Summary` that is printed, or a `Job`: work
-that takes long, whose outcome is a result, or a summary where a command that trains writes its own directory.
+A command reads its options and data in `prepare`, which returns either a `Summary` to print, or a `Job`: long work that
+gives a result, or a `Summary` for a command that trains and writes its own directory.
 """
 
 import datetime
@@ -35,10 +35,10 @@ class Outcome(NamedTuple):
 
     Attributes:
         record: the result.
-        arrays: what the charts of the page need.
+        arrays: the arrays that charts of the page need.
         files: further files that `--out` writes.
-        aside: printed below the table and never written to a file.
-        note: printed when `--out` is written.
+        aside: text printed below the table and never written to a file.
+        note: text printed when `--out` is written.
     """
 
     record: "msgspec.Struct"
@@ -50,11 +50,11 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """What a command says in place of a result: a plan, or what it did.
+    """The output of a command without a result: a plan, or what was done.
 
     Attributes:
         lines: for people.
-        numbers: for `--json`, where the command has it.
+        numbers: for `--json`, if the command supports it.
     """
 
     lines: tuple[str, ...]
@@ -63,22 +63,22 @@ class Summary:
 
 @dataclass(frozen=True)
 class Job(Generic[Audit]):
-    """The work of a command, once its data are read.
+    """The work of a command after its data were read.
 
     Attributes:
-        options: with defaults filled in; the command they form repeats the run.
+        options: the options with defaults filled in; as a command line they repeat the run.
         audit: does the work.
-        outcome: turns its result into output.
+        outcome: converts its result to output.
         data: names, sizes and content hashes, for the provenance.
-        hashes: hashes of contents that affect a number.
-        models: the number of models for a given number per batch, if finished ones are kept; None keeps nothing.
-        kept: of an audit that keeps finished models itself: how many there are, in words.
+        hashes: further hashes of contents that affect a number.
+        models: the number of models for a given number per batch, if finished models are stored; None stores nothing.
+        kept: for an audit that stores finished models itself: a phrase with their number.
         line: printed before the work.
         label: of the progress bar.
         after: printed when training is done.
         shorter: advice if the work takes long.
-        record_shape, classes: affect the best number of models per batch, beside the options.
-        measure: finds that number; None leaves it to the audit.
+        record_shape, classes: facts that affect the best number of models per batch, apart from the options.
+        measure: measures that number; None leaves it to the audit.
         extra: further facts for the provenance.
     """
 
@@ -106,11 +106,11 @@ class Command:
     Attributes:
         name: its words on the command line.
         options: the dataclass of its options; `out` and `as_json` may be in a group `output`.
-        prepare: reads the data and returns the work, or does it and says so; imports what is heavy.
+        prepare: reads the data and returns the work, or does it and returns a summary; imports heavy modules.
         doc: its help.
-        checks: each raises `InputError` where options do not go together; asked before any data are read.
-        first: names of the options that most people need, which stand first in the help.
-        compiles: whether so many programs that they are kept for the next run.
+        checks: functions that raise `InputError` for contradicting options; called before any data are read.
+        first: names of the options that most people need, listed first in the help.
+        compiles: whether it compiles so much that programs are stored for the next run.
     """
 
     name: str
@@ -165,7 +165,7 @@ def run(command: Command, options: Any) -> None:
             if output.report is not None:
                 _write_report(output.report, found)
         finally:
-            # Whatever becomes of the directory, the work is not lost.
+            # Printed even if the directory cannot be written, so that the work is not lost.
             show(as_terminal(part, output.details), outcome.record if as_json else None)
             if outcome.aside and not as_json:
                 show_text(outcome.aside)
@@ -183,7 +183,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     from jaxaudit.runs.provenance import describe_machine
 
     facts = {**plain(job.options), "command": name, "record": list(job.record_shape), "classes": job.classes}
-    # What trains nothing has no number of models per batch.
+    # Work without training has no number of models per batch.
     machines = _recipe(job.options)
     recipe = machines if job.record_shape else None
     wanted = recipe and recipe.models_per_batch
@@ -192,7 +192,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         if number is None:
             number = job.measure()
             remember_models_per_batch(facts, number)
-        # Which models are trained follows from it.
+        # The number determines which models are trained.
         job = _at(job, number)
     if machines is not None and machines.dry_run:
         from jaxaudit.cli.trial import tried
@@ -207,7 +207,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         checkpoints = begin(identity, models, f"{job.line}{counted}")
     with crew(machines) as who, progress_on_stderr(job.label, job.after, job.shorter, who.pace) as progress:
         audit = job.audit(who.execution(number, progress, checkpoints))
-    # Work that was taken up goes on with the number that it was begun with.
+    # Resumed work keeps the number with which it was started.
     number = getattr(audit, "models_per_batch", None) or number
     if recipe and number is not None and wanted is None:
         remember_models_per_batch(facts, number)
@@ -228,13 +228,13 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
 
 
 def _recipe(options: Any) -> Recipe | None:
-    """How a command trains, and who; None of one that does not."""
+    """The options of training of a command; None if it does not train."""
     recipe = getattr(options, "recipe", None)
     return recipe if isinstance(recipe, Recipe) else None
 
 
 def _at(job: Job[Audit], models_per_batch: int) -> Job[Audit]:
-    """The job with this number among its options."""
+    """The job with this number of models per batch among its options."""
     recipe = replace(job.options.recipe, models_per_batch=models_per_batch)
     return replace(job, options=replace(job.options, recipe=recipe))
 

@@ -1,4 +1,4 @@
-"""From options to shadow models: defaults, the guessed design, and the designs beside it."""
+"""From options to shadow models: defaults, the guessed design, and the further designs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,21 +24,21 @@ DEMO_MODEL, DEMO_HIDDEN, DEMO_EPOCHS, DEMO_IMAGE_SIZE = "mlp", "256", 40, "8x8"
 """Defaults without data: both sets are embedded, and the digits are stored as 8x8."""
 MOMENTUM = 0.9
 RATE = 30.0
-"""Of plain steps with momentum in place of Adam: how many times Adam's learning rate."""
+"""Learning rate of momentum SGD in place of Adam, as a multiple of Adam's."""
 COSTS = dict.fromkeys(DESIGNS, 1.0) | {"shorter": 0.5, "longer": 2.0, "wider": 2.0, "narrower": 0.5}
-"""The time of each design, in that of the guess; a network of twice the width takes about twice the time a step."""
+"""Training time of each design, relative to the guess; a step of a network of twice the width takes twice as long."""
 WIDER = 2.0
 AUGMENTED = ("flip", "crop")
-"""As for CIFAR (He et al. 2016, section 4.2)."""
+"""Augmentations as for CIFAR (He et al. 2016, section 4.2)."""
 Data = TypeVar("Data", bound=Sets)
 Networks = TypeVar("Networks", bound=Network)
 Trained = TypeVar("Trained", bound=Recipe)
 
 
 def with_defaults(data: Data, model: Networks, recipe: Trained) -> tuple[Data, Networks, Trained]:
-    """The options with what a run without them uses."""
+    """The options with defaults filled in."""
     recipe = replace(recipe, epochs=recipe.epochs or (DEMO_EPOCHS if data.query is None else EPOCHS))
-    # A warm-up may be too long for the epochs that are usual.
+    # A given warm-up may be longer than the default epochs.
     recipe.check()
     if data.query is None:
         return (
@@ -57,7 +57,7 @@ def with_defaults(data: Data, model: Networks, recipe: Trained) -> tuple[Data, N
     if calibration is None:
         calibration = other_split(data.query)
         say(f"no --calibration given; using {calibration}")
-    # The medical network takes its crops from images of their own size.
+    # The medical network crops images of their original size.
     size = "none" if model.model == "medical-cnn" else IMAGE_SIZE
     return (
         replace(data, calibration=calibration, image_size=data.image_size or size),
@@ -85,7 +85,7 @@ def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, r
 
 
 def make_designs(names: str, model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> tuple[Design, ...]:
-    """The designs beside the guess that these names mean.
+    """The further designs that these names mean, without the guess.
 
     Args:
         names: as for `--designs`.
@@ -93,7 +93,7 @@ def make_designs(names: str, model: Network, recipe: ShadowRecipe, query: Exampl
         query, records: as for `make_shadow_learner`.
 
     Raises:
-        InputError: one that is named would be the guess itself, or is not for this network or these records.
+        InputError: a named design equals the guess, or does not suit this network or these records.
     """
     found = designs_beside(names, model, recipe, query.inputs.shape[1:])
     return tuple(Design(name, make_shadow_learner(*each, query, records)) for name, each in found.items())
@@ -102,7 +102,7 @@ def make_designs(names: str, model: Network, recipe: ShadowRecipe, query: Exampl
 def designs_beside(
     names: str, model: Network, recipe: ShadowRecipe, record: tuple[int, ...]
 ) -> dict[str, tuple[Network, ShadowRecipe]]:
-    """Network and recipe of each design beside the guess, for records of this shape; see `make_designs`."""
+    """Network and recipe of each further design, for records of this shape; see `make_designs`."""
     epochs = recipe.epochs or 1
     known: dict[str, Callable[[], tuple[Network, ShadowRecipe]]] = {
         "shorter": lambda: (model, replace(recipe, epochs=max(1, epochs // 2))),
@@ -118,7 +118,7 @@ def designs_beside(
 
 
 def mean_cost(names: str, model: Network, recipe: ShadowRecipe, record: tuple[int, ...]) -> float:
-    """The mean time of a model over these designs, in that of the guess.
+    """The mean training time over these designs, relative to the guess.
 
     >>> mean_cost("guess,longer", Network(model="mlp"), ShadowRecipe(), (8, 8, 1))
     1.5
@@ -127,10 +127,10 @@ def mean_cost(names: str, model: Network, recipe: ShadowRecipe, record: tuple[in
 
 
 def _possible(names: str, model: Network, recipe: ShadowRecipe, record: tuple[int, ...]) -> tuple[str, ...]:
-    """The designs that these names mean; `wider` is among the usual ones only where the network has a width.
+    """The designs that these names mean; the usual ones include `wider` only if the network has a width.
 
     Raises:
-        InputError: one that was named cannot be.
+        InputError: a named design is impossible.
     """
     nothing = dict[str, str]()
     if model.model != "mlp":
@@ -155,7 +155,7 @@ def _times(factor: float, hidden: str) -> str:
 
 
 def _with_momentum(recipe: ShadowRecipe) -> ShadowRecipe:
-    """The recipe with momentum in place of its optimizer; schedule, clipping and all else stay."""
+    """The recipe with momentum SGD in place of its optimizer; schedule, clipping and the rest are kept."""
     times = RATE if recipe.optimizer in ("adam", "adamw") else (1 - MOMENTUM) / (1 - (recipe.momentum or 0))
     return replace(
         recipe,
@@ -167,7 +167,7 @@ def _with_momentum(recipe: ShadowRecipe) -> ShadowRecipe:
 
 
 def _with_adam(recipe: ShadowRecipe) -> ShadowRecipe:
-    """The recipe with Adam in place of its optimizer: what `_with_momentum` would make sgd of."""
+    """The recipe with Adam in place of its optimizer, the inverse of `_with_momentum`."""
     times = (1 - MOMENTUM) / (1 - (recipe.momentum or 0)) / RATE if recipe.optimizer == "sgd" else 1
     return replace(
         recipe,

@@ -1,4 +1,4 @@
-"""Options declared once, as fields of frozen dataclasses, and what follows of a run. Imports nothing heavy.
+"""Declares options once, as fields of frozen dataclasses, for parsing, identity and repetition. Imports nothing heavy.
 
 A command's options are a dataclass of groups, each a dataclass of options:
 
@@ -10,7 +10,7 @@ A command's options are a dataclass of groups, each a dataclass of options:
     class MyOptions:
         training: Training = group("Training", Training())
 
-A command of few options has them without a group, and without a heading in the help.
+A command with few options has them without a group, and without a heading in the help.
 """
 
 import dataclasses
@@ -27,20 +27,20 @@ from jaxaudit.paths import without_folders
 Options = TypeVar("Options")
 Check = Callable[[Any], object]
 PLACES = ("data", "file")
-"""What the value of an option may name whose contents count, not its path."""
+"""Kinds of paths whose content belongs to the identity of a run, not the path itself."""
 
 
 class Source(enum.Flag):
-    """Where the models of a run come from. Options that exclude one another belong to different sources."""
+    """The origin of the models of a run. Options that exclude one another belong to different sources."""
 
     TRAINING = enum.auto()
-    """Networks are trained as the options say; so is whatever a command does that has no other source."""
+    """Networks trained by the options; also the source of commands that have no other."""
     LEARNER = enum.auto()
-    """A learner of one's own is trained."""
+    """A learner of your own, trained by the command."""
     BANK = enum.auto()
-    """They were trained before."""
+    """Models that were trained before."""
     MEMBERS = enum.auto()
-    """There are none: known members take their place."""
+    """No models: known members take their place."""
 
 
 EVERY_SOURCE = ~Source(0)
@@ -51,27 +51,27 @@ REFUSALS = {
     Source.BANK: "no effect with --shadows, which trains nothing; leave it out.",
     Source.MEMBERS: "no effect with --members without --calibration, which trains nothing; leave it out.",
 }
-"""What is said of an option that means nothing with a source."""
+"""Messages on an option that has no effect with a source."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Declared:
-    """The declaration of an option, beside its name, type and default.
+    """The declaration of an option, apart from its name, type and default.
 
     Attributes:
         help: one line of help.
         flags: its flags; by default its name with hyphens. A switch may have an opposite: `--gray/--color`.
-        argument: whether it is a word without a flag.
+        argument: whether it is a positional argument, without a flag.
         choices: the allowed values.
         minimum, maximum: of a number.
         metavar: the placeholder for its value in the help.
-        variable: environment variable that it is read from.
+        variable: environment variable that supplies a default.
         check: raises `InputError` if a value is invalid by itself.
-        names: `data` or `file` if its value names a place, of which a run's identity has the contents, not the value;
-            `code` if it may name code of one's own, `codes` if each name of a list may.
-        place: extracts the place from a longer value; None if it contains none.
+        names: `data` or `file` if its value names a path, whose content, not the value, is part of a run's identity;
+            `code` if it may name code of your own, `codes` if each name of a list may.
+        place: extracts the path from a longer value; None if it contains none.
         decides: whether it affects a number of the result.
-        of: the sources of models with which it means something, of those of its group.
+        of: the sources of models with which it has an effect, among those of its group.
     """
 
     help: str
@@ -101,7 +101,7 @@ class Field(typing.NamedTuple):
 
     @property
     def flag(self) -> str:
-        """The first form, such as `--gray`; of an argument, what the help calls it."""
+        """Its first form, such as `--gray`; for a positional argument, its name in the help."""
         return self.flags[0].partition("/")[0] if self.flags else self.declared.metavar or self.name.upper()
 
     @property
@@ -115,25 +115,25 @@ def option(default: Any, help: str, *flags: str, **declared: Any) -> Any:
 
 
 def training_option(default: Any, help: str, *flags: str, **declared: Any) -> Any:
-    """An option of networks that are trained here."""
+    """An option for networks that the command trains."""
     return option(default, help, *flags, of=Source.TRAINING, **declared)
 
 
 def bank_option(default: Any, help: str, *flags: str, **declared: Any) -> Any:
-    """An option of models that were trained before."""
+    """An option for models that were trained before."""
     return option(default, help, *flags, of=Source.BANK, **declared)
 
 
 def group(panel: str, default: Any, of: Source = EVERY_SOURCE) -> Any:
     """A field of a command's options: a group with its defaults, under this heading in the help.
 
-    Its options mean something with these sources of models alone.
+    Its options have an effect only with these sources of models.
     """
     return dataclasses.field(default=default, metadata={"panel": panel, "of": of})
 
 
 def fields_of(options: Any) -> Iterator[Field]:
-    """Every option in order of declaration; those that a group inherits come after its own."""
+    """Every option in order of declaration; inherited options of a group come after its own."""
     for outer in dataclasses.fields(options):
         if "declared" in outer.metadata:
             yield _field(options, outer, "", EVERY_SOURCE)
@@ -149,14 +149,14 @@ def _field(inside: Any, of_class: dataclasses.Field[Any], panel: str, of: Source
 
 
 def source_of(options: Any) -> Source:
-    """Where the models of a run come from: the options of a command with several sources have a property `source`."""
+    """The origin of the models of a run: the property `source` of the options, if a command has several."""
     return getattr(options, "source", Source.TRAINING)
 
 
 def plain(options: Any) -> dict[str, Any]:
     """The options as JSON values, without the folders above the current one.
 
-    Of a run that trains networks all that affect a number, of others only those that mean something with its source.
+    For a run that trains networks, all options that affect a number; for others, only those with an effect.
     """
 
     def one(value: Any, names: str) -> Any:
@@ -168,18 +168,18 @@ def plain(options: Any) -> dict[str, Any]:
 
     source = source_of(options)
     used = [field for field in fields_of(options) if source in field.of | Source.TRAINING and field.declared.decides]
-    # Words that are no place stay as they are: a class or a column may look like a path.
+    # Values that are not paths are kept: a class or a column may look like a path.
     return {_key(each): one(each.value, each.declared.names) for each in used}
 
 
 def identity_of(options: Any) -> dict[str, Any]:
-    """The options that affect a number, without those that name places: contents count, not paths."""
+    """The options that affect a number, without those that name paths: their content counts, not the path."""
     paths = {_key(field) for field in fields_of(options) if field.declared.names in PLACES}
     return {name: value for name, value in plain(options).items() if name not in paths}
 
 
 def refuse_without_effect(options: Any) -> None:
-    """Refuses options that differ from their defaults and mean nothing with the source of models.
+    """Rejects options that differ from their defaults and have no effect with this source of models.
 
     Raises:
         InputError: there are any.
@@ -210,7 +210,7 @@ def command_line(command: str, options: Any) -> list[str]:
 
 
 def _key(field: Field) -> str:
-    """Its name in JSON: that of its flag, because some names are reserved in Python."""
+    """Its name in JSON: the flag's name, because some field names differ from it (reserved words in Python)."""
     return field.flag.removeprefix("--").replace("-", "_").lower()
 
 

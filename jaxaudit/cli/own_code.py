@@ -1,6 +1,6 @@
-"""Code of your own, by its name on the command line. Imports nothing heavy.
+"""Loads your own code by its name on the command line. Imports nothing heavy.
 
-Only code that the command line names is run; nothing that data name.
+Only code that the command line names is run, never code that data name.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from jaxaudit.errors import InputError
 
 
 class OwnCode(NamedTuple):
-    """Where a function, a class or another value is.
+    """The location of a function, a class or another value.
 
     Attributes:
         file: the Python file; None for a module.
@@ -37,13 +37,13 @@ class OwnCode(NamedTuple):
 
 
 def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str) -> OwnCode | None:
-    """The place that an option names; None for a name that is known.
+    """The location that an option names; None for a built-in name.
 
     Args:
         flag: the option.
         text: its value.
-        known: the names that are built in.
-        own, noun: what your own is called, and what makes it: for messages.
+        known: the built-in names.
+        own, noun: description of your own value, and of what makes it, for messages.
 
     Raises:
         InputError: the text has no known form, or there is no such file.
@@ -73,7 +73,7 @@ def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str)
 
 
 def parse_own_names(flag: str, text: str, known: tuple[str, ...], own: str, noun: str) -> dict[str, OwnCode | None]:
-    """The names of a list, each once, in its order, with the place that each of your own names; see `parse_own`.
+    """The distinct names of a list in order, each with the location of your own code or None; see `parse_own`.
 
     Raises:
         InputError: a name is unknown or has no known form, there is no such file, or there is no name.
@@ -92,18 +92,18 @@ def parse_own_names(flag: str, text: str, known: tuple[str, ...], own: str, noun
 def load_named(
     flag: str, names: Mapping[str, OwnCode | None], interface: type[Any], needs: str, taken: Collection[str]
 ) -> dict[str, Any]:
-    """Your own values among these names: what a name is, or what a class of that name makes without arguments.
+    """Your own values among these names; a class is called without arguments.
 
     Args:
         flag: the option.
         names: as `parse_own_names` gives them.
         interface: what each value must be: a protocol with a `name`.
-        needs: that in words, for messages.
+        needs: a description of the interface, for messages.
         taken: names of the built-in values, which none of your own may have.
 
     Raises:
-        InputError: code of your own cannot be used, a value is something else or has the name of another, or its name
-            has other characters than letters, digits and hyphens.
+        InputError: your code cannot be used, a value does not fit the interface or has the name of another, or its name
+            has characters other than letters, digits and hyphens.
     """
     found: dict[str, Any] = {}
     for text, own in names.items():
@@ -128,7 +128,7 @@ def load_named(
 
 
 def _made(flag: str, text: str, found: Any) -> Any:
-    """A value, or what a class makes."""
+    """A value, or the result of calling a class."""
     try:
         return found() if isinstance(found, type) else found
     except Exception as error:
@@ -139,7 +139,7 @@ def _made(flag: str, text: str, found: Any) -> Any:
 
 
 def _members_of(interface: type[Any]) -> list[str]:
-    """What a value of a protocol has, in the protocol's order."""
+    """The members of a protocol, in their order."""
     return [each for each in {**vars(interface), **interface.__annotations__} if not each.startswith("_")]
 
 
@@ -158,13 +158,13 @@ def load_own(flag: str, text: str, own: OwnCode) -> Any:
 
 
 def load_value(flag: str, text: str, own: OwnCode) -> Any:
-    """What has this name: its module is imported, its file is run.
+    """The value with this name, after importing its module or running its file.
 
     Raises:
-        InputError: that fails, or there is none of this name; `flag` and `text` name it in messages.
+        InputError: that fails, or the name does not exist; messages use `flag` and `text`.
     """
     source = own.module if own.file is None else own.file.name
-    # Keras reads it once, when it is imported; a model that computes elsewhere could not be measured.
+    # Keras chooses its backend on import; only a model that computes in JAX can be measured.
     if flag == "--model":
         os.environ.setdefault("KERAS_BACKEND", "jax")
     try:
@@ -185,22 +185,22 @@ def load_value(flag: str, text: str, own: OwnCode) -> Any:
 
 
 def source_hash(own: OwnCode | None) -> str | None:
-    """`blake2b:...` of the source file of loaded code; None for what is built in."""
+    """`blake2b:...` of the source file of loaded code; None for built-in code."""
     file = own and (own.file or getattr(sys.modules.get(own.module), "__file__", None))
     return f"blake2b:{hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()}" if file else None
 
 
 def source_hashes(options: Any) -> dict[str, str]:
-    """Hashes of the source files of your own code among these options, loaded before, by option.
+    """Hashes of the source files of your own loaded code among these options, by option.
 
-    Where an option has several values, by the number of each among them, too, such as `augment 1`.
+    For an option with several values, the key includes the number of the value, such as `augment 1`.
     """
     found = {role: source_hash(own) for field in fields_of(options) for role, own in _own_of(field)}
     return {role: digest for role, digest in found.items() if digest is not None}
 
 
 def _own_of(field: Field) -> Iterator[tuple[str, OwnCode | None]]:
-    """What an option names of your own code; None for each value that is built in."""
+    """Your own code that an option names; None for each built-in value."""
     value, parse, names = field.value, cast("Any", field.declared.check), field.declared.names
     if value is None or names not in ("code", "codes"):
         return
@@ -212,7 +212,7 @@ def _own_of(field: Field) -> Iterator[tuple[str, OwnCode | None]]:
 
 
 def _extra(module: str | None) -> str:
-    """How PyTorch or Keras is installed; of no other module is it known."""
+    """How to install PyTorch or Keras; empty for other modules."""
     if module == "torch":
         from jaxaudit.models.torch_module import INSTALL
 
@@ -226,7 +226,7 @@ def _run(file: Path, module_name: str) -> ModuleType:
         raise ImportError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # where dataclasses look for the module of a class
-    # Workers have no module of this name, so its classes go to them whole.
+    # Workers cannot import this module, so its classes are sent to them by value.
     cloudpickle.register_pickle_by_value(module)
     spec.loader.exec_module(module)
     return module

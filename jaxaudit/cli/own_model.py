@@ -10,7 +10,7 @@ from jaxaudit.errors import InputError
 
 DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
 SIZED = {"resnet": ("depth", "width"), "wrn": ("depth", "widen"), "vit": ("depth", "width")}
-"""Networks whose sizes their names may have, such as resnet-8-16, and what these sizes are."""
+"""Networks whose names may include sizes, such as resnet-8-16, and the meaning of the sizes."""
 NAMES = (*DESIGNS, "resnet-8-16", "wrn-16-2", "vit-4-64")
 NETWORKS = (
     f"{', '.join(NAMES)} (depth and width, or other ones; group normalisation, or batch normalisation with -bn, as in "
@@ -20,10 +20,10 @@ OWN = (
     "your own module (Flax NNX or Linen, PyTorch; Keras for efficacy) as package.module:factory or file.py:factory, "
     "called as factory(input_shape, classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
 )
-"""For the help of every command with --model."""
+"""Text for the help of every command with --model."""
 
 PRETRAINED = "the folder or config.json of a classifier of transformers (a folder of save_pretrained has weights, too)"
-"""For the help of `efficacy`."""
+"""Text for the help of `efficacy`."""
 
 UNSEEDED = (
     "the initial weights of the network depend on no seed (its factory takes no rngs, or draws nothing): all models "
@@ -47,7 +47,7 @@ def parse_model(name: str) -> OwnCode | None:
 
 
 def parse_judged(name: str) -> OwnCode | None:
-    """As `parse_model`, of a command that only judges: the name may be that of a configuration, too.
+    """As `parse_model`, for a command that only judges: the name may also be that of a configuration.
 
     Raises:
         InputError: the name has no known form, or there is no such file or folder.
@@ -76,7 +76,7 @@ def pretrained_config(name: str | None) -> Path | None:
 
 
 def parse_sized(name: str) -> tuple[str, dict[str, Any]] | None:
-    """The kind of network and its options that a name with sizes means; None for any other name.
+    """The kind of network and the options in a name with sizes; None for any other name.
 
     >>> parse_sized("wrn-16-4"), parse_sized("resnet-bn"), parse_sized("mlp")
     (('wrn', {'depth': 16, 'widen': 4}), ('resnet', {'norm': 'batch'}), None)

@@ -18,7 +18,7 @@ from jaxaudit.errors import InputError
 
 Options = TypeVar("Options")
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
-"""What stands for a value in the help, by its type."""
+"""Placeholders for values in the help, by type."""
 
 
 def as_parameters(
@@ -30,7 +30,7 @@ def as_parameters(
         kind: the dataclass of options, or of groups of them.
         run: called with the options.
         doc: the help.
-        first: names of the options that most people need; they stand first in the help, under no group's heading.
+        first: names of the options that most people need; listed first in the help, without a group's heading.
     """
     fields = list(fields_of(kind()))
     needed = [next(field for field in fields if field.name == name) for name in first]
@@ -49,7 +49,7 @@ def as_parameters(
 def _made(kind: type[Options], given: Mapping[str, Any]) -> Options:
     def value_of(name: str, usual: Any) -> Any:
         value = _converted(given[name])
-        # What is repeatable and was not given is nothing rather than no answer.
+        # A repeatable option that was not given is empty, not None.
         return () if value is None and usual == () else value
 
     default, values = kind(), {}
@@ -72,7 +72,7 @@ def _converted(value: Any) -> Any:
 
 
 def at_home(path: Path) -> Path:
-    """The path with `~` replaced, as shells do where it begins a word."""
+    """The path with a leading `~` replaced, as by a shell."""
     found = os.path.expanduser(path)
     if path.parts[:1] == ("~",) and found == os.fspath(path):
         raise InputError(f"{path}: the home folder is unknown (HOME is not set); give the full path.")
@@ -95,7 +95,7 @@ def _parameter(field: Field) -> inspect.Parameter:
         kind = choice | None if optional else choice
         help, metavar = f"{help} [{'|'.join(declared.choices)}]", "NAME"
     told: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "envvar": declared.variable}
-    # In the help a range would take the room of the option's name.
+    # In the help a range would leave no room for the option's name.
     told["parser"] = _number_within(base, declared) if ranged else None
     if declared.argument:
         info = typer.Argument(**{**told, "metavar": field.flag})
@@ -106,7 +106,7 @@ def _parameter(field: Field) -> inspect.Parameter:
 
 
 def _number_within(kind: type[Any], declared: Declared) -> Callable[[Any], Any]:
-    """What makes a number of a word, and refuses what is out of range."""
+    """A function that converts a word to a number, and rejects numbers out of range."""
     least, most = declared.minimum, declared.maximum
     low, high = (-math.inf if least is None else least), (math.inf if most is None else most)
     within = f"from {least:,} to {most:,}" if least is not None and most is not None else f"at least {low:,}"

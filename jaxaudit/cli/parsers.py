@@ -1,4 +1,4 @@
-"""Parses single words of the command line, and checks combinations. Imports nothing heavy."""
+"""Parses single values of the command line, and checks combinations. Imports nothing heavy."""
 
 import difflib
 import os
@@ -15,7 +15,7 @@ LARGEST_SIDE = 4096
 WIDEST = 65_536
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 SHORTEST = 60.0
-"""Seconds of a time budget."""
+"""The shortest time budget, in seconds."""
 SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "subsample": (lambda share: 0 < share <= 1, "above 0 and at most 1"),
     "fraction": (lambda share: 0 < share <= 1, "above 0 and at most 1, such as 0.1"),
@@ -73,7 +73,7 @@ def parse_cluster(text: str) -> str | None:
 
 
 def parse_target_data(text: str) -> tuple[str, float]:
-    """A data set's name and a fraction, from `NAME[:FRACTION]`; without a fraction, all of it.
+    """A data set's name and a fraction, from `NAME[:FRACTION]`; without a fraction, 1.
 
     >>> parse_target_data("mnist:0.1"), parse_target_data("mnist@train[:100]"), parse_target_data("mnist:3.0.1")
     (('mnist', 0.1), ('mnist@train[:100]', 1.0), ('mnist:3.0.1', 1.0))
@@ -91,10 +91,10 @@ def parse_target_data(text: str) -> tuple[str, float]:
 
 
 def parse_reference(text: str) -> tuple[str, Path | None]:
-    """A reference's name and file, from NAME=PATH; no file for `untrained`.
+    """The name and file of reference weights, from NAME=PATH; no file for `untrained`.
 
     Raises:
-        InputError: it is neither.
+        InputError: the text has neither form.
 
     >>> parse_reference("retrained=runs/a.safetensors"), parse_reference("untrained")
     (('retrained', PosixPath('runs/a.safetensors')), ('untrained', None))
@@ -126,7 +126,7 @@ def parse_acdc(name: str) -> tuple[str, float]:
 
 
 def rate_check(option: str) -> Callable[[float | None], None]:
-    """A function that refuses a learning rate that is not above 0; None is no rate."""
+    """A function that rejects a learning rate that is not above 0; None means no rate."""
 
     def check(rate: float | None) -> None:
         if rate is not None and not 0 < rate < float("inf"):
@@ -155,7 +155,7 @@ def parse_time(text: str) -> float | None:
 
 
 def share_check(name: str) -> Callable[[float], None]:
-    """A function that refuses a share out of range for the option of this name, one of `SHARES`."""
+    """A function that rejects an out-of-range share for the option of this name, one of `SHARES`."""
     allowed, words = (SHARES | FACTORS)[name]
 
     def check(share: float) -> None:
@@ -194,7 +194,7 @@ def groups_place(text: str) -> Path | None:
 
 
 def check_pair(query: str | None, calibration: str | None) -> None:
-    """Refuses a query set without a calibration set, unless its other split can be used, and vice versa."""
+    """Rejects a query set without a calibration set, unless its other split can be used, and vice versa."""
     if query is None and calibration is not None:
         raise InputError("--calibration needs --query: shadow models are trained on both sets.")
     if query is not None and calibration is None and other_split(query) is None:
@@ -208,7 +208,7 @@ def check_pair(query: str | None, calibration: str | None) -> None:
 def other_split(query: str) -> str | None:
     """The other of a named set's train and test splits, the default calibration set.
 
-    None for anything but a whole split of a set that may have both: a path, an embedded set, a slice.
+    None for anything but a whole split of a set that may have both: a path, an embedded set or a slice has none.
 
     >>> other_split("mnist"), other_split("mnist@test"), other_split("mnist@train[:100]"), other_split("q.npz")
     ('mnist@test', 'mnist@train', None, None)
@@ -220,7 +220,7 @@ def other_split(query: str) -> str | None:
 
 
 def check_weights(params: Path | None, model: str | None, data: str | None) -> None:
-    """Refuses one of network, weights and records without the others."""
+    """Rejects one of network, weights and records without the others."""
     needs = {"params": "weights", "model": "the network they belong to", "data": "the records"}
     values = {"params": params, "model": model, "data": data}
     given, missing = [each for each in needs if values[each] is not None], [n for n in needs if values[n] is None]

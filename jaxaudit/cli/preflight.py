@@ -19,7 +19,7 @@ from jaxaudit.cli.parsers import ACDC, parse_acdc
 from jaxaudit.errors import InputError, InputErrors
 
 Question = tuple[Callable[..., object], tuple[Any, ...]]
-"""A function that raises an `InputError` if its arguments are invalid, and these arguments."""
+"""A function that raises an `InputError` for invalid arguments, and its arguments."""
 
 SET_NAME = re.compile(r"[\w\-]+(/[\w\-.+]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
 FILE_NAME = re.compile(r".*\.(npz|npy|csv|tsv|parquet|mat|gz|zip|safetensors|msgpack)", re.IGNORECASE)
@@ -28,14 +28,14 @@ LONGEST = 100
 
 
 def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> None:
-    """Nothing where the options of a command make sense and every path they name is there.
+    """Checks that the options of a command are consistent and that every path they name exists.
 
     Args:
-        options: see `jaxaudit.cli.options`; a group may have a `check` of its own options together.
-        together: what raises an `InputError` where options do not go together.
+        options: see `jaxaudit.cli.options`; a group may have a `check` of its own options.
+        together: functions that raise an `InputError` for contradicting options.
 
     Raises:
-        InputError: what is wrong; `InputErrors` for several errors.
+        InputError: an option is wrong; `InputErrors` for several errors.
     """
     problems: dict[str, None] = {}
     groups = (getattr(options, outer.name) for outer in dataclasses.fields(options))
@@ -97,13 +97,13 @@ def _claim(out: Path) -> None:
 
 def _check_folder(folder: Path) -> None:
     mode = _mode(folder)
-    # One that is not there yet is made when a set is prepared in it.
+    # A missing folder is created when a set is prepared in it.
     if mode is not None and not stat.S_ISDIR(mode):
         raise InputError(f"--data-dir {folder} is not a folder; name the folder of the data sets.")
 
 
 def _check_data(option: str, name: str, data_dir: Path | None) -> None:
-    """Refuses a path that does not exist; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
+    """Rejects a path that does not exist; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
     if name.startswith(ACDC):
         name = parse_acdc(name)[0]
     elif _mode(name) is None:

@@ -1,8 +1,8 @@
-"""Compiled programs on disk, so that a command need not compile what an earlier one did.
+"""Stores compiled programs on disk, so that a command need not compile what an earlier one did.
 
-JAX keeps and reads them; here is decided where, whose, how many, and whether this machine can read them at all. JAX's
-own bound of size is not used: with it all processes wait for one lock at every read, each write looks at every entry,
-and an entry without its time stamp ends all writing (jax issue 39880).
+JAX stores and reads them. This module decides where, for whom, how many, and whether this machine can read them. JAX's
+own limit on size is not used: with it all processes wait for one lock at every read, each write scans every entry, and
+an entry without its time stamp ends all writing (jax issue 39880).
 """
 
 import hashlib
@@ -23,9 +23,9 @@ from jaxaudit.data.regular_files import whole_file
 
 FOLDER = "programs"
 MOST_BYTES = 256 << 20
-"""Of all programs when a command begins; those unused for longest are dropped first."""
+"""The most bytes of programs when a command starts; the least recently used are deleted first."""
 SETTINGS = {
-    # Most programs compile in less than JAX's usual second, and there are many.
+    # Most programs compile in less than JAX's default threshold of a second, and there are many.
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
@@ -33,7 +33,7 @@ _READS = ".reads"
 
 
 def keep_programs() -> None:
-    """What this process compiles is kept in the cache folder, and what earlier ones compiled is read from there.
+    """Stores programs that this process compiles in the cache folder, and reads those that earlier processes stored.
 
     Nothing is done if JAX's settings name another folder (`JAX_COMPILATION_CACHE_DIR`) or want none
     (`JAX_ENABLE_COMPILATION_CACHE=false`). Programs are code, so a folder that others can read or write is not used;
@@ -43,7 +43,7 @@ def keep_programs() -> None:
     import jax
     from jax.experimental.compilation_cache import compilation_cache
 
-    # Half an entry, which another process is writing, is compiled again like any other that cannot be read.
+    # A partial entry, which another process is writing, is compiled again like any unreadable one.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     before = jax.config.values
     if before["jax_compilation_cache_dir"] or not before["jax_enable_compilation_cache"]:
@@ -64,7 +64,7 @@ def keep_programs() -> None:
 
 
 def _others_may_rename(folder: Path) -> bool:
-    """Whether others may put another folder in the place of one in it. The user's own group is no other."""
+    """Whether other users may replace a folder in this one. The user's own group does not count as others."""
     with suppress(OSError, AttributeError):
         status = folder.stat()
         theirs = status.st_uid not in (os.getuid(), 0)
@@ -74,7 +74,7 @@ def _others_may_rename(folder: Path) -> bool:
 
 
 def machine() -> str:
-    """Whatever compiled code is made for: versions, device, what the processor can do, and the cores to share work."""
+    """Everything that compiled code depends on: versions, device, instruction sets, and number of cores."""
     import jax
 
     from jaxaudit.ensemble.machine import threads
@@ -86,7 +86,7 @@ def machine() -> str:
 
 
 def _processor_can() -> str:
-    """The processor's instruction sets, where the system has a file that says them; else its name."""
+    """The processor's instruction sets, if the system has a file of them; else its name."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith(("flags", "Features")):
@@ -95,13 +95,13 @@ def _processor_can() -> str:
 
 
 def drop_unused(folder: Path) -> None:
-    """Drops the programs of all machines and versions that were not read for longest, down to `MOST_BYTES`."""
+    """Deletes the least recently read programs of all machines and versions, down to `MOST_BYTES`."""
     found: list[tuple[float, Path, int]] = []
     for path in folder.rglob("*"):
         with suppress(OSError):  # another process dropped it
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):
-                # File systems note a day's first read, at most.
+                # File systems may update the time of access only once a day.
                 found.append((max(status.st_atime, status.st_mtime), path, status.st_size))
     left = sum(size for _, _, size in found)
     for _, path, size in sorted(found):
@@ -113,10 +113,10 @@ def drop_unused(folder: Path) -> None:
 
 
 def _reads_in_silence(folder: Path) -> bool:
-    """Whether a program that was kept is read back without a word; found out once for each folder.
+    """Whether a stored program is read without a message on stderr; tested once for each folder.
 
-    On some processors XLA refuses what it compiled there itself, with a line on stderr for each program that no Python
-    code can catch (jax issue 38445).
+    On some processors XLA rejects programs that it compiled there itself, with a line on stderr for each, which no
+    Python code can suppress (jax issue 38445).
     """
     import jax
     import numpy as np
@@ -126,7 +126,7 @@ def _reads_in_silence(folder: Path) -> bool:
         return note.read_bytes() == b"yes"
     try:
         with _stderr() as said:
-            # Two functions of the same program: the first is compiled, the second is read.
+            # Two functions with the same program: the first is compiled, the second is read.
             for _ in range(2):
                 jax.jit(lambda number: number + 1)(np.float32(1)).block_until_ready()
             silent = not said()
@@ -139,10 +139,10 @@ def _reads_in_silence(folder: Path) -> bool:
 
 @contextmanager
 def _stderr() -> Iterator[Callable[[], bytes]]:
-    """What the process writes to its standard error meanwhile, from whatever language.
+    """Captures what the process writes to its standard error within this context, from any language.
 
     Raises:
-        OSError: it has none, or there is no room.
+        OSError: there is no standard error, or no room for a file.
     """
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file:

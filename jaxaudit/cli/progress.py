@@ -29,7 +29,7 @@ def progress_on_stderr(
         label: the name of the work.
         after: a line printed when it is done.
         shorter: advice, printed once with the remaining time if that is more than a minute.
-        pace: more about the work under way, asked whenever progress is shown.
+        pace: returns more text about the work, called whenever progress is shown.
     """
     with ExitStack() as shown, lasting_interrupt() as check:
         show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))
@@ -61,7 +61,7 @@ class Pace:
         self._began: tuple[float, int] | None = None
 
     def left(self, done: int, total: int) -> float | None:
-        """Seconds; None until there is an estimate."""
+        """Remaining seconds; None until there is an estimate."""
         now = time.monotonic()
         if self._began is None:
             self._began = (now, done) if done > 0 else None
@@ -73,7 +73,7 @@ class Pace:
 
 
 def _foretold(shorter: str) -> Callable[[int, int], None]:
-    """Prints the remaining time once, if it is minutes, and how to shorten it."""
+    """Prints the remaining time once, if it is minutes, with advice how to shorten it."""
     pace, said = Pace(), not shorter
 
     def warn(done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""From the command line to sets of records, preprocessed, matched, and in the form that a network needs."""
+"""Reads the sets of records that a command line names: preprocessed, matched, and in the form that a network needs."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -20,12 +20,12 @@ from jaxaudit.errors import InputError
 from jaxaudit.paths import without_folders
 
 DENSE, LARGE = "mlp", 100
-"""Numbers beyond this, with the usual learning rates, are too large to learn from."""
+"""Numbers above this are too large to learn from with the usual learning rates."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
 def read_examples(name: str, data: Sets, drop: Sequence[str] = ()) -> Examples:
-    """The records that `name` names, without these columns: images scaled to [0, 1], tables as float32."""
+    """The records of the set `name`, without the columns in `drop`: images scaled to [0, 1], tables as float32."""
     size = parse_image_size(data.image_size or "none")
     if name.startswith(ACDC):
         examples = _read_acdc(name, data.field_strength)
@@ -40,7 +40,7 @@ def read_examples(name: str, data: Sets, drop: Sequence[str] = ()) -> Examples:
 
 
 def tell_of_large_numbers(model: str | None, inputs: Iterable[np.ndarray]) -> None:
-    """Says on stderr that columns should be scaled, where a dense network would hardly learn from them."""
+    """Prints on stderr that columns should be scaled, if a dense network would hardly learn from them."""
     largest = max(float(np.abs(each).max(initial=0)) for each in inputs) if model == DENSE else 0
     if largest > LARGE:
         say(
@@ -63,10 +63,10 @@ def _shape(examples: Examples) -> str:
 
 
 def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_classes: bool) -> Examples:
-    """The calibration set with the query set's classes in its order and none of its records.
+    """The calibration set with the query set's classes in the same order, and without records of the query set.
 
     Raises:
-        InputError: they differ, and no option tells what to drop.
+        InputError: they differ, and no option says what to drop.
     """
     aligned = drop_unshared(query, calibration) if drop_classes else align_classes(query, calibration)
     if not drop_shared:
@@ -76,7 +76,7 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
 
 
 def group_columns(data: Held) -> tuple[str, ...]:
-    """Columns with groups: they are no inputs, whichever set they are in."""
+    """Names of columns with groups, which are not inputs in any set."""
     groups = (data.groups, data.holdout_groups, getattr(data, "members_groups", None))
     return tuple(dict.fromkeys(each for each in groups if each is not None and groups_file(each) is None))
 
@@ -87,13 +87,13 @@ def reader(data: Sets, drop: Sequence[str] = ()) -> Callable[[str], Examples]:
 
 
 def read_sets(data: Sets, read: Callable[[str], Examples]) -> tuple[Examples, Examples, Examples]:
-    """The query set, the calibration set matched to it, and the same as it was read."""
+    """The query set, the calibration set matched to it, and the calibration set as it was read."""
     query, whole = read(data.query or ""), read(data.calibration or "")
     return query, match(query, whole, drop_shared=data.drop_overlap, drop_classes=data.drop_unshared), whole
 
 
 def drop_from(examples: Examples, other: Examples, role: str, of: str = "calibration set") -> Examples:
-    """The records that are not in the other set, which has this role; `of` is their own."""
+    """The records of a set (called `of`) that are not in the other set, which has this role."""
     count = find_overlap(other, examples).count
     if count:
         say(f"dropped {count} {of.removesuffix(' set')} records that are also in the {role}")
@@ -101,7 +101,7 @@ def drop_from(examples: Examples, other: Examples, role: str, of: str = "calibra
 
 
 def read_inputs(name: str, options: Images) -> Examples:
-    """The records that `name` names, as float32.
+    """The records of the set `name`, as float32.
 
     Integer images become floats in [0, 1] with an axis of channels. Floats are not changed, because a network may need
     them on its own scale, unless a size or grayscale is requested.
@@ -122,10 +122,10 @@ def read_inputs(name: str, options: Images) -> Examples:
 
 
 def outputs_for(largest: int, name: str) -> int:
-    """How many outputs a network has whose labels go up to this one.
+    """The number of outputs of a network whose largest label is this one.
 
     Raises:
-        InputError: more than any: what one record claims would be made for all.
+        InputError: the label is implausibly large; a single record would determine the size of the network.
     """
     if largest >= MOST_CLASSES:
         raise InputError(

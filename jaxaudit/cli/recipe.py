@@ -1,4 +1,4 @@
-"""From the command line to a learner: its parts by name, or your own."""
+"""From options of the command line to a learner: its parts by name, or your own."""
 
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jaxaudit.learners import Learner, NetworkLearner
 
 ADAMW_DECAY = 0.01
-"""PyTorch's default, where --weight-decay is not given."""
+"""PyTorch's default, used without --weight-decay."""
 NEEDED = "fit(key, inputs, labels, weights) and log_probs(params, inputs)"
 
 
@@ -21,7 +21,7 @@ def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = Non
     """The model factory that `--model` names, built-in or your own; see `parse_model`.
 
     Raises:
-        InputError: dropout is asked of a network that has a say of its own.
+        InputError: dropout is requested for a network that sets its own.
     """
     own = parse_model(name)
     if own is not None:
@@ -36,7 +36,7 @@ def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = Non
 
 @cache
 def _built_in(name: str, hidden: tuple[int, ...], dropout: float | None) -> Any:
-    """The same object for the same words, so that what is compiled for it is compiled once."""
+    """A cached factory: equal arguments give the same object, so that programs for it are compiled once."""
     from jaxaudit import models
 
     share = {"dropout": dropout} if dropout else {}
@@ -53,10 +53,10 @@ def _built_in(name: str, hidden: tuple[int, ...], dropout: float | None) -> Any:
 def make_learner(
     factory: Any, recipe: Recipe, input_shape: tuple[int, ...], classes: int, most: int
 ) -> "NetworkLearner":
-    """The learner that trains a factory's network by a recipe, on at most so many records.
+    """The learner that trains a factory's network by a recipe, for training sets of at most this many records.
 
     Raises:
-        InputError: what `network` refuses, and code of your own that cannot be used.
+        InputError: `network` rejects the recipe, or code of your own cannot be used.
     """
     ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
     own = parse_optimizer(recipe.optimizer) or any(map(parse_augmentation, recipe.augment))
@@ -66,7 +66,7 @@ def make_learner(
 
 @lru_cache(maxsize=8)
 def _learner(factory: Any, recipe: Recipe, input_shape: tuple[int, ...], classes: int, most: int) -> "NetworkLearner":
-    """Equal learners are one object: JAX compiles, and keeps, a program for each."""
+    """A cached learner: equal learners are one object, because JAX compiles and stores a program for each object."""
     from dataclasses import replace
 
     from jaxaudit.learners import network
@@ -84,7 +84,7 @@ def _learner(factory: Any, recipe: Recipe, input_shape: tuple[int, ...], classes
     )
     if learner.batch_coupled:
         return learner
-    # What would fill a minibatch up beyond all records weighs nothing; batch normalisation alone would see it.
+    # A batch larger than all records would be padded with weight 0, which only batch normalisation would see.
     return replace(learner, batch_size=min(learner.batch_size, most))
 
 
@@ -102,7 +102,7 @@ def make_optimizer(recipe: Recipe) -> Any:
     if recipe.schedule == "constant" and not recipe.warmup:
         made = rule(rate)
     else:
-        # A budget or a design may have fewer epochs than were asked for.
+        # A budget or a design may have fewer epochs than requested.
         warmup = min(recipe.warmup or 0, epochs - 1)
         made = by_epoch(rule, schedule(recipe.schedule, rate, epochs, warmup))
     return made if recipe.clip_norm is None else optax.chain(optax.clip_by_global_norm(recipe.clip_norm), made)
@@ -120,7 +120,7 @@ def _rule(recipe: Recipe) -> Callable[[Any], Any]:
     coupled = partial(optax.adam, b1=0.5, b2=0.999)
     if recipe.optimizer == "sgd":
         coupled = partial(optax.sgd, momentum=recipe.momentum) if recipe.momentum else optax.sgd
-    # Coupled, as PyTorch has it for both: the decay is a part of the gradient.
+    # Coupled weight decay, as in PyTorch for both optimizers: the decay is a part of the gradient.
     return (lambda rate: optax.chain(optax.add_decayed_weights(decay), coupled(rate))) if decay else coupled
 
 
@@ -148,10 +148,10 @@ def _augmentation(name: str) -> Any:
 
 
 def load_learner(name: str, record: tuple[int, ...], classes: int) -> "Learner":
-    """The learner that `--learner` names, after its functions were traced for records of this shape.
+    """The learner that `--learner` names, tested by tracing its functions for records of this shape.
 
     Raises:
-        InputError: it cannot be loaded or is no learner, or it is for other records or classes.
+        InputError: it cannot be loaded, is not a learner, or does not fit these records or classes.
     """
     from jaxaudit.learners import Learner
 
@@ -171,7 +171,7 @@ def load_learner(name: str, record: tuple[int, ...], classes: int) -> "Learner":
 
 
 def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], classes: int, records: int = 8) -> None:
-    """Refuses a learner whose outputs on records of this shape are not a column per class."""
+    """Rejects a learner whose outputs on records of this shape do not have one column per class."""
     import jax
     import jax.numpy as jnp
 

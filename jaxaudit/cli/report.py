@@ -96,7 +96,7 @@ def _cannot(figures: Path, error: OSError) -> InputError:
 
 
 def _print(runs: list[Path]) -> None:
-    """The tables of these runs, with a heading per run if there are several."""
+    """Prints the tables of these runs, with a heading per run if there are several."""
     from jaxaudit.cli.show import show_text
     from jaxaudit.errors import visible
     from jaxaudit.runs.saved import read_printed

@@ -1,4 +1,4 @@
-"""The options that name a query and a calibration set: the same for `ks` and `power`. Imports nothing heavy."""
+"""Options of the query and the calibration set, shared by `ks` and `power`. Imports nothing heavy."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +12,20 @@ from jaxaudit.errors import InputError
 
 GUESS = "guess"
 FIVE = (GUESS, "shorter", "longer", "momentum", "wider")
-"""The smallest set of designs that kept the holdout test's promises: see experiments/."""
+"""The smallest set of designs that kept the holdout test's error rates: see experiments/."""
 DESIGNS = (*FIVE, "narrower", "adam", "augmented", "plain")
-"""In this order models take turns in them."""
+"""All designs, in the order in which models take turns among them."""
 USUAL, ALL = "usual", "all"
 MEANING = (
     f"{', '.join(FIVE)} (together: {USUAL}, the default), {', '.join(DESIGNS[len(FIVE) :])} (without --augment). The "
     "guess, which the other options describe, is always among them"
 )
-"""For the help of every command with designs."""
+"""Text for the help of every command with designs."""
 
 
 @dataclass(frozen=True)
 class Sets(Images):
-    """Query and calibration set, and how they are prepared and matched."""
+    """Options of query and calibration set, and of how they are prepared and matched."""
 
     query: str | None = option(
         None, "The query set (the data in question): NAME[@SPLIT] or a path. [default: digits]", names="data"

@@ -1,4 +1,4 @@
-"""`--dry-run`: the beginning of a run, timed, and how long the whole would take."""
+"""`--dry-run`: times the beginning of a run, and estimates the time of the whole run."""
 
 import contextlib
 import time
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from jaxaudit.cli.groups import Machines
 
 SECONDS = 15.0
-"""Of training that are timed, after the first step or chunk."""
+"""Seconds of training that are timed, after the first step or chunk."""
 CHUNKS = 2
-"""Chunks of each worker, on average, that are timed at least: workers begin one after another."""
+"""The least number of timed chunks per worker, on average, since workers start one after another."""
 
 
 class _Enough(KeyboardInterrupt):
-    """Ends a run that was only begun to be timed, as Ctrl-C ends one."""
+    """Ends a run that was started only to be timed, in the way in which Ctrl-C ends a run."""
 
 
 class Trial:
     """Progress that ends a run once its pace is known.
 
     Args:
-        crew: who trains.
+        crew: the workers.
     """
 
     def __init__(self, crew: Crew) -> None:
@@ -44,11 +44,11 @@ class Trial:
 
     @property
     def workers(self) -> int:
-        """How many still train: some may have been given up."""
+        """The number of workers that still train; others may have failed."""
         return self.crew.workers
 
     def seconds(self) -> float:
-        """What the whole run would take; what it took, if it came to its end."""
+        """Estimated seconds of the whole run; if it finished, the seconds that it took."""
         assert self.first is not None
         (began, before), (now, done) = self.first, self.last
         if done == before or done >= self.total:
@@ -57,13 +57,13 @@ class Trial:
 
 
 def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Machines") -> Summary:
-    """Begins the work of a command, keeps nothing of it, and says what the whole takes.
+    """Starts the work of a command, discards its results, and estimates the time of the whole.
 
     Args:
         name: of the command.
         job: its work.
-        models_per_batch: as the run would have it.
-        machines: who trains.
+        models_per_batch: as for the real run.
+        machines: options of who trains.
     """
     with crew(machines) as who, progress_on_stderr("timing") as show:
         trial = Trial(who)
@@ -81,7 +81,7 @@ def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Mac
 
 
 def _estimate(name: str, models: int, trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
-    """What the whole of so many models takes, in numbers and in lines."""
+    """The estimated time for this many models, as numbers and as lines of text."""
     workers = trial.workers
     if trial.first is None:
         return {"seconds": 0.0}, (f"{name}: nothing is trained",)

@@ -1,9 +1,9 @@
 """A cache of models per batch and speeds on this machine, so that the same command gives the same numbers again.
 
 Both are measurements. Two runs may measure differently, models trained in batches of another size differ by rounding,
-and a budget's plan depends on speeds. So the first measurement is kept beside the cached data sets, under a hash of the
-model and of everything else that affects it. The number of models is not part of it, because it must change nothing;
-nor are the records but for their shape and their classes' number, because a speed does not depend on them.
+and a budget's plan depends on speeds. So the first measurement is stored beside the cached data sets, under a hash of
+the model and of everything else that affects it. The hash excludes the number of models, which must not change the
+measurement. Of the records it includes only shape and number of classes, since nothing else affects the speed.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ def _name(work: Mapping[str, Any]) -> str:
     from jaxaudit.ensemble.machine import cores
 
     facts = {name: work[name] for name in DECIDING if work.get(name) not in (None, [], ())}
-    # A share of the cores changes no number, and trains as many chunks at a time as it has cores.
+    # A limit on the number of cores changes no number, but changes how many chunks are trained at the same time.
     machine = {**machine_facts(), "cores": len(cores())}
     text = json.dumps({**facts, "machine": machine}, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Runs that can be stopped by Ctrl-C or a kill, and resumed by the same command from recently kept work.
+"""Runs that Ctrl-C or a kill may interrupt, and that the same command resumes from stored work.
 
 A command needs four lines:
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 Begin = Callable[["Identity", int, str], Path | None]
-"""`begin(identity, models, line)`: prints the line and what was found; returns where models are kept, if anywhere."""
+"""`begin(identity, models, line)` prints the line and what was found; returns the folder of stored models, if any."""
 
 
 class Interrupted(SystemExit):
@@ -34,11 +34,11 @@ class Interrupted(SystemExit):
 
 @contextmanager
 def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -> Iterator[Begin]:
-    """The context of a command's work; once the work is done, kept work is removed.
+    """The context of a command's work; stored work is removed when the work is done.
 
-    Work is kept in `out/unfinished`, else in the cache folder under the run's identity. If the command ends early, it
-    stays there if any model was kept, finished or in training. A command that keeps its work `elsewhere` says in words
-    what is there.
+    Work is stored in `out/unfinished`, else in the cache folder under the run's identity. If the command ends early, it
+    stays there if any model was stored, finished or in training. A command that stores its work itself describes it in
+    words by `elsewhere`.
 
     Raises:
         InputError: `out` exists, is in use, cannot be written, or contains the unfinished work of another run.
@@ -88,7 +88,7 @@ def _open_at(out: Path, identity: "Identity") -> "Unfinished":
     except OSError as error:
         raise InputError(f"--out {out} cannot be written: {error.strerror}; name another directory.") from error
     try:
-        # Another process may have finished there while this one read its data.
+        # Another process may have finished in this directory while this one read its data.
         refuse_taken(out)
     except InputError:
         work.remove()
@@ -97,7 +97,7 @@ def _open_at(out: Path, identity: "Identity") -> "Unfinished":
 
 
 def _open_cached(identity: "Identity") -> "Unfinished | None":
-    """The same in the cache folder; a failure to keep work there is not an error."""
+    """Opens the work in the cache folder; failing to store work there is not an error."""
     from jaxaudit.data.cache import cache_dir
     from jaxaudit.runs.identity import identity_hash
     from jaxaudit.runs.lock import InUseError
@@ -123,7 +123,7 @@ class _Kept(NamedTuple):
     states: "list[KeptState]"
 
     def in_words(self, total: int) -> str:
-        """What was kept; empty if nothing was."""
+        """What was stored, in words; empty if nothing was."""
         begun = sum(state.models for state in self.states)
         if not (self.models or begun):
             return ""

@@ -1,4 +1,4 @@
-"""Who trains: this process, processes of this machine (`--workers`), or a Ray cluster (`--cluster`).
+"""Workers that train: this process, processes of this machine (`--workers`), or a Ray cluster (`--cluster`).
 
 Imports nothing heavy.
 """
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from jaxaudit.ensemble.pull import Pulling
 
 FIRST_GPU = {"jax_cuda_visible_devices": "0"}
-"""JAX's setting for the first of the GPUs that CUDA sees: workers, and a Ray that is started here, still see all."""
+"""JAX's setting for the first GPU that CUDA sees; workers, and a Ray started by this process, still see all."""
 
 
 class Crew(NamedTuple):
-    """Who trains.
+    """The workers that train.
 
     Attributes:
         executor: None for this process.
         mixed_devices: whether machines that round differently may take part.
-        mixed: those that did, in words; complete once training is done.
+        mixed: the machines that did, in words; complete once training is done.
     """
 
     executor: "Pulling | None"
@@ -37,30 +37,30 @@ class Crew(NamedTuple):
 
     @property
     def workers(self) -> int:
-        """How many workers; 0 where this process trains."""
+        """The number of workers; 0 if this process trains."""
         return 0 if self.executor is None else self.executor.places
 
     @property
     def answered(self) -> int:
-        """Chunks that workers trained."""
+        """The number of chunks that workers trained."""
         return 0 if self.executor is None else self.executor.answered
 
     def pace(self) -> str:
-        """How fast workers train, in words."""
+        """The speed of the workers, in words."""
         return "" if self.executor is None else self.executor.pace()
 
     def execution(self, models_per_batch: int | None, progress: Any, checkpoints: Path | None) -> "Execution":
-        """How these workers train."""
+        """An execution by these workers."""
         from jaxaudit.ensemble import Execution
 
         return Execution(models_per_batch, progress, checkpoints, self.executor, self.mixed_devices)
 
 
 def before_jax(machines: "Machines | None") -> None:
-    """What must be done before JAX makes a device.
+    """Preparations that must precede JAX's initialisation of devices.
 
-    With workers this process uses one GPU, as each of them does, and takes no memory beforehand. And a Ray of this
-    machine is started by forks, which a JAX that has devices does not survive.
+    With workers this process uses one GPU, as each worker does, and does not preallocate memory. A Ray of this machine
+    is started by forking, which a process with initialised JAX devices does not survive.
 
     Raises:
         InputError: there is no Ray, or no cluster at that address.
@@ -80,7 +80,7 @@ def before_jax(machines: "Machines | None") -> None:
 
 @contextmanager
 def crew(machines: "Machines | None") -> Iterator[Crew]:
-    """Who trains within this context; what becomes of workers is said on stderr, and all of them end with it.
+    """The workers within this context; their failures are printed on stderr, and all end with the context.
 
     Raises:
         InputError: there is no Ray, or no cluster at that address.

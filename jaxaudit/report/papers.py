@@ -44,8 +44,8 @@ def bibliography() -> tuple[Entry, ...]:
 def cited(sources: Iterable[str]) -> list[Paper]:
     """Every paper that these citations name, each once, in the order of first mention.
 
-    A citation without an entry, such as one of your own attack, is kept without a key. A part named as this program's
-    own is not a paper.
+    A citation without an entry, such as one of your own attack, is kept without a key. This program itself is
+    not a paper.
 
     >>> [paper.key for paper in cited(["Efron 1979; Holm 1979", "Carlini et al. 2022, code", "Efron 1979"])]
     ['efron1979bootstrap', 'holm1979multiple', 'carlini2022membership']

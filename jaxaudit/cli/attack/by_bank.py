@@ -34,7 +34,7 @@ from jaxaudit.runs.saved import read_run
 
 
 def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
-    """The work that these options mean.
+    """The work for these options.
 
     Raises:
         InputError: the bank or a file cannot be used, or what --delta needs is not installed.
@@ -83,7 +83,7 @@ def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
 
 
 def _attacks(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
-    """The attacks that `--attacks` names, in its order; None for all."""
+    """The attacks that `--attacks` names, in order; None for all."""
     audit = options.audit
     made: dict[str, RecordAttack] = {
         each.name: replace(each, gamma=audit.gamma, scale=audit.offline_scale) if isinstance(each, RMIA) else each
@@ -99,7 +99,7 @@ def _attacks(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
 
 
 def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ...], int]:
-    """The targets, and how many of the bank's records they say anything of."""
+    """The targets, and the number of the bank's records that their outputs cover."""
     audit = options.audit
     said = [target_log_odds(path, bank, audit.target_kind) for path in audit.target]
     rows = {odds.shape[1] for odds, _ in said}
@@ -112,11 +112,10 @@ def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ..
 
 
 def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " records"]:
-    """Nats, of the first so many records of a bank; NaN of those that were not measured.
+    """PDTP (nats) of the first `records` records of a bank; NaN for records that were not measured.
 
     Raises:
-        InputError: it is no run of `pdtp`, of other records than each of the bank's sets, or one that lists only the
-            riskiest.
+        InputError: it is not a run of `pdtp`, is of other records than the bank's sets, or lists only the riskiest.
     """
     run = read_run(path)
     result = run.result
@@ -149,7 +148,7 @@ def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " 
 
 
 def _scores(found: AttackAudit, records: int) -> dict[str, np.ndarray]:
-    """The scores of each attack, with a column for each record, NaN of those that were dropped."""
+    """The scores of each attack, with a column for each record; NaN for dropped records."""
     scores = {}
     for name, said in found.scores.items():
         scores[name] = np.full((len(said), records), np.nan)
@@ -158,7 +157,7 @@ def _scores(found: AttackAudit, records: int) -> dict[str, np.ndarray]:
 
 
 def _write_records(file: IO[bytes], found: AttackAudit, bank: Bank) -> None:
-    """A row a record."""
+    """Writes a table with one row per record."""
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
     rows = csv.writer(text, lineterminator="\n")
     rows.writerows(_rows(found, bank))
@@ -201,12 +200,12 @@ def _rows(found: AttackAudit, bank: Bank) -> Iterator[list[Any]]:
 
 
 def _called(said: np.ndarray, called: np.ndarray) -> np.ndarray:
-    """1 or 0 of each record of a target; nothing of those that are not judged."""
+    """1 or 0 for each record of a target; empty for records that are not judged."""
     shown = called.astype(object) * 1
     shown[np.isnan(said)] = None
     return shown
 
 
 def _shown(value: Any) -> Any:
-    """A number, or nothing where there is none."""
+    """A number for a table; empty if it is missing."""
     return "" if value is None or (isinstance(value, float) and np.isnan(value)) else value

@@ -16,13 +16,13 @@ from jaxaudit.cli.tables import TableData
 from jaxaudit.errors import InputError
 
 ON_RECORDS = tuple(name for names in BUILT_IN.values() for name in names)
-"""Attacks by a bank."""
+"""Names of the attacks with a bank."""
 ON_TARGETS = ("untargeted", "distance", "frequency")
-"""Attacks without a bank; a test holds these names to `ATTACKS`, which takes a second to import."""
+"""Names of the attacks without a bank; a test compares them with `ATTACKS`, which takes a second to import."""
 
 
 def attacks_named(text: str | None) -> dict[str, OwnCode | None]:
-    """The attacks that `--attacks` names, each with its place if it is your own; without it all that there are.
+    """The attacks that `--attacks` names, each with the location of your own code or None; by default all attacks.
 
     Raises:
         InputError: one is unknown.
@@ -34,7 +34,7 @@ def attacks_named(text: str | None) -> dict[str, OwnCode | None]:
 
 @dataclass(frozen=True)
 class ByBank:
-    """Attacks by the models of a bank."""
+    """Options of attacks with a bank."""
 
     shadows: Path | None = bank_of_shadows(
         "Attack every record by the shadow models of this bank (shadows plan|train|add|import, or ks --out): LiRA, "
@@ -78,7 +78,7 @@ class ByBank:
 
 @dataclass(frozen=True)
 class AttackAudit(ByBank, Level):
-    """The targets, the number of attacks, and the attacks."""
+    """Options of the targets, the number of attacks, and the attacks."""
 
     attacks: str | None = option(
         None,
@@ -122,7 +122,7 @@ class AttackAudit(ByBank, Level):
 
 @dataclass(frozen=True)
 class AttackOutput(ListOutput):
-    """What is printed and written."""
+    """Options of what is printed and written."""
 
     top: int = option(5, "Number of targets to list, by attack accuracy.", minimum=0, decides=False)
     fail_on: tuple[str, ...] = failing("attack succeeds", "inconclusive")
@@ -140,12 +140,12 @@ class AttackOptions:
 
     @property
     def source(self) -> Source:
-        """Where the models come from that attacks learn from."""
+        """The origin of the models from which attacks learn."""
         return Source.TRAINING if self.audit.shadows is None else Source.BANK
 
 
 def _check_attacks(options: AttackOptions) -> None:
-    """Refuses attacks that need a bank where there is none, and those that take none."""
+    """Rejects attacks that need a bank if there is none, and attacks that cannot use one."""
     asked = options.audit
     names = {} if asked.attacks is None else attacks_named(asked.attacks)
     if options.source is Source.TRAINING:
@@ -167,7 +167,7 @@ def _check_attacks(options: AttackOptions) -> None:
 
 
 def _in_python(names: Mapping[str, OwnCode | None]) -> str:
-    """Where an attack of your own that takes no bank is given; nothing without one."""
+    """A hint how to use your own attack without a bank; empty if no attack is your own."""
     own = any(place is not None for place in names.values())
     return " In Python, jaxaudit.attack(models, attacks=[...]) takes your own attack without a bank." if own else ""
 

@@ -36,16 +36,16 @@ DEMONSTRATION = {"iterations": 10, "targets": 20}
 
 
 def prepare(options: AttackOptions) -> Job[AttackAudit]:
-    """The work that these options mean."""
+    """The work for these options."""
     asked = options.audit
     names = attacks_named(asked.attacks)
     attacks = tuple(each for each in ATTACKS if each.name in names)
     sizes = DEMONSTRATION if options.data.data is None and options.data.csv is None else USUAL
     iterations = asked.iterations or sizes["iterations"]
-    # Only the shadow models that an attack learns from are trained.
+    # Only shadow models of a kind that some attack learns from are trained.
     pairs = asked.shadow_pairs if any(each.shadows == "paired" for each in attacks) else 0
     pooled = asked.pooled_shadow_models if any(each.shadows == "pooled" for each in attacks) else 0
-    # What can be refused without reading data is refused first.
+    # Checks that need no data come first.
     check_options(iterations, pairs, pooled, asked.measured_iterations, asked.bins)
     check_attacks(attacks, asked.bins, bool(pairs), bool(pooled))
     whole = read_table(options.data)
@@ -112,7 +112,7 @@ def prepare(options: AttackOptions) -> Job[AttackAudit]:
 
 
 def _candidates(asked: int | None, table: Table) -> int:
-    """The number of candidates: as given, else the paper's number, or as many pairs as there are."""
+    """The number of candidates: as given, else the paper's number, or the largest possible even number."""
     if asked is None:
         return min(CANDIDATES, len(table) // 2 * 2)
     if asked > len(table):

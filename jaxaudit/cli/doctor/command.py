@@ -15,17 +15,17 @@ from jaxaudit.version import __version__
 
 NVIDIA = Path("/proc/driver/nvidia/version")
 OF_TESTS = ("test", "bench", "docs", "dev")
-"""Extras for those who work on this package: not told to be installed."""
+"""Extras for developers of this package; `doctor` does not suggest installing them."""
 
 
 class Devices(NamedTuple):
-    """What JAX computes on.
+    """The devices that JAX computes on.
 
     Attributes:
-        names: a device each.
-        cores: of the processor that this process may use.
+        names: one for each device.
+        cores: processor cores that this process may use.
         memory: bytes of the machine, or of the container.
-        error: why there is none.
+        error: why there is no device.
     """
 
     names: tuple[str, ...]
@@ -35,7 +35,7 @@ class Devices(NamedTuple):
 
 
 class DataSet(NamedTuple):
-    """A data set that can be named; `todo` says what is missing, empty where it is ready."""
+    """A data set with a known name; `todo` says what is missing, empty if it is ready."""
 
     name: str
     where: str
@@ -108,7 +108,7 @@ def _devices() -> Devices:
 
 
 def _data_sets() -> list[DataSet]:
-    """Embedded sets, those whose files are to be put somewhere, and prepared ones."""
+    """Embedded sets, sets whose files a user must place, and prepared sets."""
     from jaxaudit.data.paths import entries
     from jaxaudit.data.resolve import embedded_names
     from jaxaudit.data.tables.resolve import table_names, what_is_missing
@@ -185,7 +185,7 @@ def _place(place: Any) -> str:
 
 
 def _wrapped(words: list[str], width: int = 78) -> Iterator[str]:
-    """The words, as many on a line as fit."""
+    """The words in lines, as many on each as fit."""
     line = ""
     for word in words:
         if line and len(line) + len(word) + 2 > width:

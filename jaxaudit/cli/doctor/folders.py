@@ -1,4 +1,4 @@
-"""Where data, caches and compiled programs lie, and how large they are. Nothing is created."""
+"""Folders of data, caches and compiled programs, with their sizes. No folder is created."""
 
 import os
 from pathlib import Path
@@ -9,21 +9,21 @@ from jaxaudit.data.cache import NOWHERE, cache_dir
 from jaxaudit.data.tfds.tfds import data_folder, set_folders
 
 MOST_FILES = 50_000
-"""Counted of a folder; the size of a larger one is at least what is said."""
+"""The most files that are counted in a folder; the size of a larger folder is a lower limit."""
 
 
 class Folder(NamedTuple):
     """A folder.
 
     Attributes:
-        name: what lies there.
-        path: the folder; None where there is none.
-        chosen_by: the environment variable that names it; empty for the usual place.
+        name: what it holds.
+        path: the folder; None if there is none.
+        chosen_by: the environment variable that names it; empty for the default.
         there: whether it exists.
-        writable: whether it, or the folder that it would be made in, can be written.
-        size: bytes of its files, links not followed.
-        files: how many.
-        complete: whether all were counted.
+        writable: whether it, or the folder in which it would be created, is writable.
+        size: bytes of its files; links are not followed.
+        files: number of files counted.
+        complete: whether all files were counted.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Folder(NamedTuple):
 
 
 def list_folders() -> tuple[Folder, ...]:
-    """Every folder that is read or written without being named on a command line."""
+    """Every folder that is read or written although no command line names it."""
     data, prepared, cache = data_folder(None), set_folders(None), cache_dir()
     compiled = os.environ.get("JAX_COMPILATION_CACHE_DIR")
     programs = Path(compiled) if compiled else cache / FOLDER

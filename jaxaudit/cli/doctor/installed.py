@@ -1,4 +1,4 @@
-"""What is installed, by what this package says it needs. Imports nothing heavy."""
+"""Installed packages compared with this package's requirements. Imports nothing heavy."""
 
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
@@ -10,13 +10,13 @@ NAME = "jaxaudit"
 
 
 class Package(NamedTuple):
-    """A package that is needed.
+    """A required package.
 
     Attributes:
-        name: its name in the index.
-        needs: the versions that do.
-        version: the installed one; None without.
-        fits: whether it is one of those.
+        name: its name in the package index.
+        needs: the accepted versions.
+        version: the installed version; None if missing.
+        fits: whether the installed version is accepted.
     """
 
     name: str
@@ -33,17 +33,17 @@ class Extra(NamedTuple):
 
     @property
     def ready(self) -> bool:
-        """Whether all of them are there."""
+        """Whether all packages of the extra are installed."""
         return all(package.fits for package in self.packages)
 
 
 def packages() -> tuple[Package, ...]:
-    """What a plain installation needs; empty where this package itself is not installed."""
+    """The requirements of a plain installation; empty if this package itself is not installed."""
     return tuple(_found(each) for each in _requirements() if each.marker is None or each.marker.evaluate({"extra": ""}))
 
 
 def extras() -> tuple[Extra, ...]:
-    """The extras, with what each adds on this system."""
+    """The extras, with the packages that each adds on this system."""
     try:
         names = metadata(NAME).get_all("Provides-Extra") or []
     except PackageNotFoundError:
@@ -71,7 +71,7 @@ def _found(asked: Requirement) -> Package:
 
 
 def _lacks(asked: Requirement) -> bool:
-    """Whether a package of the extras asked of another one is missing."""
+    """Whether a package is missing that a requirement adds by its own extras."""
     if not asked.extras:
         return False
     try:
@@ -82,7 +82,7 @@ def _lacks(asked: Requirement) -> bool:
 
 
 def _added_by(extra: str, asked: Iterable[Requirement]) -> Iterator[Requirement]:
-    """What an extra asks for that a plain installation does not, on this system."""
+    """The requirements of an extra beyond a plain installation, on this system."""
     for each in asked:
         added = each.marker is not None and each.marker.evaluate({"extra": extra})
         if added and not (each.marker and each.marker.evaluate({"extra": ""})):

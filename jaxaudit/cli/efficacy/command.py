@@ -97,7 +97,7 @@ class EfficacyOptions:
 
 
 def _check_together(options: EfficacyOptions) -> None:
-    # A folder has weights; what is not there is said to be missing by its own option, not to lack weights.
+    # A folder contains weights; a missing path is reported by its own option, not as missing weights.
     config = pretrained_config(options.model.model)
     own = config if config and not config.is_file() else None
     check_weights(options.model.params or own, options.model.model, options.data.data)

@@ -40,15 +40,15 @@ NAMES_SHOWN = 10
 
 
 class EfficacyInputs(NamedTuple):
-    """What is measured.
+    """The inputs of the measurement.
 
     Attributes:
         net: the network.
         judged: the weights being judged.
         references: weights to compare with.
         examples: the records.
-        notes: limitations that follow from what was given.
-        config_hash: of the configuration that the network is built from, if it is.
+        notes: limitations of the inputs.
+        config_hash: hash of the configuration that the network is built from, if there is one.
     """
 
     net: PureModule
@@ -60,7 +60,7 @@ class EfficacyInputs(NamedTuple):
 
 
 def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
-    """The work that these options mean."""
+    """The work for these options."""
     likelihood = _likelihood(options)
     if options.model.params is None and options.model.model is None and options.data.data is None:
         from jaxaudit.cli.efficacy.demonstration import demonstration
@@ -157,7 +157,7 @@ def _likelihood(options: EfficacyOptions) -> Likelihood:
 
 
 def _read(options: EfficacyOptions, data: EfficacyData) -> Examples | Records:
-    """The records: read into memory, or where they need not be or cannot be, opened."""
+    """The records: read into memory or, if possible or necessary, opened on disk."""
     name = data.data or ""
     path = expanded(name)
     if options.audit.likelihood != CATEGORICAL.name:
@@ -173,7 +173,7 @@ def _read(options: EfficacyOptions, data: EfficacyData) -> Examples | Records:
 
 
 def _outputs_of(records: Records, likelihood: Likelihood) -> int:
-    """How many outputs a network of these labels has at least."""
+    """The least number of outputs of a network with these labels."""
     if likelihood != CATEGORICAL:
         return records.labels.shape[1] if records.labels.ndim > 1 else 1
     if records.labels.dtype.kind not in "iu" or records.labels.ndim != 1 or records.labels.min() < 0:
@@ -185,7 +185,7 @@ def _outputs_of(records: Records, likelihood: Likelihood) -> int:
 
 
 def _read_own(net: PureModule, path: Path) -> Weights:
-    """Weights from a file that only the network's own framework reads."""
+    """Weights from a file that only the network's own framework can read."""
     if net.origin.read is None:
         raise InputError(
             f"{path}: is a file of Keras, and the network is not a Keras model; name the function that builds that "
@@ -197,7 +197,7 @@ def _read_own(net: PureModule, path: Path) -> Weights:
 
 
 def _halved(weights: Weights, source: str) -> list[str]:
-    """What is said of floats of fewer bits than a network is computed in."""
+    """A note on weights stored with fewer bits than the network computes with."""
     kinds = sorted(
         {str(each.dtype) for each in weights.values() if each.dtype.itemsize < 4 and each.dtype.kind in "fV"}
     )
@@ -205,7 +205,7 @@ def _halved(weights: Weights, source: str) -> list[str]:
 
 
 def outputs_note(examples: Examples) -> list[str]:
-    """Which output each class is assigned to, if its name does not tell.
+    """A note on which output each class is assigned to, unless the class names show it.
 
     >>> outputs_note(Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "pets"))
     ['Assumed order of the network outputs, from 0: cat, dog.']
@@ -220,7 +220,7 @@ def outputs_note(examples: Examples) -> list[str]:
 
 
 def _hint(wanted: int | None, weights: Weights, classes: int) -> str:
-    """A further hint if weights do not fit a network with this number of outputs."""
+    """A further hint for weights that do not fit a network with this number of outputs."""
     sizes = {size for values in weights.values() if values.ndim for size in (values.shape[0], values.shape[-1])}
     if wanted is None and classes not in sizes:
         return f" The network has {classes} outputs, the number of classes in the data; --classes sets this number."

@@ -1,4 +1,4 @@
-"""The shadow models of a `ks` run as a bank in the run's directory, for the next audit of the same sets."""
+"""Stores the shadow models of a `ks` run as a bank in the run's directory, for later audits of the same sets."""
 
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -20,19 +20,19 @@ from jaxaudit.version import __version__
 
 ROLES = ("query", "holdout", "calibration")
 OF_BANK = (Kind.MIXED, *OF_QUERY)
-"""The models that a bank can have."""
+"""Kinds of models that a bank can hold."""
 
 
 def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapping[str, Writer]:
-    """What writes each file of the bank; nothing where there is no model that a bank can have.
+    """A writer for each file of the bank; empty if there is no model that a bank can hold.
 
-    Records that the audit dropped, or did not draw, have columns there, too, so that the rows of the next target's
-    outputs are those of the sets.
+    Records that the audit dropped or did not sample have columns in the bank, too, so that outputs of a later target
+    have one row for every record of the given sets.
 
     Args:
         options: of the run, with defaults filled in.
         sets: the data.
-        audit: what trained the models.
+        audit: the audit that trained the models.
     """
     found = audit.shadows
     indices = [] if found is None else [index for index, kind in enumerate(found.kinds) if kind in OF_BANK]
@@ -57,7 +57,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     for array, own in zip(
         (membership, correct, odds), (shadows.membership, shadows.correct, shadows.log_odds), strict=True
     ):
-        # A reference of its own, members and what only a target used have no column in the bank.
+        # A separate reference, members and records used only by targets have no column in the bank.
         array[:, columns] = own[:, : len(columns)]
     description = Description(
         format=1,

@@ -1,4 +1,4 @@
-"""`--budget`: what a `ks` audit can do within a time on this machine, and what it then leaves out."""
+"""`--budget` of `ks`: plans the audit that fits a time limit on this machine, and reports what it reduces."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +33,7 @@ from jaxaudit.randomness import generator_of, stream
 
 USUAL = "10m"
 SETS = ("query", "calibration", "holdout", "reference")
-"""As `Work.records` has them."""
+"""Roles of sets, in the order of `Work.records`."""
 TRAINING_SHARE = 0.8
 """Share of the budget for training; the rest is for reading, compiling, judging, and a busier machine."""
 FIXED_SECONDS = 15.0
@@ -102,7 +102,7 @@ def plan_within(
 
 
 def settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]) -> KSOptions:
-    """The options of the plan."""
+    """The options with the values that the plan chose."""
     work = plan.work
     records = max(work.records)
     fewer = records < max(full.records)
@@ -135,16 +135,16 @@ def _by_hand(given: KSOptions) -> list[str]:
 
 
 def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: SteppedLearner) -> Speed:
-    """The training speed of this model here: measured once per machine, then cached.
+    """The training speed of this model on this machine, measured once and then cached.
 
-    The number of models per batch is searched for once per network. On records of another shape it stays, and a few
-    steps are timed.
+    The number of models per batch is searched for once per network. For records of another shape it is kept, and only a
+    few steps are timed.
 
     Args:
         design: the model's name, and mlp's hidden layers.
         options: of any command with a `recipe`.
         query: the records.
-        learner: how it is trained.
+        learner: trains the models.
     """
     work = {**plain(options), "command": "ks", "model": design[0], "hidden": design[1]}
     work |= {"record": list(query.inputs.shape[1:]), "classes": len(query.class_names)}
@@ -159,7 +159,7 @@ def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: St
         remember_speed(work, known)
         if near is None:
             remember_models_per_batch(of_network, known.models_per_batch)
-        # A run without a budget trains as many at the same time, and so gets the same numbers.
+        # So that a run without a budget uses the same number of models per batch and gets the same results.
         remember_models_per_batch(work, known.models_per_batch)
     return known
 
@@ -235,14 +235,14 @@ def _told(
 ) -> Summary:
     work = plan.work
     record_bytes = 4 * int(np.prod(sets.query.inputs.shape[1:]))
-    # What was read stays beside what is taken of it: as stored, as prepared, and while it is hashed.
+    # The sets as read stay in memory beside the sample: as stored, as prepared, and while they are hashed.
     whole = 3 * record_bytes * sum(full.records)
     memory = BASE_BYTES + whole + memory_of(work, plan.speed, record_bytes, concurrent_chunks())
     cost = cost_of(full, work)
     reduced = list(_reduced(full, work, designs[0], designs[plan.design]))
     kinds = {**_models_of(work), "targets": len(work.targets)}
     models = sum(kinds.values())
-    # What makes the shadow models others than those that were asked for: fewer of them does not.
+    # Reductions that change what the shadow models are like; fewer models do not.
     unlike = [each for each in reduced if not each.startswith("models of ")]
     each = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
     sizes = zip(SETS, work.records, full.records, strict=True)

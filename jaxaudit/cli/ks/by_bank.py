@@ -34,7 +34,7 @@ from jaxaudit.shadow_models import ShadowModels
 
 
 def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
-    """The work that these options mean.
+    """The work for these options.
 
     Raises:
         InputError: the bank or a file of outputs cannot be used, a set is not the bank's, or no test can be made.
@@ -75,7 +75,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 
 
 def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarget, ...]) -> dict[str, KSTest]:
-    """The tests that the options name, by that name, with the numbers of models that there are."""
+    """The tests that the options name, by name, with the numbers of models in the bank."""
     audit = options.audit
     known: dict[str, KSTest] = {test.name: test() for test in TESTS if test.name not in OF_RHO}
     known |= made_tests(shadows, audit.stated_share, len(targets))
@@ -95,7 +95,7 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
 
 
 def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
-    """Refuses files of outputs that no test compares, and another test in the place of the holdout test."""
+    """Rejects files of outputs that no test uses, and a deciding test that is not the holdout test in its place."""
     target = options.target
     needed = {
         "--holdout-target": (target.holdout_target, "holdout"),
@@ -117,7 +117,7 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     """The sets of the bank that are given again, by role.
 
     Raises:
-        InputError: one is not that of the bank, by its content, or nobody can tell.
+        InputError: a set differs from the bank's by its content, or this cannot be checked.
     """
     said, data = bank.description, options.data
     read = reader(replace(data, image_size=said.image_size, gray=said.gray), said.group_columns)
@@ -143,7 +143,7 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
 
 
 def _own_script(bank: Bank) -> bool:
-    """Whether the bank's models are not jaxaudit's: then their recipe is the user's own."""
+    """Whether the bank's models were trained by the user's script, so that they have the user's own recipe."""
     said = bank.description
     return not said.device and said.command[1:2] != ("ks",)
 
@@ -164,10 +164,10 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
 
 
 def _members_groups(options: KSOptions, bank: Bank, members: Examples | None) -> np.ndarray | None:
-    """The group of each member, where the bank dealt whole groups.
+    """The group of each known member, if the bank keeps groups whole.
 
     Raises:
-        InputError: there are none though the bank has groups, or the reverse.
+        InputError: there are none although the bank has groups, or the reverse.
     """
     given, data = options.data.members_groups, options.data
     if members is None:
@@ -200,7 +200,7 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
         if not rows:
             raise InputError(f"{paths[0].name}: the bank has no {of}, so outputs on it cannot be compared.")
         own = (rows, *said.shape[1:])
-        # What could be outputs of every class is not taken for anything else.
+        # A file that could hold outputs of every class is not interpreted in another way.
         plain = {(rows, said.classes), *([(rows,), (rows, 1)] if said.classes == 2 else [])}
         told = target.target_kind == "auto" and own not in plain
         files = [
@@ -227,5 +227,5 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
 
 
 def _is_of_shape(path: Path, shape: tuple[int, ...]) -> bool:
-    """Whether a file has outputs as the models of the bank have theirs."""
+    """Whether a file has outputs in the format of the bank's models."""
     return path.suffix.lower() == ".npy" and exists(path) and npy_shape(path) == shape

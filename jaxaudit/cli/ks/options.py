@@ -1,4 +1,4 @@
-"""The options of `jaxaudit ks`, and what their names mean. Imports nothing heavy, so that `--help` is instant."""
+"""The options of `jaxaudit ks`, and the meaning of their values. Imports nothing heavy, so that `--help` is instant."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ from jaxaudit.cli.sets import (
 TARGET = "Target"
 SHADOW_MODELS, HOLDOUT_MODELS = 39, 40
 OF_RHO = ("rho", "ema")
-"""Tests that need models of rho."""
+"""Tests that need models for rho."""
 TEST_NAMES = ("members", "holdout", "reference", "shadow", "ema", "rho")
-"""The tests in their own order; a test holds these names to `TESTS`, which takes a second to import."""
+"""The tests in the order of `TESTS`, which takes a second to import; a test of this package compares the two."""
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """A reference, and how many records are used."""
+    """Options of a reference, and of how many records are used."""
 
     reference: str | None = training_option(
         None,
@@ -118,7 +118,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class KSAudit(Level):
-    """The tests, and their shadow models."""
+    """Options of the tests, and of their shadow models."""
 
     shadows: Path | None = bank_of_shadows(
         "Judge by the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already: give "
@@ -190,7 +190,7 @@ class KSAudit(Level):
 
 @dataclass(frozen=True)
 class KSOutput(Output):
-    """What is printed and written."""
+    """Options of what is printed and written."""
 
     fail_on: tuple[str, ...] = failing("forgotten", "not forgotten", "inconclusive")
 
@@ -208,7 +208,7 @@ class KSOptions:
 
     @property
     def source(self) -> Source:
-        """Where the models come from that targets are compared with."""
+        """The origin of the models with which targets are compared."""
         if self.audit.shadows is not None:
             return Source.BANK
         known = self.data.members is not None and self.data.calibration is None
@@ -216,7 +216,7 @@ class KSOptions:
 
 
 def parse_tests(text: str) -> dict[str, OwnCode | None]:
-    """The tests of `--tests`, the deciding one first, each with its place if it is your own; `all` may be among them.
+    """The tests of `--tests`, the deciding one first, each with the location of your own code; may contain `all`.
 
     Raises:
         InputError: one is unknown.
@@ -225,7 +225,7 @@ def parse_tests(text: str) -> dict[str, OwnCode | None]:
 
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:
-    """The tests that these options name; with `all`, every one that they allow, in their own order.
+    """The tests that these options name; for `all`, every test that they allow, in the usual order.
 
     Raises:
         InputError: one is unknown.
@@ -234,7 +234,7 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     if options.audit.tests is None:
         named = {"members": options.data.members is not None, "holdout": holdout, "reference": bool(reference)}
         return tuple(name for name, there in named.items() if there) or ("shadow",)
-    # A target that is simulated here says what it answers on anything.
+    # A target that is simulated here has outputs on any record.
     simulated = not options.target.target
     missing = {*(() if holdout else ("holdout",)), *(() if reference or simulated else ("reference",))}
     missing |= set(() if options.data.members is not None else ("members",))
@@ -243,7 +243,7 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
 
 
 def with_all(names: Iterable[str], possible: Sequence[str]) -> tuple[str, ...]:
-    """The names, with those of all built-in tests that are possible where `all` is among them.
+    """The names, with `all` replaced by the possible built-in tests.
 
     >>> with_all(["rho", "all", "mine.py:Test"], ["shadow", "rho"])
     ('shadow', 'rho', 'mine.py:Test')

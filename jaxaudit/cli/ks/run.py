@@ -40,11 +40,11 @@ REPLICATES = 5
 DEMO_QUERY, DEMO_HOLDOUT = "digits@shared", "digits@kept"
 """Random halves of an embedded set: the holdout test decides the demonstration, because it is exact."""
 OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
-"""What outputs are on where nothing is trained."""
+"""Files of outputs that a run without training uses, by what the outputs are on."""
 
 
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
-    """The work that these options mean; for a dry run, the plan alone."""
+    """The work for these options; for a dry run, only the plan."""
     if options.data.query is not None and not options.target.target and not options.target.target_data:
         say("No --target was given: three targets of known truth are simulated instead.")
     given = options
@@ -71,7 +71,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         for line in plan.lines:
             say(line)
         sets, tests = take_records(whole, options.data.sample, key), tests_of(options, len(whole.targets), own)
-    # What was planned is spelled out from here on, so that the command that repeats the run plans nothing.
+    # The plan is now part of the options, so that the command that repeats the run plans nothing.
     options = replace(options, audit=replace(options.audit, budget="none"))
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
     sizes = len(sets.query), len(sets.calibration or ()), len(sets.reference or ())
@@ -125,10 +125,10 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 
 
 def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
-    """The work that these options mean.
+    """The work for these options, with known members and without shadow models.
 
     Raises:
-        InputError: a set or a file of outputs cannot be used, or a test is asked for that needs shadow models.
+        InputError: a set or a file of outputs cannot be used, or a requested test needs shadow models.
     """
     if options.audit.tests not in (None, "all", MembersTest.name):
         raise InputError(
@@ -166,7 +166,7 @@ def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
 
 
 def _of_bank(options: KSOptions) -> str:
-    """What the directory of the run is good for next."""
+    """A hint how to use the run's directory for the next target."""
     return (
         f"the next target needs no training: jaxaudit ks --shadows {shlex.quote(str(options.output.out))} --target ..."
     )
@@ -185,7 +185,7 @@ def load_own_tests(options: KSOptions) -> dict[str, KSTest]:
 
 
 def tests_of(options: KSOptions, targets: int, own: Mapping[str, KSTest]) -> tuple[KSTest, ...]:
-    """The tests that the options name, of which some are your own; the first gives the verdict."""
+    """The tests that the options name, your own included; the first gives the verdict."""
     audit = options.audit
     without, stated, replicates = audit.shadow_models or SHADOW_MODELS, audit.stated_share, _replicates(options)
     some = max(LEAST, without // 2)
@@ -200,7 +200,7 @@ def tests_of(options: KSOptions, targets: int, own: Mapping[str, KSTest]) -> tup
     usual: dict[str, KSTest] = {test.name: test() for test in TESTS}
     known = {**usual, **{test.name: test for test in made}, **own}
     names = tests_named(options)
-    # rho stands beside any other test, unless it has no replicate.
+    # rho is added to all other tests, unless it has no replicates.
     names = names if "rho" in names or not replicates else (*names, "rho")
     return tuple(known[name] for name in names)
 
@@ -211,7 +211,7 @@ def _replicates(options: KSOptions) -> int:
 
 
 def _filled(options: KSOptions) -> KSOptions:
-    """The options with what a run without them uses."""
+    """The options with defaults filled in."""
     data, model, recipe = with_defaults(options.data, options.model, options.recipe)
     if options.data.query is None and options.data.holdout is None and options.audit.tests is None:
         data = replace(data, query=DEMO_QUERY, holdout=DEMO_HOLDOUT)
@@ -227,7 +227,7 @@ def _filled(options: KSOptions) -> KSOptions:
 
 
 def _for_targets(options: KSOptions, given: KSOptions, targets: int) -> KSOptions:
-    """As many shadow models as a p-value that is adjusted for all targets needs, unless their number was given."""
+    """The options with as many shadow models as adjusted p-values need, unless their number was given."""
     if given.audit.shadow_models is not None:
         return options
     models = max(SHADOW_MODELS, least_models(targets))
@@ -235,7 +235,7 @@ def _for_targets(options: KSOptions, given: KSOptions, targets: int) -> KSOption
 
 
 def outcome_of(found: KSAudit, provenance: Provenance) -> Outcome:
-    """The result in all of its forms."""
+    """The result in all of its output forms."""
     kept = arrays_of(found)
     record = recorded("ks", found.result, found.sources, provenance)
     return Outcome(record, kept, {"confidences.npz": arrays(kept)})
@@ -289,7 +289,7 @@ def _counted(groups: Groups) -> dict[str, Any]:
 
 
 def described_files(targets: Sequence[FileTarget]) -> dict[str, list[dict[str, str]]]:
-    """The files of outputs of targets by name, kind and content hash, by what they are on."""
+    """Name, kind and content hash of the targets' files of outputs, by what the outputs are on."""
     files = {
         "targets": [target.outputs for target in targets],
         "holdout_targets": [target.on_holdout for target in targets],

@@ -25,7 +25,7 @@ from jaxaudit.runs.row_files import record_files
 
 
 def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
-    """The work that these options mean."""
+    """The work for these options."""
     asked = options.audit
     whole = read_table(options.data)
     describe(whole, columns=options.data.csv is not None)
@@ -39,7 +39,7 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     key = jax.random.key(asked.seed)
     count = len(table) if records is None else len(records)
     closed_form = isinstance(learner, LeavesOneOut)
-    # Records are known by their place in what the person gave.
+    # Records are identified by their index in the given table.
     indices = whole.in_file(np.arange(len(whole)) if chosen is None else chosen)
 
     def models(models_per_batch: int) -> int:

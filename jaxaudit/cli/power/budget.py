@@ -1,4 +1,4 @@
-"""`--budget` of `power`: what can be measured within a time on this machine, and what it then leaves out."""
+"""`--budget` of `power`: plans the measurement that fits a time limit on this machine, and reports what it reduces."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,9 +30,9 @@ def plan_within(
         budget: seconds in total; None for no limit.
         given: the options of the command line; None where not given.
         options: the same with defaults.
-        sets: query and calibration set; a sample of them, if one was asked for.
+        sets: query and calibration set, or a sample of them if one was requested.
         learner: of the guessed design.
-        designs: how many designs there are.
+        designs: number of designs.
 
     Raises:
         InputError: nothing that can be measured with the given options fits.
@@ -64,21 +64,21 @@ def plan_within(
 
 
 def work_of(options: PowerOptions, query: Examples, calibration: Examples) -> Work:
-    """What these options train, on all of these sets."""
+    """The training that these options require, on the whole sets."""
     return Work(
         len(query), len(calibration), options.audit.holdout_shadow_models or SHADOW_MODELS, options.recipe.epochs or 1
     )
 
 
 def _pace(options: PowerOptions, query: Examples, learner: SteppedLearner, designs: int) -> Pace:
-    """How fast models train here: measured once a machine, as `ks` does."""
+    """The training speed on this machine, measured once as for `ks`."""
     model, recipe = options.model, options.recipe
     speed = speed_of((model.model or "", model.hidden or ""), options, query, learner)
     facts = {**plain(options), "command": "power"}
     facts |= {"record": list(query.inputs.shape[1:]), "classes": len(query.class_names)}
     number = recipe.models_per_batch or recall_models_per_batch(facts)
     if number is None:
-        # A run without a budget trains as many at the same time, and so gets the same numbers.
+        # So that a run without a budget uses the same number of models per batch and gets the same results.
         number = speed.models_per_batch
         remember_models_per_batch(facts, number)
     cost = mean_cost(options.audit.designs, model, recipe, query.inputs.shape[1:])

@@ -24,7 +24,7 @@ SHADOW_MODELS = 40
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many records there will be."""
+    """Options of the numbers of records that there will be."""
 
     holdout_size: int | None = option(
         None,
@@ -62,7 +62,7 @@ class PowerData(Sets):
 
 @dataclass(frozen=True)
 class PowerAudit(Seeded):
-    """The fraction to detect, and the number of models."""
+    """Options of the fraction to detect, and of the number of models."""
 
     shadows: Path | None = bank_of_shadows(
         "Measure on the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already."
@@ -81,7 +81,7 @@ class PowerAudit(Seeded):
 
 @dataclass(frozen=True)
 class PowerOutput(Output):
-    """What is printed and written."""
+    """Options of what is printed and written."""
 
     fail_on: tuple[str, ...] = failing("insufficient")
 
@@ -99,12 +99,12 @@ class PowerOptions:
 
     @property
     def source(self) -> Source:
-        """Where the models come from that are measured on."""
+        """The origin of the models that are measured."""
         return Source.TRAINING if self.audit.shadows is None else Source.BANK
 
 
 def _check_groups(options: PowerOptions) -> None:
-    """Refuses groups of a set that is not given."""
+    """Rejects groups of a set that is not given."""
     if options.data.groups is not None and options.data.query is None:
         raise InputError("--groups needs --query: the embedded sets have no groups.")
 

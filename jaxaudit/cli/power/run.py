@@ -33,7 +33,7 @@ from jaxaudit.runs.provenance import describe_bank, describe_examples
 
 
 class PowerInputs(NamedTuple):
-    """Query and calibration set, and the group of each query record, if groups are dealt whole."""
+    """Query and calibration set, and the group of each query record, if groups are kept whole."""
 
     query: Examples
     calibration: Examples
@@ -46,7 +46,7 @@ class PowerInputs(NamedTuple):
 
 
 def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
-    """The work of these options where models are trained; for a dry run without workers, the plan alone."""
+    """The work for these options with training; for a dry run without workers, only the plan."""
     given, seconds = options, parse_budget(options.audit.budget)
     options, whole = _read(options)
     key = jax.random.key(options.audit.seed)
@@ -62,7 +62,7 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
         for line in plan.lines:
             say(line)
         sets = take_records(whole, options.data.sample, key)
-    # What was planned is spelled out from here on, so that the command that repeats the run plans nothing.
+    # The plan is now part of the options, so that the command that repeats the run plans nothing.
     options = replace(options, audit=replace(options.audit, budget="none"))
     work = work_of(options, sets.query, sets.calibration)
 
@@ -103,7 +103,7 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
 
 
 def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
-    """The work of these options where a bank has the models.
+    """The work for these options with the models of a bank.
 
     Raises:
         InputError: the bank cannot be used.
@@ -134,7 +134,7 @@ def _outcome(found: PowerAudit, provenance: Provenance) -> Outcome:
 
 
 def take_records(sets: PowerInputs, records: int | None, key: Key[Array, ""]) -> PowerInputs:
-    """At most so many records of each set, drawn at random; with groups, whole groups of about as many.
+    """At most this many records of each set, drawn at random; with groups, whole groups of about as many records.
 
     A larger sample contains a smaller one.
     """
@@ -146,7 +146,7 @@ def take_records(sets: PowerInputs, records: int | None, key: Key[Array, ""]) ->
 
     indices = drawn(sets.query, "query")
     if sets.groups is not None and records < len(sets.query):
-        # The first of each group in the order of the file: no order of the groups' values.
+        # Groups are numbered by their first record in the file, not by the order of their values.
         groups = as_groups(sets.groups, sets.groups[:0]).query
         order = generator_of(stream(key, "records", "query")).permutation(int(groups.max()) + 1)
         indices = np.flatnonzero(np.isin(groups, order[: groups_in_sample(records, groups)]))
@@ -160,7 +160,7 @@ def take_records(sets: PowerInputs, records: int | None, key: Key[Array, ""]) ->
 def _read(options: PowerOptions) -> tuple[PowerOptions, PowerInputs]:
     """The options with defaults, and the whole sets that they name."""
     data, model, recipe = with_defaults(options.data, options.model, options.recipe)
-    # A column with groups is no input.
+    # A column with groups is not an input.
     named = data.groups is not None and groups_file(data.groups) is None
     query, calibration, _ = read_sets(data, reader(data, [data.groups or ""] if named else []))
     model = replace(model, model=model.model or ("liu-cnn" if is_image(query) else "mlp"))
@@ -174,10 +174,10 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, PowerInputs]:
 
 
 def _learner(options: PowerOptions, sets: PowerInputs) -> SteppedLearner:
-    """Of the guessed design."""
+    """The learner of the guessed design."""
     return make_shadow_learner(options.model, options.recipe, sets.query, sets.records)
 
 
 def _designs(options: PowerOptions, sets: PowerInputs) -> tuple[Design, ...]:
-    """The designs beside the guess."""
+    """The further designs."""
     return make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)

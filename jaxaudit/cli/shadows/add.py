@@ -1,4 +1,4 @@
-"""Runs `jaxaudit shadows add`: checks files of outputs and puts them into a bank, each whole or not at all."""
+"""Runs `jaxaudit shadows add`: checks files of outputs and adds them to a bank, each completely or not at all."""
 
 import hashlib
 import shlex
@@ -23,13 +23,13 @@ from jaxaudit.runs.lock import working_in
 
 Values = Float32[np.ndarray, "n views values"]
 FIRST = 64
-"""Rows that are compared before whole files are."""
+"""Rows that are compared before whole files are compared."""
 LISTED = 5
-"""Files that a line names."""
+"""The most files that a line names."""
 
 
 class Placed(NamedTuple):
-    """A file, the model whose outputs it has, whether the bank lacks them, and a digest of its numbers."""
+    """A file, the model that it belongs to, whether the bank lacks its outputs, and a digest of its numbers."""
 
     file: Path
     model: int
@@ -38,18 +38,18 @@ class Placed(NamedTuple):
 
 
 def add(path: Path, files: Sequence[Path], model: int | None) -> Summary:
-    """Adds these files' outputs to the bank, in this order; all of them, or none if one is refused.
+    """Adds the outputs in these files to the bank, in this order: all of them, or none if one is rejected.
 
-    Files that do not show which model they are of are named on stderr.
+    Files whose outputs do not show which model they belong to are named on stderr.
 
     Raises:
-        InputError: there is no such bank, another process works there, or a file is refused.
+        InputError: there is no such bank, another process is using it, or a file is rejected.
     """
     bank = load_bank(path)
     if model is not None and model >= len(bank):
         raise InputError(f"--model {model}: the bank has {len(bank)} models, numbered from 0.")
     with working_in(bank.directory):
-        # What another process added meanwhile is in it.
+        # Loaded again under the lock, because another process may have added outputs.
         bank = load_bank(path)
         placed, unshown = _placed(bank, files, model)
         for each in placed:
@@ -70,9 +70,9 @@ def _shown(bank: Bank) -> str:
 
 
 def _placed(bank: Bank, files: Sequence[Path], model: int | None) -> tuple[list[Placed], list[Path]]:
-    """The model that each file is for, and the files that do not show it; nothing is written."""
+    """The model of each file, and the files whose outputs do not show their model; nothing is written."""
     missing, known = bank.missing().tolist(), first_models(bank)
-    # The first few are held against the rows when there are others to compare them with, and again with the next ones.
+    # The first files are checked when there are others to compare them with, and again with the next files.
     early = {number: outputs_path(bank.directory, number) for number in known} if len(known) < COMPARED else {}
     placed, fits = list[Placed](), dict[int, RowMatch | None]()
     for file in files:
@@ -102,7 +102,7 @@ def _placed(bank: Bank, files: Sequence[Path], model: int | None) -> tuple[list[
 
 
 def _refuse_twice(file: Path, digest: bytes, placed: list[Placed]) -> None:
-    """Refuses a second file of the same outputs: all files after it would be taken for the wrong models."""
+    """Rejects a second file with the same outputs: all files after it would be assigned to the wrong models."""
     for each in placed:
         if each.digest == digest:
             raise InputError(
@@ -112,7 +112,7 @@ def _refuse_twice(file: Path, digest: bytes, placed: list[Placed]) -> None:
 
 
 def _tell_of_unshown(bank: Bank, unshown: list[Path]) -> None:
-    """Says which files nobody can tell the model of by their outputs."""
+    """Names the files whose outputs do not show which model they belong to."""
     if not unshown:
         return
     more = f" and {len(unshown) - LISTED} more" if len(unshown) > LISTED else ""
@@ -126,7 +126,7 @@ def _tell_of_unshown(bank: Bank, unshown: list[Path]) -> None:
 
 
 def _place(bank: Bank, file: Path, missing: list[int], model: int | None) -> int:
-    """The model that the file is for."""
+    """The number of the model that the file belongs to."""
     if model is None:
         if not missing:
             raise InputError(
@@ -155,7 +155,7 @@ def _digest(values: Values) -> bytes:
 
 
 def _identical(bank: Bank, values: Values) -> int | None:
-    """The model that has these very outputs."""
+    """The model with exactly these outputs."""
     shaped = values.reshape(bank.description.shape)
     return next((each for each in bank.finished().tolist() if _equal(outputs_path(bank.directory, each), shaped)), None)
 
@@ -175,10 +175,10 @@ def _equal(path: Path, values: np.ndarray) -> bool:
 
 
 def _checked(bank: Bank, file: Path, model: int, log_odds: np.ndarray, known: dict[int, np.ndarray]) -> RowMatch | None:
-    """Which training set outputs fit; where it is another model's, files that are in the bank are named on stderr.
+    """How well outputs fit the membership masks. Files in the bank that fit another model are named on stderr.
 
     Raises:
-        InputError: that of another model, and the file is not in the bank yet.
+        InputError: the outputs fit the mask of another model, and the file is not in the bank yet.
     """
     found = match_row(bank, model, log_odds, known)
     if found is None or found.other is None:
@@ -193,7 +193,7 @@ def _checked(bank: Bank, file: Path, model: int, log_odds: np.ndarray, known: di
         raise InputError(
             f"{why} Are the files in order? Give --model {found.other}; if you are sure, save it as {own} yourself."
         )
-    # It was there before, and may be right: others can be added whatever it is.
+    # The file was already in the bank and may be right, so it does not prevent adding others.
     say(
         visible(
             f"{why} It is left as it is. If you are not sure of it, delete it, and add it again with --model "

@@ -15,7 +15,7 @@ from jaxaudit.errors import InputError
 
 
 def _check_sets(options: PlanOptions | TrainOptions) -> None:
-    """Refuses a plan without the sets that its models differ in, or without a place."""
+    """Rejects a plan without sets to randomise, or without a directory."""
     data = options.data
     if data.query is None:
         raise InputError("--query is missing: the data in question.")
@@ -33,7 +33,7 @@ def _check_groups(options: PlanOptions | TrainOptions) -> None:
 
 
 def _check_model(options: AddOptions) -> None:
-    """Refuses one model for several files."""
+    """Rejects one model number for several files."""
     count = len(options.files)
     if options.model is not None and count > 1:
         raise InputError(f"--model names one model, but {count} files were given: give one of them.")

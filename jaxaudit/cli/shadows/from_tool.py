@@ -1,4 +1,4 @@
-"""Runs `jaxaudit shadows import`: a bank of the shadow models that another tool left."""
+"""Runs `jaxaudit shadows import`: makes a bank from shadow models in the files of another tool."""
 
 import shlex
 from collections.abc import Callable
@@ -27,11 +27,11 @@ from jaxaudit.shadow_models import Kind
 from jaxaudit.version import __version__
 
 LAYOUTS = ((lira.recognised, lira.read_lira), (privacy_meter.recognised, privacy_meter.read_privacy_meter))
-"""What tells each tool's directory, and what reads it."""
+"""For each tool, the functions that recognise and read its directory."""
 
 
 class Columns(NamedTuple):
-    """The records of a pool in the order of a bank's columns: their numbers there, and how many are of each set."""
+    """The records of a pool in the order of a bank's columns: their numbers in the pool, and the size of each set."""
 
     order: Int[np.ndarray, " n"]
     counts: Counts
@@ -41,7 +41,7 @@ def make_bank(options: ImportOptions) -> Summary:
     """Writes the bank: completely or not at all.
 
     Raises:
-        InputError: the directory is of no known tool, a file there cannot be used, rows are not of its records, or
+        InputError: no tool recognises the directory, a file there cannot be used, selected rows are not in the pool, or
             `out` is taken.
     """
     directory, out = options.directory, options.out
@@ -81,7 +81,7 @@ def _read(directory: Path, labels: Path | None) -> Foreign:
 
 
 def _columns(records: int, query_rows: Path | None, holdout_rows: Path | None) -> Columns:
-    """Query set, holdout, and what is of neither."""
+    """Indices of the query set, of the holdout, and of all other records."""
     holdout = np.zeros(0, int) if holdout_rows is None else chosen_rows(holdout_rows, records, "--holdout-rows")
     left = np.setdiff1d(np.arange(records), holdout)
     query = left if query_rows is None else chosen_rows(query_rows, records, "--query-rows")
@@ -110,7 +110,7 @@ def _described(foreign: Foreign, counts: Counts, recipe: str) -> Description:
             designs=tuple(dict.fromkeys(foreign.designs)),
             versions={"jaxaudit": __version__, "numpy": version("numpy")},
         )
-        # Bounds are checked where a description is decoded.
+        # Decoding checks the limits of a description.
         return msgspec.json.decode(as_text(made), type=Description)
     except (ValueError, msgspec.MsgspecError) as error:
         raise InputError(f"the models of {foreign.tool} make no bank: {error}.") from error
@@ -119,7 +119,7 @@ def _described(foreign: Foreign, counts: Counts, recipe: str) -> Description:
 def _output(
     read: Callable[[], np.ndarray], order: Int[np.ndarray, " n"], description: Description, model: int
 ) -> Callable[[], np.ndarray]:
-    """What gives the outputs of one model as its bank has them; nothing of it is kept."""
+    """A function that reads the outputs of one model in the bank's format; it stores nothing."""
 
     def make() -> np.ndarray:
         values = read()

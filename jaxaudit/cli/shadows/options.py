@@ -17,7 +17,7 @@ LONGEST_RECIPE = 10_000
 
 @dataclass(frozen=True)
 class BankData(Held, Sets):
-    """The sets whose records shadow models are trained on."""
+    """Options of the sets whose records shadow models are trained on."""
 
     query: str | None = option(None, "The query set (the data in question): NAME[@SPLIT] or a path.", names="data")
     calibration: str | None = option(
@@ -48,7 +48,7 @@ def _bank_size() -> Any:
 
 @dataclass(frozen=True)
 class PlannedModels(Seeded):
-    """The models, and what their files of outputs contain."""
+    """Options of the planned models, and of what their files of outputs contain."""
 
     models: int | None = _bank_size()
     outputs: Literal["logits", "probabilities"] = option(
@@ -81,7 +81,7 @@ class PlanOptions:
 
 @dataclass(frozen=True)
 class TrainedModels(Seeded):
-    """The models that are trained here."""
+    """Options of the models that the command trains."""
 
     models: int | None = _bank_size()
     designs: str = designs_of_shadows(f"Designs that the models take turns in: {MEANING}.")
@@ -89,7 +89,7 @@ class TrainedModels(Seeded):
 
 @dataclass(frozen=True)
 class BankNetwork(ShadowNetwork):
-    """The network of the models of a bank, or their learner."""
+    """Options of the network of a bank's models, or of their learner."""
 
     learner: str | None = option(
         None,
@@ -114,7 +114,7 @@ class TrainOptions:
 
     @property
     def source(self) -> Source:
-        """What is trained."""
+        """The origin of the models: networks of the options, or your own learner."""
         return Source.TRAINING if self.model.learner is None else Source.LEARNER
 
 
@@ -158,7 +158,7 @@ class ImportOptions:
 
 
 def parse_own_designs(text: str) -> tuple[str, ...]:
-    """Names between commas.
+    """Names separated by commas.
 
     Raises:
         InputError: one is empty or given twice.
@@ -173,6 +173,6 @@ def parse_own_designs(text: str) -> tuple[str, ...]:
 
 
 def check_recipe(text: str) -> None:
-    """Refuses a text that is no description."""
+    """Rejects a description that is too long."""
     if len(text) > LONGEST_RECIPE:
         raise InputError(f"--recipe has {len(text)} characters; give at most {LONGEST_RECIPE}.")

@@ -1,4 +1,4 @@
-"""Runs `jaxaudit shadows plan`: deals the training sets of a new bank, or of more models of one that is there."""
+"""Runs `jaxaudit shadows plan`: draws the training sets of a new bank, or of further models of an existing one."""
 
 import os
 import shlex
@@ -35,11 +35,11 @@ Arrays = dict[str, np.ndarray]
 
 
 def plan(options: PlanOptions) -> Summary:
-    """Deals the training sets and writes the bank, or adds models to it.
+    """Draws the training sets and writes the bank, or adds models to it.
 
     Raises:
-        InputError: the sets cannot be used, `--out` contains something else or cannot be written, or the bank there is
-            of other sets, another seed or other files.
+        InputError: the sets cannot be used, `--out` contains something else or cannot be written, or the existing bank
+            has other sets, another seed or other files.
     """
     out = options.bank or Path()
     there = bank_there(out)
@@ -53,7 +53,7 @@ def plan(options: PlanOptions) -> Summary:
 
 
 def bank_there(out: Path) -> Description | None:
-    """What the bank in this directory says of itself; None where there is nothing yet.
+    """The description of the bank in this directory; None if there is no bank yet.
 
     Raises:
         InputError: there is something else, or it cannot be written.
@@ -65,16 +65,16 @@ def bank_there(out: Path) -> Description | None:
 
 
 def lay(out: Path, dealt: Arrays, there: Description | None, description: Description) -> None:
-    """Writes a bank without outputs, or adds models to the one that is there.
+    """Writes a bank without outputs, or adds models to an existing bank.
 
     Args:
-        out: where.
-        dealt: as `deal_of` returns it.
-        there: what was there when the command began.
-        description: of the bank.
+        out: the directory.
+        dealt: the arrays, as returned by `deal_of`.
+        there: the description of the bank when the command started, if there was one.
+        description: of the bank to write.
 
     Raises:
-        InputError: the bank there is another, another command made or changes it meanwhile, or it cannot be written.
+        InputError: the existing bank is another one, another command wrote or is changing it, or it cannot be written.
     """
     if there is None:
         _lay_new(out, dealt, description)
@@ -89,13 +89,13 @@ def lay(out: Path, dealt: Arrays, there: Description | None, description: Descri
 
 
 def _lay_new(out: Path, dealt: Arrays, description: Description) -> None:
-    """Writes a new bank; of two commands at once only one does."""
+    """Writes a new bank; if two commands try at the same time, only one does."""
     _refuse_made(out)
     made: tuple[Path, ...] = ()
     lock = None
     try:
         made = make_directories(out / NAME)
-        # The folder in which the command itself keeps its drafts: `write_files` removes it with the lock.
+        # The command keeps its drafts in this folder, and `write_files` removes it together with the lock.
         lock = hold(out / NAME)
         if lock is not None:
             sign(out / NAME)
@@ -114,7 +114,7 @@ def _lay_new(out: Path, dealt: Arrays, description: Description) -> None:
 
 
 def _refuse_made(out: Path) -> None:
-    """Refuses a bank that another command made since this one began, and says whether it is at work there."""
+    """Rejects a bank that another command made since this one started; says whether that command is still running."""
     if not os.path.lexists(out / DESCRIPTION):
         return
     with working_in(out):
@@ -125,23 +125,23 @@ def _refuse_made(out: Path) -> None:
 
 
 def _filled(options: PlanOptions, there: Description | None, sets: BankSets) -> PlanOptions:
-    """The options with what was not given: as the bank has it, if there is one."""
+    """The options with missing values filled in: those of the existing bank, if there is one."""
     recipe = there.recipe if there is not None and options.models.recipe is None else options.models.recipe
     models = number_of_models(options.models.models, there, sets)
     return replace(options, models=replace(options.models, models=models, recipe=recipe or None))
 
 
 def number_of_models(asked: int | None, there: Description | None, sets: BankSets) -> int:
-    """As many as are asked for, else as the bank has, else as the usual test needs."""
+    """The requested number, else that of the existing bank, else that of the usual test."""
     usual = HOLDOUT_MODELS if sets.counts.holdout else SHADOW_MODELS
     return asked or (usual if there is None else there.models)
 
 
 def describe(data: BankData, chosen: PlannedModels, sets: BankSets, command: Sequence[str], **more: Any) -> Description:
-    """What `bank.json` says of this bank; `command` repeats it.
+    """The description of this bank for `bank.json`; `command` repeats the plan.
 
     Raises:
-        InputError: the sets make no bank with these options.
+        InputError: the sets do not make a bank with these options.
     """
     try:
         return Description(
@@ -170,10 +170,10 @@ def describe(data: BankData, chosen: PlannedModels, sets: BankSets, command: Seq
 
 
 def deal_of(key: Key[Array, ""], sets: BankSets, description: Description, coins: bool) -> Arrays:
-    """The arrays of a bank by the names of their files: training sets, labels, seeds, and what else there is.
+    """The arrays of a bank by the names of their files: membership masks, labels, seeds, and optional arrays.
 
     Raises:
-        InputError: training sets cannot be dealt so.
+        InputError: the masks cannot be drawn with these options.
     """
     sizes = description.sizes
     dealt = plan_bank(
@@ -197,10 +197,10 @@ def deal_of(key: Key[Array, ""], sets: BankSets, description: Description, coins
 
 
 def refuse_other(out: Path, there: Description | None, here: Description) -> None:
-    """Refuses a bank that is of something else.
+    """Rejects an existing bank that was planned differently.
 
     Raises:
-        InputError: it is, with what differs, or it has more models.
+        InputError: it was, or it has more models; the message names the differences.
     """
     if there is None:
         return
@@ -223,7 +223,7 @@ def refuse_other(out: Path, there: Description | None, here: Description) -> Non
 
 
 def _facts(of: Description) -> dict[str, Any]:
-    """What all models of a bank have in common, by the names that a message has for it."""
+    """Properties that all models of a bank share, by their names in messages."""
     return {
         "query set": of.hashes.query,
         "holdout": of.hashes.holdout,
@@ -239,7 +239,7 @@ def _facts(of: Description) -> dict[str, Any]:
 
 
 def _apart(value: Any, other: Any) -> Any:
-    """What a list in words has and another has not; anything else as it is.
+    """The part of a list in words that the other list lacks; anything else unchanged.
 
     >>> _apart("mlp, epochs 40", "mlp, epochs 3"), _apart(None, "x")
     ('epochs 40', None)
@@ -255,9 +255,9 @@ def _short(value: Any) -> str:
 
 
 def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
-    """Refuses a bank whose arrays are not those of its models that are dealt here.
+    """Rejects an existing bank whose arrays differ from those that this command draws.
 
-    It may have more rows than `bank.json` says, where adding models was stopped.
+    The arrays may have more rows than `bank.json` states, if adding models was interrupted.
     """
     of_models = (MEMBERSHIP, SEEDS, DESIGNS)
     for name in (LABELS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP, SEEDS):

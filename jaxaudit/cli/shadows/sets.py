@@ -1,4 +1,4 @@
-"""From the options of `jaxaudit shadows plan` to its records: labels, copies, groups."""
+"""Reads the records for `jaxaudit shadows plan`: labels, copies, groups."""
 
 from typing import NamedTuple
 
@@ -23,12 +23,12 @@ class BankSets(NamedTuple):
     Attributes:
         parts: the inputs of each set.
         class_names: in label order.
-        counts: records of each set, dropped ones included.
+        counts: numbers of records of each set, dropped ones included.
         hashes: of the sets as they were read.
-        labels: class of each record; -1 of records of a class without query records.
+        labels: class of each record; -1 for records of a class without query records.
         dropped: records that no model is trained on.
-        groups: of query and holdout records, if groups were dealt.
-        sampled_alike: whether query set and holdout were sampled alike, by the records that are not dropped; None
+        groups: of query and holdout records, if there are groups.
+        sampled_alike: the test whether query set and holdout are exchangeable, on records that are not dropped; None
             without a holdout.
     """
 
@@ -43,10 +43,10 @@ class BankSets(NamedTuple):
 
 
 def read_bank_sets(key: Key[Array, ""], data: BankData) -> BankSets:
-    """The records that these options name.
+    """The records of the sets that these options name.
 
     Args:
-        key: random key, of which `ks` makes its own check that query set and holdout were sampled alike.
+        key: random key, from which `ks` draws its own test whether query set and holdout are exchangeable.
         data: the options.
 
     Raises:
@@ -105,7 +105,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData) -> BankSets:
 def _sampled_alike(
     key: Key[Array, ""], query: Examples, holdout: Examples, groups: Groups | None, dropped: Bool[np.ndarray, " n"]
 ) -> SampledAlike | None:
-    """What `ks` measures on these records; None where none of a set is left."""
+    """The test of `ks` whether these sets are exchangeable; None if no record of a set is left."""
     asked = dropped[: len(query) + len(holdout)]
     left, held = (np.flatnonzero(~part) for part in np.split(asked, [len(query)]))
     if not len(left) or not len(held):
@@ -123,7 +123,7 @@ def _sampled_alike(
 def _calibration(
     query: Examples, whole: Examples | None, drop: bool
 ) -> tuple[Examples | None, Bool[np.ndarray, " calibration"]]:
-    """The calibration records of classes that the query set has, in its class order, and which of all they are."""
+    """The calibration records of the query set's classes, in its class order, and their indices among all."""
     if whole is None:
         return None, np.zeros(0, bool)
     if not drop:
@@ -133,7 +133,7 @@ def _calibration(
 
 
 def _refuse_shared(query: Examples, holdout: Examples | None, calibration: Examples | None) -> None:
-    """Refuses records that two sets share, as `ks` does."""
+    """Rejects records that two sets share, as `ks` does."""
     if calibration is not None:
         refuse_overlap(query, calibration)
     if holdout is not None:
@@ -145,15 +145,16 @@ def _refuse_shared(query: Examples, holdout: Examples | None, calibration: Examp
 def _copies(
     query: Examples, holdout: Examples | None, calibration: Examples | None, groups: Groups | None
 ) -> Bool[np.ndarray, " n"]:
-    """Records whose membership would not say whether a model was trained on them.
+    """Records to drop, because their membership would not determine whether a model was trained on their content.
 
-    Of query set and holdout: every record with a copy in either that is not dealt together with it. Which these are
-    does not depend on the deal, so what remains is dealt as before (`without_copies`). Of the calibration set: copies
-    of a query or holdout record, and all but the first of equal records.
+    In query set and holdout: every record with a copy in either that is not kept together with it. These do not depend
+        on
+    the random split, so the remaining records are still split at random (`without_copies`). In the calibration set:
+    copies of a query or holdout record, and all but the first of equal records.
     """
     for other in (holdout, calibration):
         if other is not None:
-            # Refuses sets whose records could not be equal: they were stored in different forms.
+            # Rejects sets whose records could not be equal because they were stored in different forms.
             find_overlap(query, other.take(slice(1)))
     asked = _hashes(query, holdout)
     units = np.arange(len(asked)) if groups is None else groups.dealt
@@ -172,6 +173,6 @@ def _copies(
 
 
 def _hashes(first: Examples, second: Examples | None) -> Shaped[np.ndarray, " n"]:
-    """As byte strings, which NumPy sorts quickly."""
+    """Hashes as byte strings, which NumPy sorts quickly."""
     parts = [each.record_hashes for each in (first, second) if each is not None]
     return np.concatenate(parts).view("S16")

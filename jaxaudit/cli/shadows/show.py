@@ -1,4 +1,4 @@
-"""Runs `jaxaudit shadows show`: what is in a bank, which tests it allows, and what is missing."""
+"""Runs `jaxaudit shadows show`: describes a bank, the tests that it allows, and what is missing."""
 
 import math
 import shlex
@@ -20,12 +20,12 @@ from jaxaudit.paths import without_folders
 
 SCHEMA = "jaxaudit.shadows/1"
 LISTED = 5
-"""Missing models that are listed."""
+"""The most missing models that are listed."""
 PLAN = ("jaxaudit", "shadows", "plan")
 
 
 class Found(NamedTuple):
-    """What is in a bank."""
+    """A bank, and its usable outputs."""
 
     bank: Bank
     path: Path
@@ -40,7 +40,7 @@ class Found(NamedTuple):
 
 
 def show(path: Path) -> Summary:
-    """What is in the bank.
+    """A description of the bank.
 
     Raises:
         InputError: there is no such bank, or it is damaged.
@@ -139,7 +139,7 @@ def _answer(test: Available) -> str:
 
 
 def _next(found: Found) -> str:
-    """The command that adds what is missing; empty if nothing is, or nobody knows how the bank was planned."""
+    """The command that adds what is missing; empty if nothing is, or if the plan of the bank is unknown."""
     bank = shlex.quote(str(found.path))
     if found.missing and found.bank.description.models_per_batch is not None:
         return "(repeat the `jaxaudit shadows train` command that trained this bank)"
@@ -152,7 +152,7 @@ def _next(found: Found) -> str:
     rest = list(words[len(PLAN) :])
     if "--models" in rest[:-1]:
         rest[rest.index("--models") + 1] = str(wanted)
-    # Whatever a stranger's bank.json says, this runs the planner and nothing else.
+    # Whatever an untrusted bank.json contains, this command only runs the planner.
     return visible(f"{shlex.join([*PLAN, *rest, '--out'])} {bank}")
 
 

@@ -1,4 +1,4 @@
-"""Runs `jaxaudit shadows train`: deals a bank and trains its models here, or those that are missing."""
+"""Runs `jaxaudit shadows train`: plans a bank and trains its models, or the missing ones."""
 
 import tempfile
 from collections.abc import Mapping
@@ -41,16 +41,16 @@ PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
 PROGRAM_BYTES = 600 << 20
 """Memory of Python, JAX and compiled programs."""
 COMPILE_SECONDS = 3.0
-"""Of a design; a deep network takes longer."""
+"""Seconds to compile a design; a deep network takes longer."""
 
 
 class Recipes(NamedTuple):
     """The designs of a bank.
 
     Attributes:
-        names: of each.
-        learners: how each is trained.
-        costs: the time of a model of each, in that of the first.
+        names: of the designs.
+        learners: one for each design.
+        costs: training time of a model of each design, relative to the first.
     """
 
     names: tuple[str, ...]
@@ -59,12 +59,12 @@ class Recipes(NamedTuple):
 
 
 def prepare(options: TrainOptions) -> Job[Bank] | Summary:
-    """Deals the training sets, or those of more models, of which the work trains what is missing.
+    """Draws the training sets, or those of further models, and returns the work: to train all missing models.
 
-    For a dry run without workers, what that takes.
+    For a dry run without workers, returns an estimate of the work.
 
     Raises:
-        InputError: the sets cannot be used, or `--out` contains something else, or a bank of something else.
+        InputError: the sets cannot be used, or `--out` contains something else, or a different bank.
     """
     key = jax.random.key(options.models.seed)
     sets = read_bank_sets(key, options.data)
@@ -130,7 +130,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
 
 
 def _train_missing(bank: Bank, key: jax.Array, inputs: np.ndarray, recipes: Recipes, execution: Execution) -> None:
-    """Trains until no model is missing: those of a stopped call first, with what it kept of them."""
+    """Trains until no model is missing, first the models of an interrupted call, from its stored work."""
     before = len(bank) + 1
     while len(missing := bank.missing()):
         if len(missing) == before:
@@ -145,7 +145,7 @@ def _train_missing(bank: Bank, key: jax.Array, inputs: np.ndarray, recipes: Reci
 
 
 def _beside(out: Path) -> "tempfile.TemporaryDirectory[str]":
-    """A folder on the disk of a bank that is not kept."""
+    """A temporary folder on the same disk, for a bank that is not kept."""
     beside = next(parent for parent in out.absolute().parents if parent.is_dir())
     try:
         return tempfile.TemporaryDirectory(prefix=".bank-", dir=beside)
@@ -154,10 +154,10 @@ def _beside(out: Path) -> "tempfile.TemporaryDirectory[str]":
 
 
 def _models_per_batch(asked: int | None, there: Description | None, done: Int[np.ndarray, " done"]) -> int | None:
-    """As the bank has it, if any of its models is trained; None where nobody says.
+    """The number of models per batch that the bank records, if any of its models is trained; None if unknown.
 
     Raises:
-        InputError: another number is wanted for the rest.
+        InputError: another number is requested for the remaining models.
     """
     known = None if there is None else there.models_per_batch
     if known is None or not len(done):
@@ -171,12 +171,12 @@ def _models_per_batch(asked: int | None, there: Description | None, done: Int[np
 
 
 def _here() -> Mapping[str, str]:
-    """The versions that models are trained with now."""
+    """The versions of libraries that train models now."""
     return {name: version(name) for name in PACKAGES}
 
 
 def _and(there: str, here: str) -> str:
-    """The devices, or versions, that the models of a bank are trained on: each once."""
+    """The distinct devices, or versions, with which the models of a bank are trained."""
     return ", ".join(dict.fromkeys([*(there.split(", ") if there else []), here]))
 
 
@@ -186,7 +186,7 @@ def _query(sets: BankSets) -> Examples:
 
 
 def _speed(options: TrainOptions, query: Examples, learner: Learner) -> Speed | None:
-    """How fast models of the guess are trained here; None for a learner without steps."""
+    """The training speed of models of the guess on this machine; None for a learner without steps."""
     if not isinstance(learner, SteppedLearner):
         return None
     name = (options.model.learner or options.model.model or "", options.model.hidden or "")
@@ -194,7 +194,7 @@ def _speed(options: TrainOptions, query: Examples, learner: Learner) -> Speed | 
 
 
 def _filled(options: TrainOptions, sets: BankSets) -> TrainOptions:
-    """The options with what was not given."""
+    """The options with missing values filled in."""
     if options.source is Source.LEARNER:
         return options
     image = is_image(_query(sets))
@@ -218,14 +218,14 @@ def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
 
 
 def _in_bank(options: TrainOptions, recipes: Recipes) -> PlannedModels:
-    """The models as `shadows plan` would have them."""
+    """The options of the models in the form of `shadows plan`."""
     several = ",".join(recipes.names) if len(recipes.names) > 1 else None
     asked = options.models
     return PlannedModels(seed=asked.seed, models=asked.models, designs=several, recipe=_in_words(options))
 
 
 def _in_words(options: TrainOptions) -> str:
-    """The recipe of the guess: every option of the network and its training, and the sources of one's own code."""
+    """The recipe of the guess in words: every option of the network and its training, and hashes of your own code."""
     sources = [f"source of {role} {digest}" for role, digest in source_hashes(options).items()]
     if options.model.learner is not None:
         return ", ".join([f"learner {options.model.learner}", *sources])
@@ -252,7 +252,7 @@ def _estimate(
     speed: Speed | None,
     spread: bool,
 ) -> tuple[str, ...]:
-    """What training takes, before it begins; of models on so many records each."""
+    """An estimate of the time and memory of training, for models with these numbers of training records."""
     models, number = len(members), description.models_per_batch or 1
     outputs = 4 * description.records * description.classes
     memory = PROGRAM_BYTES + 3 * sum(part.nbytes for part in sets.parts) + number * outputs
@@ -278,7 +278,7 @@ def _estimate(
 
 
 def _numbers(each: Int[np.ndarray, " some"]) -> str:
-    """A number of each model: one, or their range with the mean.
+    """Numbers of training records in words: one number, or their range with the mean.
 
     >>> _numbers(np.array([7000, 7000])), _numbers(np.array([5480, 5620]))
     ('7,000', '5,480 to 5,620 (on average 5,550)')

@@ -1,4 +1,4 @@
-"""The models of a bank that one call of training is about, and where its unfinished work is kept."""
+"""The models that a call of `shadows train` works on, and the folder of its unfinished work."""
 
 import json
 import shutil
@@ -21,13 +21,13 @@ FOLDER, MODELS, VERSIONS = "unfinished", "models.npy", "versions.json"
 def unfinished_models(
     directory: Path, missing: Int[np.ndarray, " missing"], models: int, versions: Mapping[str, str]
 ) -> Iterator[tuple[Int[np.ndarray, " models"], Path]]:
-    """The models that a stopped call was about, so that its unfinished batches are taken up; else those missing.
+    """The models of an interrupted call, so that its unfinished batches are resumed; otherwise all missing models.
 
     Args:
         directory: the bank.
         missing: models without outputs.
-        models: their number, finished or not.
-        versions: of the libraries here. What others began would be neither theirs nor ours: it begins again.
+        models: number of models of the bank.
+        versions: of the installed libraries. Work started with other versions is discarded and starts again.
 
     Work is in the bank's folder `unfinished` until the block ends without an error.
 
@@ -62,7 +62,7 @@ def _text(versions: Mapping[str, str]) -> bytes:
 
 
 def _same(path: Path, versions: Mapping[str, str]) -> bool:
-    """Whether a file is of these versions."""
+    """Whether a file records these versions."""
     ours = _text(versions)
     try:
         with open_regular(path, links=False) as file:
@@ -72,7 +72,7 @@ def _same(path: Path, versions: Mapping[str, str]) -> bool:
 
 
 def _kept(path: Path, models: int) -> Int[np.ndarray, " models"] | None:
-    """The models of a stopped call, each once and in order; None without one."""
+    """The models of an interrupted call, each once and in order; None if there is none."""
     try:
         found = read_npy(path, links=False)
     except InputError:

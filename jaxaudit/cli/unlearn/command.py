@@ -79,7 +79,7 @@ OF_A_MODEL: dict[str, Callable[["UnlearnAudit", Training], "Unlearn"]] = {
     "scrub": _scrub,
     "ssd": _ssd,
 }
-"""The methods that are functions of a trained model: how each is made of the options, and of how methods train on."""
+"""Methods that are functions of a trained model: how to make each from the options and the training recipe."""
 METHODS = ("retraining", "amnesiac", *OF_A_MODEL)
 
 

@@ -1,4 +1,4 @@
-"""From the command line to training records, records to forget, and methods."""
+"""Reads training records, records to forget, and methods from the options."""
 
 import math
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Parts(NamedTuple):
 
 
 def make_methods(names: Sequence[str], asked: UnlearnAudit, batch_size: int) -> dict[str, Unlearn]:
-    """The methods among these that are functions of a trained model, as the options want them.
+    """The methods among these that are functions of a trained model, configured by the options.
 
     Raises:
         InputError: alpha is negative or not finite.

@@ -36,10 +36,10 @@ DEMO_DATA, DEMO_CLASS, DEMO_HIDDEN, DEMO_SEEDS, DEMO_ATTACK_EPOCHS = "digits", "
 
 
 def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
-    """The work that these options mean."""
+    """The work for these options."""
     options = _filled(options)
     asked, recipe, design = options.audit, options.recipe, options.model.model
-    # What can be refused without reading data is refused first.
+    # Checks that need no data come first.
     names = parse_names(asked.methods, METHODS, "--methods")
     methods = make_methods(names, asked, recipe.batch_size)
     factory = make_factory(design, parse_hidden(options.model.hidden or ""), recipe.dropout)
@@ -119,7 +119,7 @@ def _filled(options: UnlearnOptions) -> UnlearnOptions:
 def _notes(
     options: UnlearnOptions, parts: Parts, learner: NetworkLearner, methods: Mapping[str, Unlearn]
 ) -> tuple[str, ...]:
-    """Limitations that follow from what was given."""
+    """Limitations of the inputs."""
     asked = options.audit
     notes = [f"Trained on {parts.described}, tested on {parts.test.name} ({len(parts.test):,} records).", *parts.notes]
     if "fisher" in methods:

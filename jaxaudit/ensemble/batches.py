@@ -26,7 +26,7 @@ class Block(NamedTuple):
 
 
 def _block_length(learner: SteppedLearner, steps: int, models: int) -> int:
-    """Steps per block: a whole epoch, rounded up to a power of four, but no more than the table's bound allows.
+    """Steps per block: a whole epoch, rounded up to a power of four, within the bound on the table.
 
     Powers of four, not of two, give fewer lengths, and each length is compiled separately.
     """

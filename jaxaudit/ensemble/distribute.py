@@ -67,8 +67,7 @@ def distribute(
     Args:
         executor: hands chunks to workers.
         call: the arguments that all chunks share.
-        parts: the parts of the call.
-        chunk_of: makes the chunk of a part, when it is submitted.
+        parts, chunk_of: the parts of the call, and a function that makes the chunk of a part when it is submitted.
         collect: receives the results of each finished chunk.
         heartbeat: called about every second.
 

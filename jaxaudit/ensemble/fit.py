@@ -64,8 +64,7 @@ def fit_many(
     Args:
         keys: one random key per model.
         membership: the membership masks. `AllBut` needs no memory per record.
-        inputs: the pool's records.
-        labels: the classes of these records.
+        inputs, labels: the pool's records and their classes.
         learner: a `SteppedLearner`, or any `Learner`, whose `fit` is then vmapped.
         execution: models per batch (by default the fastest, by measurement), progress, and where finished chunks are
             kept. Progress is in model-steps, or models for a learner without steps; chunks that are read back count

@@ -48,9 +48,7 @@ def plan(
     learner: SteppedLearner,
     members_only: bool = False,
 ) -> list[Group]:
-    """At most three groups that cover every row once.
-
-    Rows in the pool order without empty steps, rows in the pool order with empty steps, and rows in their own order.
+    """Groups that cover every row once: pool order without empty steps, pool order with some, and own order.
 
     Args:
         key_words: the rows' random keys, as integers.

@@ -180,10 +180,7 @@ class Pulling:
 
 
 def _answer(worker: Worker, asked: _Asked, failed: int) -> tuple[int, BaseException | None]:
-    """Runs a task; returns how often in a row the workers of this place failed, and the error that ended this worker.
-
-    The error is None if the worker is still alive.
-    """
+    """Runs a task; returns the place's number of failures in a row, and the error that ended the worker, or None."""
     if not asked.future.set_running_or_notify_cancel():
         return failed, None
     try:

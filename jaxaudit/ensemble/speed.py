@@ -56,8 +56,7 @@ def measure_speed(
 
     Args:
         key: random key.
-        inputs: records like the training records.
-        labels: the classes of these records.
+        inputs, labels: records like the training records, and their classes.
         learner: model and training recipe.
         models_per_batch: models trained at the same time; by default chosen by measurement
             (`choose_models_per_batch`), which takes most of the time.

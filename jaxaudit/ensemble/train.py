@@ -29,8 +29,7 @@ class Models(NamedTuple):
 
     Attributes:
         keys: one per model.
-        membership: the membership masks.
-        held: see `Chunk`.
+        membership, held: see `Chunk`.
         pool: inputs and labels.
     """
 

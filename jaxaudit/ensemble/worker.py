@@ -26,8 +26,7 @@ class Task(NamedTuple):
 
     Attributes:
         chunk: the models to train.
-        learner: the pickled learner.
-        rest: `summarize`, inputs and labels, pickled without the learner.
+        learner, rest: the pickled learner; and `summarize`, inputs and labels, pickled without it.
         source: loads the large arrays of both.
         machine: the facts that the worker's machine must match; None: any machine is accepted.
     """

@@ -70,7 +70,7 @@ class EarlyStopping(TrainsAsAnother):
         return -jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
 
     def judged(self, state: TrainState, loss: Float[Array, ""]) -> TrainState:
-        """The state after an epoch: its parameters become the best if no loss was as small and it has not stopped."""
+        """The state after an epoch: its parameters become the best if its loss is the least and it has not stopped."""
         kept: Stopping = state.optimizer
         epochs = kept.epochs + 1
         # False if the loss is NaN.

@@ -106,7 +106,7 @@ class LogisticRegression:
         """Outputs with and without each record; each model starts from that of all records and converges like `fit`.
 
         Computed in float64; the key is not used. Memory: classes * columns^2 numbers for the preconditioner, up to
-        the square of `MOST_COUPLED` more, and a chunk of models.
+        `MOST_COUPLED` squared more, and a chunk of models.
 
         Raises:
             InputError: shapes disagree, an input is not finite, a label or a record is out of range, or a model does

@@ -12,10 +12,7 @@ def balanced_accuracy(
     truth: Bool[np.ndarray, "models n"],
     thresholds_of: tuple[Float[np.ndarray, "others n"], Bool[np.ndarray, "others n"]] | None,
 ) -> Float[np.ndarray, " models"]:
-    """The balanced accuracy of each model, with the threshold that is best on the other models.
-
-    NaN for a model without members or without non-members.
-    """
+    """Each model's balanced accuracy, with the best threshold for the others; NaN without members or non-members."""
     of_scores, of_truth = thresholds_of or (scores, truth)
     known = of_scores[~np.isnan(of_scores)]
     grid = np.unique(np.quantile(known, np.linspace(0, 1, GRID), method="lower"))

@@ -69,18 +69,12 @@ def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"], minimum: float = 
 def models_of_test(
     name: str, accuracies: Float[np.ndarray, " models"], minimum: float = MIN_ACCURACY, recipe: str = RECIPE
 ) -> Check:
-    """The shadow models of a test of use fit their own training data.
+    """The shadow models of a test of use fit their own training data; `name` names the check, `recipe` is advice.
 
     A failure is a warning: it changes no verdict. The holdout test's `p_never` is exact for any shadow models, so
     `not forgotten` stands. The minimum detectable fraction is measured on these models: if they fit badly, it is too
     large for `forgotten`, and the verdict is `inconclusive` anyway. A failure changes the advice: first a better
     training recipe, then more records.
-
-    Args:
-        name: the name of the check, which names the test.
-        accuracies: the training accuracy of each shadow model.
-        minimum: the lowest accuracy that passes.
-        recipe: advice on how to train better models.
     """
     return _fit(name, f"of the {name}", accuracies, minimum, recipe, decisive=False)
 
@@ -183,8 +177,6 @@ def tied_confidences(
     """Confidences are spread out: no model gives most records the same value, such as exactly 1.
 
     Args:
-        confidences: each model's confidences on the query set.
-        maximum: the largest share of equal values that passes.
         printed: whether the confidences were rounded like the probabilities in a target's file.
     """
     shares = [np.unique(row, return_counts=True)[1].max() / len(row) for row in confidences]

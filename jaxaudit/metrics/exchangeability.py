@@ -143,10 +143,7 @@ def _moments(generator: np.random.Generator, inputs: np.ndarray) -> np.ndarray:
 
 
 def features(generator: np.random.Generator, inputs: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n features"]:
-    """Inputs standardised to mean 0 and variance 1, or `MOST_FEATURES` random combinations of more features.
-
-    Values that are not finite count as 0.
-    """
+    """Standardised inputs, or `MOST_FEATURES` random combinations of more; values that are not finite count as 0."""
     flat = _standardised(np.nan_to_num(inputs.reshape(len(inputs), -1).astype(np.float32), posinf=0, neginf=0))
     if flat.shape[1] > MOST_FEATURES:
         flat = _standardised(flat @ generator.normal(size=(flat.shape[1], MOST_FEATURES)).astype(np.float32))
@@ -173,10 +170,7 @@ def _dealt(
 def _p_value(
     generator: np.random.Generator, features: np.ndarray, size: int, permutations: int, groups: np.ndarray | None
 ) -> float:
-    """p = (1 + #{permuted distance >= observed}) / (1 + permutations), for the distance between the sets' means.
-
-    Features are centred, so the sum over one set gives the distance.
-    """
+    """The p-value of the distance between the sets' means; features are centred, so one set's sum determines it."""
 
     def distances(rows: np.ndarray) -> np.ndarray:
         squared = ((rows @ features) ** 2).sum(axis=1)

@@ -136,7 +136,7 @@ def own_data_stretch(
         share: the share of the calibration set that is in a draw.
 
     Returns:
-        The factor; 1 if no two models of one design have the same draw, or no two have different draws.
+        1 if no two models of one design have the same draw, or no two have different draws.
     """
     alike = designs[:, None] == designs
     # Per record, least squares fit a mean for each design and a gap between models with and without the record.
@@ -162,9 +162,7 @@ def as_of_own_data(
     """Each model's log-odds with its deviation from its design stretched, and the profile of all other models.
 
     Args:
-        log_odds: the models' log-odds, cut.
-        membership: the models' membership masks.
-        designs: the number of each model's design.
+        log_odds, membership, designs: as for `own_data_stretch`, with log-odds cut.
         stretch: see `own_data_stretch`; 1 changes nothing.
     """
     others = list(profiles_of_others(log_odds, membership))

@@ -110,9 +110,7 @@ def remembering(measured: Separation, factor: float) -> Separation:
 
 
 def memory_in_errors(measured: Separation, holdout: int, members: int) -> float:
-    """The mean score difference between known members and a holdout of these sizes, divided by its standard error.
-
-    It is infinite if the scores have no variance.
+    """The mean score difference between known members and a holdout, in standard errors; infinite without variance.
 
     >>> round(memory_in_errors(Separation(0.5, 0.04, 0.04, 0.0, 31), 100, 100), 1)
     17.7

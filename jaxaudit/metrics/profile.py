@@ -38,10 +38,9 @@ def profiles_without(
     membership: Bool[np.ndarray, "models n"],
     left_out: Iterable[Int[np.ndarray, "some n"]],
 ) -> Iterator[Profile]:
-    """For each array of `left_out`, the profile without some models, which may differ from record to record.
+    """For each array of `left_out`, the profile without some models.
 
-    Row i of an array holds the index of the i-th model to leave out of each record; -1 leaves out none. No index occurs
-    twice for a record.
+    Each row of an array holds one model's index per record, or -1 for none; no index occurs twice for a record.
     """
     centre = models.mean(axis=0)
     whole = _sums(models, membership, centre)

@@ -34,8 +34,7 @@ class ReferenceAnswer(NamedTuple):
 
     Attributes:
         usage: the verdict and its numbers.
-        accuracy: the target's accuracy on the reference.
-        accuracies: each shadow model's accuracy on reference records that it was not trained on.
+        accuracy, accuracies: of the target and of each shadow model, on reference records that it was not trained on.
         scatter: the target's scatter on the reference relative to that of the shadow models, at least 1.
     """
 

@@ -24,8 +24,7 @@ class Spread(NamedTuple):
     """How much an estimate varies between models that used the same fraction of the query set.
 
     Attributes:
-        within: variance between models of one design.
-        between: additional variance between designs.
+        within, between: variance between models of one design, and the additional variance between designs.
         models, designs: the numbers of models and designs.
     """
 

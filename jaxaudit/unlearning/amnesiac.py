@@ -75,11 +75,9 @@ def train_and_record(
     Args:
         keys: one random key per model.
         forget: the forget sets, the same for every model.
-        inputs: the records of the training set.
-        labels: the records' classes, from 0.
+        inputs, labels: the training set and its classes, from 0.
         learner: trains step by step. Updates of parameters are undone; other state (running statistics) is not.
-        execution: as for `fit_many`.
-        summarize: as for `fit_many`; gets a `Recorded`.
+        execution, summarize: as for `fit_many`; `summarize` gets a `Recorded`.
 
     Raises:
         InputError: the learner keeps running statistics of minibatches, there are more forget sets than bits to mark

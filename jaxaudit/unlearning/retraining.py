@@ -35,8 +35,7 @@ def retrain(
     Args:
         keys: one per model: the key of its original.
         forget: for each model, which records are in its forget set.
-        inputs: the whole training set.
-        labels: the classes of its records.
+        inputs, labels: the whole training set and its classes.
         learner: the learner of the originals: same network, optimiser, epochs, batch size.
         execution, summarize: as for `fit_many`.
 

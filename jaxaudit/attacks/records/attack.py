@@ -20,8 +20,7 @@ class Dealt(NamedTuple):
     """In how many training sets each record is, if the random design fixed that number; see `deal_of`.
 
     Attributes:
-        inside: the number of planned models with the record in training; infinite if independent coins decided.
-        outside: the number of planned models without it; infinite if independent coins decided.
+        inside, outside: numbers of planned models with the record and without it; infinite if coins decided.
         turn: a number in [0, 1) per record, evenly spread; decides which records have a finished partner model (see
             `left_out`) if some planned models are not finished.
     """
@@ -32,9 +31,7 @@ class Dealt(NamedTuple):
 
 
 class ShadowScores(NamedTuple):
-    """The input of a per-record attack: log-odds (nats) of each record's own class, for one or more views of it.
-
-    A view is an augmented version of the record ("augmented query").
+    """The input of a per-record attack: log-odds (nats) of each record's own class, for each view (augmented query).
 
     Attributes:
         models: the shadow models' log-odds.

@@ -19,8 +19,7 @@ class Prior(NamedTuple):
     """The normal-inverse-gamma prior of models with a record, or without it; one per target, or one for all targets.
 
     Attributes:
-        mean: the prior mean (mu0).
-        models: the weight of the prior mean, as a number of models (k0).
+        mean, models: the prior mean (mu0) and its weight, as a number of models (k0).
         shape, scale: the parameters of the variance (a0 and b0).
     """
 

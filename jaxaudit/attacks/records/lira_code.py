@@ -13,8 +13,6 @@ from jaxaudit.attacks.records.lira import log_normal
 class LiRACode:
     """LiRA as the authors' code computes it, to compare with published numbers; for other purposes prefer `LiRA`.
 
-    It differs from `LiRA` in three ways:
-
     - Of the models with a record, and of those without it, only the first k are used, where k is the smallest number
       over records.
     - The standard deviation that all records share (`fixed`) is that of all log-odds of all records. It so includes the

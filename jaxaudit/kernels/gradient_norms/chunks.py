@@ -40,10 +40,7 @@ def forms(function: Callable[..., Any]) -> dict[bool, Callable[..., Any]]:
 
 
 def bytes_of_an_example(plan: Plan, leaves: list[Any], squares: bool) -> int:
-    """The bytes that one example adds to a chunk: all values that depend on it, and the gradients that are computed.
-
-    With `squares`, the gradients that `fisher_diagonal` computes.
-    """
+    """The bytes of one example's values and gradients in a chunk; with `squares`, those of `fisher_diagonal`."""
     program = plan.program
     values = _bytes_of_values(program, plan.varying)
 
@@ -156,10 +153,7 @@ def _stacked(array: Any, size: int, zeros: bool = False) -> Any:
 
 
 def _placed(leaves: list[Any], size: int) -> tuple[list[Any], Callable[[Any], Any], int]:
-    """Parameters, a function that places examples, and the chunk size, for all local devices.
-
-    If the caller has spread the parameters over devices, nothing is placed.
-    """
+    """Parameters, placement of examples and chunk size for all local devices, unless the caller has placed them."""
     devices = jax.local_devices()
     spread = any(isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 for leaf in leaves)
     if len(devices) == 1 or spread:

@@ -104,8 +104,8 @@ def outputs_of_seeds(
     *,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> Float[np.ndarray, "seeds records classes"]:
-    """Log-probabilities (nats) at `records` of models trained on all examples, each with its own key."""
     """Log-probabilities (nats) on `records` of models trained on all examples, each model with its own key."""
+    rows = everyone(len(examples)).repeat(len(keys), axis=0)
     summarize = partial(_everywhere, learner, examples.inputs[records])
     return fit_many(keys, rows, examples.inputs, examples.labels, learner, execution=execution, summarize=summarize)
 

@@ -22,8 +22,7 @@ def align_classes(query: Examples, other: Examples) -> Examples:
     """`other` with its labels in the class order of `query`, matched by class name.
 
     Guarantees: same records in the same order, the `class_names` of `query`, and every class with a record in one set
-        has
-    a record in the other. Names without a record on either side are ignored.
+    has a record in the other. Names without a record on either side are ignored.
 
     Raises:
         InputError: a class has records in only one of the sets, or is named in only one of them.

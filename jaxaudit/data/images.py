@@ -30,9 +30,8 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
     to 8 bits after each of its two passes, so it differs by up to 1.5/255).
 
     Guarantees: for `uint8` input the sums are exact integer sums, so the result is a bitwise function of the image
-        alone:
-    not of its index, the chunk or the machine's matrix library. So equal images can be found by hash afterwards. Memory
-    beyond the result is about 100 MB for any number of images.
+    alone: not of its index, the chunk or the machine's matrix library. So equal images can be found by hash afterwards.
+    Memory beyond the result is about 100 MB for any number of images.
 
     Args:
         size: (height, width) of the result.
@@ -139,9 +138,8 @@ def stack_images(
     """`count` images, each `[h, w]` or `[h, w, channels]`, as one array.
 
     Images of one size are returned unchanged, gray ones repeated to three channels if others have colour: `[n, h, w]`
-        or
-    `[n, h, w, channels]`. If sizes of `uint8` images differ, each is resized to `size`: `float32[n, *size, channels]`
-    in [0, 1].
+    or `[n, h, w, channels]`. If sizes of `uint8` images differ, each is resized to `size`:
+    `float32[n, *size, channels]` in [0, 1].
 
     Guarantees: for every image, `prepare_images` with this size and `gray` gives the same bits whether or not the other
     images have its size, so that equal images are found by hash. Memory: the result and, if sizes differ, the images

@@ -148,8 +148,7 @@ def _copies(
     """Records to drop, because their membership would not determine whether a model was trained on their content.
 
     In query set and holdout: every record with a copy in either that is not kept together with it. These do not depend
-        on
-    the random split, so the remaining records are still split at random (`without_copies`). In the calibration set:
+    on the random split, so the remaining records are still split at random (`without_copies`). In the calibration set:
     copies of a query or holdout record, and all but the first of equal records.
     """
     for other in (holdout, calibration):

@@ -101,8 +101,7 @@ def load_outputs(
 
     In tables a first column that numbers the rows, or that is text, is left out, and columns named after the
     classes are sorted into class order. For two classes one column is enough: the probability (or the logit) of class
-        1,
-    as binary classifiers give it.
+    1, as binary classifiers give it.
 
     With `kind="auto"` rows within [0, 1] that sum to 1, within printing precision, are probabilities; numbers
     outside [0, 1] are logits (log-probabilities are logits too) and go through a softmax in float64.

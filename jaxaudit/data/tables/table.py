@@ -53,8 +53,7 @@ class Table:
         places: the index of each record in its file, if other records were dropped; else None.
 
     Guarantees: those of `Examples`; every category index is valid for its column; there is at least one column, and
-        names
-    of columns are unique. The arrays are read-only.
+    names of columns are unique. The arrays are read-only.
 
     Raises:
         InputError: one of the guarantees would not hold.

@@ -67,8 +67,7 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
     """The folder of the prepared set, in the first of `folders` that has it.
 
     The newest version unless one is named. If no config is named: the default config recorded by TFDS on disk, or the
-        only
-    one.
+    only one.
 
     Raises:
         InputError: several configs are prepared, and none is the default.

@@ -138,8 +138,8 @@ def stack_images(
     """`count` images, each `[h, w]` or `[h, w, channels]`, as one array.
 
     Images of one size are returned unchanged, gray ones repeated to three channels if others have colour: `[n, h, w]`
-    or `[n, h, w, channels]`. If sizes of `uint8` images differ, each is resized to `size`: `float32[n, *size,
-    channels]` in [0, 1].
+    or `[n, h, w, channels]`. If sizes of `uint8` images differ, each is resized to `size`:
+    `float32[n, *size, channels]` in [0, 1].
 
     Guarantees: for every image, `prepare_images` with this size and `gray` gives the same bits whether or not the other
     images have its size, so that equal images are found by hash. Memory: the result and, if sizes differ, the images

@@ -75,8 +75,7 @@ def regular_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Every file below a folder, for parsers that open files by themselves; links to files are followed.
 
     Raises:
-        InputError: at a pipe, a device, a socket, a link to a folder or to nothing, or a folder that cannot
-            be listed.
+        InputError: at a pipe, a device, a socket, a link to a folder or to nothing, or a folder that cannot be listed.
     """
     waiting = [folder]
     while waiting:

@@ -66,7 +66,6 @@ def attack_records(
         delta: the delta of differential privacy at which the deciding attack bounds epsilon from below.
         pdtp: nats, of each attacked record, dropped ones included; NaN if not measured. Compared with the deciding
             attack.
-            attack is compared with it.
         progress: called after each attack.
 
     Raises:

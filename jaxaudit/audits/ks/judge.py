@@ -64,8 +64,6 @@ def judge(
         rates: also measure the error rates of each test, by judging each shadow model with the others
             (`leave_one_out`).
         progress: called after each model so judged.
-        rates: measure how often each test is wrong, too, by judging each shadow model by the others
-            (`leave_one_out`); `progress` is told of each.
 
     Returns:
         One result per target, in the same order: its `verdict` (`forgotten`, `not forgotten` or `inconclusive`), the

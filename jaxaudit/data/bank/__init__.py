@@ -7,8 +7,7 @@ seeds.npy           uint32 [models]: a seed for the training of each model; may 
 groups.npy          int [query and holdout]: the group of each record, where groups were dealt; else missing
 designs.npy         int [models]: the index of each model's design among the names in bank.json; missing for one design
 dropped.npy         bool [n]: records that no model is trained on and no test uses, because of copies; may be missing
-correct.npy         bool [models, n]: for log-odds, whether the record's own class has the largest output; may be
-missing
+correct.npy         bool [models, n]: for log-odds, whether a record's own class has the largest output; else missing
 outputs.npy         the outputs of all models in one file, with a leading axis of models; else a folder:
 outputs/00000.npy   float16/32/64 [n, classes] of model 0; [n, views, classes] where a record has several views; for
                     `log_odds` the same without classes

@@ -1,13 +1,11 @@
-"""Messages of the library in the words of a command: the name of an argument becomes the flag of its option."""
+"""Messages of the library, which name arguments between backticks, in the flags of a command."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 NAMED = re.compile(r"`([a-z][a-z0-9_]*)`")
-"""How a message names an argument of the Python interface."""
 OTHER_NAMES = {
-    "allow_unrelated": "allow_unrelated_target",
     "count": "workers",
     "directory": "out",
     "kind": "target_kind",
@@ -35,12 +33,7 @@ def as_flags(message: str, flags: Mapping[str, str]) -> str:
 
 
 def flags_of(command: Any, words: Sequence[str]) -> dict[str, str]:
-    """The flags of the command that the words of a command line run, by argument.
-
-    Args:
-        command: the whole command, as Typer builds it.
-        words: those after `jaxaudit`.
-    """
+    """The flags, by argument, of the command that these words run; `command` is the whole, as Typer builds it."""
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
     options = [each for each in command.params if each.param_type_name == "option"]

@@ -109,8 +109,8 @@ def _run_all(home: Path, file: Path) -> list[Written]:
         return done.out
 
     share = ("--members-share", "0.3", "--holdout-share", "0.4", "--seed", "5")
-    run("deal", f"{file}.csv", "--groups", "patient", *share, out="of_csv", page=False)
-    run("deal", f"{file}.npz", "--groups", "patient", *share, out="deal", page=False)
+    run("deal", f"{file}.csv", "--groups", "patient", *share, "--blind", out="of_csv", page=False)
+    run("deal", f"{file}.npz", "--groups", "patient", *share, "--blind", out="deal", page=False)
     roles = ("query", "holdout", "members")
     labels = {role: np.load(f"deal/{role}.npz")["y"] for role in roles}
     said = {role: write_outputs(Path(f"{file}_{role}.csv"), labels[role], 0.1 * (role == "members")) for role in roles}
@@ -196,6 +196,7 @@ def test_the_canaries_would_be_found(everything: list[Written]):
     for where in (
         ("deal", "query.npz", "cell"),
         ("deal", "deal.json", "file"),
+        ("deal", "challenge.csv", "cell"),
         ("ks", "result.json", "file"),
         ("ks", "confidences.npz", "output"),
         ("ks", "bank.json", "class"),

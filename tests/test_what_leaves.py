@@ -196,7 +196,6 @@ def test_the_canaries_would_be_found(everything: list[Written]):
     for where in (
         ("deal", "query.npz", "cell"),
         ("deal", "deal.json", "file"),
-        ("deal", "challenge.csv", "cell"),
         ("ks", "result.json", "file"),
         ("ks", "confidences.npz", "output"),
         ("ks", "bank.json", "class"),

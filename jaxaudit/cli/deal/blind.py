@@ -12,7 +12,7 @@ from jaxtyping import Key as KeyArray
 from pyarrow import csv
 
 from jaxaudit.cli.deal.show import Side
-from jaxaudit.data.challenge import CHALLENGE, RECORD, Key, file_hash, key_as_json, record_names, rows_in_order
+from jaxaudit.data.challenge import CHALLENGE, RECORD, Key, Role, file_hash, key_as_json, record_names, rows_in_order
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import Writer
@@ -20,7 +20,7 @@ from jaxaudit.runs.directory import Writer
 
 def challenge_arrays(
     key: KeyArray[Array, ""], sides: Mapping[str, Side], arrays: Mapping[str, np.ndarray], inputs: str, salt: str
-) -> tuple[dict[str, np.ndarray], dict[str, list[int]]]:
+) -> tuple[dict[str, np.ndarray], dict[Role, list[int]]]:
     """The arrays of a challenge, and the rows in it of the records of each side.
 
     It has the inputs of all records in a random order, random names, and class names. It has no labels, which outputs
@@ -44,7 +44,7 @@ def new_salt() -> str:
     return secrets.token_hex(32)
 
 
-def key_writer(out: Path, names: list[str], salt: str, seed: int, whole: bool, rows: dict[str, list[int]]) -> Writer:
+def key_writer(out: Path, names: list[str], salt: str, seed: int, whole: bool, rows: dict[Role, list[int]]) -> Writer:
     """Writes the key, with the hashes of these files, which are in their place by then."""
 
     def save(file: IO[bytes]) -> None:

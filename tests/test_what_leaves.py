@@ -23,9 +23,9 @@ MAY_BE = {
     "anybody who may know the names": NAMES,
     "who may know who is at risk": NAMES | {"record"},
     "nobody outside": NAMES | {"record", "output"},
-    "who may have the records": NAMES | {"value", "cell"},
+    "who may have the records": NAMES | {"record", "value", "cell"},
     "who may see the records": NAMES | {"record", "value", "category"},
-    "nobody, until the deal must be shown": frozenset({"file"}),
+    "nobody, until the deal must be shown": frozenset({"file", "record"}),
     "you": NAMES | {"category"},
 }
 """By the first words of the table's last column: the canaries that may be in such a file."""

@@ -23,9 +23,9 @@ MAY_BE = {
     "anybody who may know the names": NAMES,
     "who may know who is at risk": NAMES | {"record"},
     "nobody outside": NAMES | {"record", "output"},
-    "who may have the records": NAMES | {"value", "cell"},
+    "who may have the records": NAMES | {"record", "value", "cell"},
     "who may see the records": NAMES | {"record", "value", "category"},
-    "nobody, until the deal must be shown": frozenset({"file"}),
+    "nobody, until the deal must be shown": frozenset({"file", "record"}),
     "you": NAMES | {"category"},
 }
 """By the first words of the table's last column: the canaries that may be in such a file."""
@@ -109,8 +109,8 @@ def _run_all(home: Path, file: Path) -> list[Written]:
         return done.out
 
     share = ("--members-share", "0.3", "--holdout-share", "0.4", "--seed", "5")
-    run("deal", f"{file}.csv", "--groups", "patient", *share, out="of_csv", page=False)
-    run("deal", f"{file}.npz", "--groups", "patient", *share, out="deal", page=False)
+    run("deal", f"{file}.csv", "--groups", "patient", *share, "--blind", out="of_csv", page=False)
+    run("deal", f"{file}.npz", "--groups", "patient", *share, "--blind", out="deal", page=False)
     roles = ("query", "holdout", "members")
     labels = {role: np.load(f"deal/{role}.npz")["y"] for role in roles}
     said = {role: write_outputs(Path(f"{file}_{role}.csv"), labels[role], 0.1 * (role == "members")) for role in roles}

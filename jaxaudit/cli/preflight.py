@@ -37,11 +37,20 @@ def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> Non
     Raises:
         InputError: an option is wrong; `InputErrors` for several errors.
     """
-    problems: dict[str, None] = {}
     groups = (getattr(options, outer.name) for outer in dataclasses.fields(options))
     of_groups = [(group.check, ()) for group in groups if hasattr(group, "check")]
     of_all = [(each, (options,)) for each in (refuse_without_effect, *together)]
-    for question, arguments in [*_questions(options), *of_groups, *of_all]:
+    ask([*_questions(options), *of_groups, *of_all])
+
+
+def ask(questions: Sequence[Question]) -> None:
+    """Asks all, whatever the others say.
+
+    Raises:
+        InputError: what one of them raised; `InputErrors` for several errors.
+    """
+    problems: dict[str, None] = {}
+    for question, arguments in questions:
         try:
             question(*arguments)
         except InputErrors as errors:

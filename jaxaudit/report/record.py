@@ -28,6 +28,7 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
         code_hashes: of files with other code of your own, by option, such as `tests 1`.
         targets, holdout_targets: files of outputs. `calibration_targets`, `reference_targets`: files of outputs on the
             reference (the calibration set or a separate set). `before`, `holdout_before`: of outputs before a deletion.
+        challenge: the commitment of the blind challenge that the targets' outputs answer.
         plan: the plan for a time budget.
         mixed_devices: machines that round differently and trained some of the models, in words.
         started: date and time, UTC. `seconds`: how long it took.
@@ -57,6 +58,7 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
     reference_targets: list[dict[str, str]] | None = None
     before: list[dict[str, str]] | None = None
     holdout_before: list[dict[str, str]] | None = None
+    challenge: str | None = None
     plan: dict[str, Any] | None = None
     mixed_devices: list[str] | None = None
 

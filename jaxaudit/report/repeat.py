@@ -23,6 +23,7 @@ def repeat(provenance: Provenance) -> Repeat:
         ("Reference weights", provenance.reference_hashes),
         ("Source of the model", provenance.model_hash),
         ("Sources of your own code", provenance.code_hashes),
+        ("Commitment of the challenge", provenance.challenge),
         ("Environment", provenance.environment),
     )
     facts += [(name, text(value)) for name, value in hashes if value]

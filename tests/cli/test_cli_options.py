@@ -217,7 +217,7 @@ WITH_EFFECT = {
     members_groups question same_recipe leave_one_out stated_share level seed as_json details out report fail_on""",
     ("ks", Source.MEMBERS): """query holdout members groups holdout_groups members_groups data_dir field_strength
     image_size gray drop_overlap drop_unshared target holdout_target members_target target_kind allow_unrelated_target
-    tests question stated_share level seed as_json details out report fail_on""",
+    challenge tests question stated_share level seed as_json details out report fail_on""",
     ("power", Source.BANK): "shadows holdout_size members_size fraction seed as_json details out report fail_on",
     ("attack", Source.BANK): """target members target_kind gamma offline_scale delta pdtp shadows attacks seed level top
     as_json details out report fail_on""",
@@ -252,7 +252,7 @@ def test_a_place_is_no_part_of_a_run():
     assert identity_of(here)["epochs"] == 3
     assert identity_of(here) != identity_of(options_of(KSOptions, epochs=4))
     places = """query calibration holdout groups holdout_groups data_dir target holdout_target calibration_target
-    reference reference_target members members_groups members_target before holdout_before target_data shadows
+    reference reference_target members members_groups members_target before holdout_before target_data shadows challenge
     field_strength"""
     assert set(plain(here)) - set(identity_of(here)) == set(places.split())
 

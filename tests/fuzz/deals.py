@@ -10,6 +10,7 @@ from support.banks import logits
 
 from fuzz.commands import Ran, command, swept
 from fuzz.readers import SECRET, Reader
+from jaxaudit.data.challenge import Key, answers_of, key_as_json, load_answers, read_key
 
 RECORDS, CLASSES, A_GROUP = 240, 3, 4
 ROLES = {"query": 80, "holdout": 80, "members": 80}
@@ -84,7 +85,24 @@ def judged(folder: Path, choose: random.Random) -> object:
         return without_names(command(folder, (*words, *choose.choice((("--json",), (), ("--out", "run"))))))
 
 
+def blind(folder: Path) -> None:
+    """The key of a challenge, and outputs on it that carry the names of its records."""
+    key = Key(salt="ab" * 32, seed=7, groups=False, files={}, rows={"query": [4, 0, 2], "holdout": [1, 3, 5]})
+    (folder / "key.json").write_bytes(key_as_json(key))
+    values = np.random.default_rng(1).random((6, 1)) * [1, -1] + [0, 1]
+    np.savez(folder / "outputs.npz", record=np.array(key.names), probabilities=values)
+    rows = [f"{name},{first},{second}" for name, (first, second) in zip(key.names, values, strict=True)]
+    (folder / "outputs.csv").write_text("\n".join(("record,a,b", *rows, "")))
+
+
+def answered(folder: Path, choose: random.Random) -> object:
+    key = read_key(folder / "key.json")
+    answers = load_answers(folder / choose.choice(("outputs.npz", "outputs.csv")), key, 2)
+    return [answers_of(answers, key, role).probabilities for role in key.rows]
+
+
 READERS = [
     Reader("deal", to_deal, dealt, 4),
     Reader("members", with_members, judged, 5),
+    Reader("challenge", blind, answered),
 ]

@@ -44,6 +44,11 @@ class Deal:
         None,
         "DATA was shared before, and all of it trained on: share of it, or of its groups, to withdraw; the rest stays.",
     )
+    blind: bool = option(
+        False,
+        "Also write challenge.npz (challenge.csv where DATA is a .csv), which has all records in a random order and no "
+        "mark of their set, for whoever holds the model; and key.json, which tells them apart and stays at home.",
+    )
     seed: int | None = option(
         None,
         "Random seed, to repeat a deal. [default: a new one that nobody can guess]",
@@ -70,6 +75,10 @@ class Deal:
                 "--withdraw is of records that were shared before, whose holdout was kept then, and what is not "
                 "withdrawn stays in training; leave out --holdout-share and --members-share, or --withdraw."
             )
+        if self.blind and self.withdraw is not None:
+            raise InputError(
+                "--blind needs a holdout to hide among the other records, and --withdraw deals none; leave one out."
+            )
         if self.members_share is not None and self.held + self.members_share >= 1:
             raise InputError(
                 f"--members-share {self.members_share:g} and --holdout-share {self.held:g} (0.5 if not given) leave no "
@@ -85,7 +94,8 @@ class DealOptions:
     deal: Deal = group("Deal", Deal())
     out: Path = option(
         ...,
-        "Write query.npz, holdout.npz, members.npz (if members are dealt) and deal.json into this new directory.",
+        "Write query.npz, holdout.npz, members.npz (if members are dealt), deal.json, and what --blind adds, into this "
+        "new directory.",
         metavar="DIR",
         decides=False,
     )
@@ -109,14 +119,22 @@ DEAL = Command(
     numbers in its place. Inputs are written as x, labels as y. deal.json has the seed and hashes, and no record: keep
     it until the deal must be shown.
 
+    query.npz and members.npz are what was shared for training. With `--blind`, challenge.npz is what is sent when the
+    model's outputs are asked for: the inputs of all records, with random names and without labels. Whoever holds the
+    model answers with one file of outputs in that order, for `jaxaudit ks --challenge key.json`. Publish the printed
+    commitment before the outputs arrive: it fixes which record is of which set, and does not show it. Anybody who kept
+    the shared records can still recognise them.
+
     Examples:
 
     `jaxaudit deal records.npz --out deal`
 
     `jaxaudit deal records.npz --members-share 0.4 --holdout-share 0.3 --groups patient --out deal`
 
+    `jaxaudit deal records.npz --members-share 0.4 --holdout-share 0.3 --blind --out deal`
+
     `jaxaudit deal shared.npz --withdraw 0.3 --out deal`
     """,
-    first=("out", "groups", "holdout_share", "members_share", "withdraw"),
+    first=("out", "groups", "holdout_share", "members_share", "withdraw", "blind"),
     compiles=False,
 )

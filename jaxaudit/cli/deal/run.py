@@ -16,15 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
+from jaxaudit.cli.deal.blind import as_csv, challenge_arrays, key_writer, new_salt
 from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealOptions
 from jaxaudit.cli.deal.private import arrays_with_values, refuse_in_records
-from jaxaudit.cli.deal.show import RECORD, Side, summary
+from jaxaudit.cli.deal.show import RECORD, Blind, Side, summary
 from jaxaudit.cli.harness import Summary
 from jaxaudit.data import Examples, is_image, load, prepare_images
+from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, read_key
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.groups import COLUMN, groups_file, load_groups, numbered
-from jaxaudit.data.paths import open_data
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import deal, deal_members, joined
@@ -117,7 +118,7 @@ def deal_records(options: DealOptions) -> Summary:
                 "records": count,
                 "groups": len(np.unique(together)),
                 "content_hash": source.examples.content_hash,
-                "sha256": None if source.path is None else _sha256(source.path),
+                "sha256": None if source.path is None else file_hash(source.path),
             },
             **dict.fromkeys(("query", "members", "holdout")),
             **{name: _recorded(side, out, source.examples) for name, side in sides.items()},
@@ -127,9 +128,19 @@ def deal_records(options: DealOptions) -> Summary:
         file.write((json.dumps(facts, indent=1) + "\n").encode())
 
     files = {side.file: _npz(rows_of(side)) for side in sides.values()}
-    # The record is written last: it has the hashes of the others.
-    write_files(out, {**files, RECORD: record})
-    return Summary(summary(source.name, out, sides, whole, copied, others, left_out))
+    salt, challenge, positions = new_salt(), "", {}
+    if how.blind:
+        made, positions = challenge_arrays(key, sides, arrays, INPUTS, salt)
+        table = source.path is not None and source.path.suffix.lower() == ".csv"
+        challenge = f"{CHALLENGE}{'.csv' if table else '.npz'}"
+        files[challenge] = as_csv(made, INPUTS) if table else _npz(made)
+    # The record is written after the sides, and a key last: they have the hashes of the others.
+    files[RECORD] = record
+    if how.blind:
+        files[KEY] = key_writer(out, [*files], salt, seed, whole, positions)
+    write_files(out, files)
+    blind = Blind(challenge, read_key(out / KEY).committed) if how.blind else None
+    return Summary(summary(source.name, out, sides, whole, copied, others, left_out, blind))
 
 
 def _further(arrays: Iterable[str]) -> list[str]:
@@ -213,17 +224,9 @@ def _recorded(side: Side, out: Path, examples: Examples) -> dict[str, Any]:
         "file": side.file,
         "records": len(side.rows),
         "groups": side.groups,
-        "sha256": _sha256(out / side.file),
+        "sha256": file_hash(out / side.file),
         "membership": hashlib.sha256(examples.record_hashes[side.rows].tobytes()).hexdigest(),
     }
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open_data(path) as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _npz(arrays: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxaudit.data.challenge import KEY
 from jaxaudit.data.groups import COLUMN
 from jaxaudit.errors import visible
 
@@ -30,6 +31,13 @@ class Side(NamedTuple):
     groups: int
 
 
+class Blind(NamedTuple):
+    """A blind challenge: the name of its file, and its commitment."""
+
+    file: str
+    commitment: str
+
+
 def summary(
     source: str,
     out: Path,
@@ -38,6 +46,7 @@ def summary(
     copied: int,
     others: Sequence[str] = (),
     left_out: Sequence[str] = (),
+    blind: Blind | None = None,
 ) -> tuple[str, ...]:
     """The lines for the terminal; they have no value of a record.
 
@@ -49,6 +58,7 @@ def summary(
         copied: the number of records that are copies of others.
         others: arrays that are written beside inputs and labels.
         left_out: arrays that are not written, because they have values of the groups.
+        blind: the challenge, if one is written.
     """
 
     def counted(side: Side) -> str:
@@ -68,7 +78,9 @@ def summary(
     else:
         lines.append("For the company that trains: query.npz.")
     if holdout:
-        lines.append(f"At home: holdout.npz and {RECORD}. Nobody may ever train on the holdout.")
+        lines.append(
+            f"At home: holdout.npz{f', {KEY}' if blind else ''} and {RECORD}. Nobody may ever train on the holdout."
+        )
     else:
         lines += [
             f"At home: {RECORD}, and the holdout: --holdout must be records of the same provider that were kept, as in",
@@ -78,6 +90,15 @@ def summary(
         f"{RECORD} has the seed, which repeats the deal: keep it until the deal must be shown. Only its",
         "SHA-256 may be published now.",
     ]
+    if blind:
+        lines += [
+            f"To ask for outputs later: {blind.file}. It has all these records in a random order, without labels or",
+            "groups. Send it to whoever holds the model, and get one file of outputs in its order.",
+            f"Commitment of {KEY}, a SHA-256 to publish before the outputs arrive:",
+            f"  {blind.commitment}",
+            "Nobody can change afterwards which record is of which set: `jaxaudit ks --challenge` recomputes the",
+            f"commitment, and {KEY} says how anybody can, once it is shown.",
+        ]
     if whole:
         flags = " ".join(_group_options(members=False))
         further = " ".join(_group_options(members=True)[4:])
@@ -90,9 +111,17 @@ def summary(
         lines.append(f"Left out of the files, because they have values of the groups: {', '.join(left_out)}.")
     if others:
         lines.append(f"The files also have these arrays of {source}; check that none is private: {', '.join(others)}.")
-    asked = "the model's outputs on the records of each file" + ("" if members else ", and give a calibration set")
-    command = shlex.join(_command(out, members, holdout, whole))
+    where = f"records of {blind.file}" if blind else "records of each file"
+    asked = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
+    words = _of_challenge(out, members) if blind else _command(out, members, holdout, whole)
+    command = shlex.join(words)
     return tuple(map(visible, [*lines, "", f"To test a model later, get {asked}:", "", f"  {command}"]))
+
+
+def _of_challenge(out: Path, members: bool) -> list[str]:
+    """The test of a blind challenge."""
+    calibration = [] if members else ["--calibration", "CALIBRATION"]
+    return ["jaxaudit", "ks", "--challenge", str(out / KEY), *calibration, "--target", "OUTPUTS"]
 
 
 def _command(out: Path, members: bool, holdout: bool, whole: bool) -> list[str]:

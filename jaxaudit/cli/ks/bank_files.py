@@ -6,6 +6,7 @@ from importlib.metadata import version
 import numpy as np
 
 from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.cli.ks.challenge import as_given
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import command_line
@@ -76,7 +77,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
         group_columns=group_columns(options.data),
         designs=shadows.design_names if len(shadows.design_names) > 1 else (),
         versions={"jaxaudit": __version__, "numpy": version("numpy")},
-        command=tuple(command_line("ks", options)),
+        command=tuple(command_line("ks", as_given(options))),
     )
     arrays = {LABELS: labels, MEMBERSHIP: membership, CORRECT: correct, WHOLE: odds}
     if dropped.any():

@@ -3,9 +3,11 @@
 from typing import Any
 
 from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.ks.challenge import opened
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, reference_flag, tests_named
 from jaxaudit.cli.options import Source
 from jaxaudit.cli.parsers import check_pair
+from jaxaudit.cli.preflight import ask
 from jaxaudit.cli.sets import check_groups
 from jaxaudit.errors import InputError
 
@@ -125,7 +127,17 @@ def _check_tests(options: KSOptions) -> None:
         )
 
 
+CHECKS = (_check_pair, _check_groups, _check_members, _check_targets, _check_in_step, _check_tests)
+
+
+def _check(options: KSOptions) -> None:
+    """Refuses options that do not go together, with what a challenge stands for among them."""
+    given = opened(options)
+    ask([(each, (given,)) for each in CHECKS])
+
+
 def _prepare(options: KSOptions) -> Job[Any] | Summary:
+    options = opened(options)
     if options.source is Source.BANK:
         from jaxaudit.cli.ks.by_bank import prepare_by_bank
 
@@ -152,6 +164,8 @@ KS = Command(
     `jaxaudit ks --query q.npz --holdout h.npz --members m.npz --target out.csv --holdout-target out_h.csv
     --members-target out_m.csv` (after `jaxaudit deal`; trains nothing)
 
+    `jaxaudit ks --challenge deal/key.json --target outputs.csv` (after `jaxaudit deal --blind`)
+
     `jaxaudit ks` (embedded data, targets of known truth, about a minute)
 
     `jaxaudit ks --query mnist` (limited to ten minutes on a CPU; `--dry-run` prints the plan)
@@ -171,6 +185,6 @@ KS = Command(
     `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --tests shadow,mine.py:MyTest` (beside a test of
     your own)
     """,
-    (_check_pair, _check_groups, _check_members, _check_targets, _check_in_step, _check_tests),
+    (_check,),
     first=("query", "calibration", "target"),
 )

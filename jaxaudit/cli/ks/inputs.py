@@ -19,6 +19,7 @@ from jaxaudit.data import (
     align_target_data,
     concatenate,
 )
+from jaxaudit.data.challenge import Role, answers_of, check_files, load_answers, read_key
 from jaxaudit.data.groups import Groups, as_groups, load_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import (
@@ -41,6 +42,10 @@ def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
     if kind == "log-odds":
         raise InputError("--target-kind log-odds needs --shadows, a bank of log-odds: give probabilities or logits.")
     return "logits" if kind == "logits" else "probabilities" if kind == "probabilities" else "auto"
+
+
+DEALT: Mapping[str, Role] = {"query set": "query", HOLDOUT: "holdout", MEMBERS: "members"}
+"""The sets of a challenge, by what messages call them."""
 
 
 class SourceSet(NamedTuple):
@@ -77,6 +82,7 @@ class AuditInputs(NamedTuple):
         members: records that the targets are known to have used, with no record of the others.
         read: each set by role as it was read.
         read_groups: of query set and holdout as they were read.
+        commitment: of the blind challenge that the files of outputs answer.
     """
 
     query: Examples
@@ -89,6 +95,7 @@ class AuditInputs(NamedTuple):
     read: Mapping[str, SourceSet] = MappingProxyType({})
     read_groups: Groups | None = None
     members: Examples | None = None
+    commitment: str | None = None
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -118,6 +125,9 @@ def read_given(options: KSOptions) -> AuditInputs:
         InputError: sets share records without `--drop-overlap`, or files of outputs do not fit.
     """
     data, target, kind = options.data, options.target, as_outputs(options.target.target_kind)
+    key = None if data.challenge is None else read_key(data.challenge)
+    if key is not None and data.challenge is not None:
+        check_files(key, data.challenge.parent)
     read = reader(data, group_columns(data))
     query, calibration, whole = (
         (read(data.query or ""), None, None) if data.calibration is None else read_sets(data, read)
@@ -143,8 +153,13 @@ def read_given(options: KSOptions) -> AuditInputs:
         """One file per target, or none of any; `of` names the records in messages."""
         if examples is None or not paths:
             return [None] * len(target.target)
-        rows = len(examples)
-        files = [load_outputs(path, query.class_names, rows, kind, of=of) for path in paths]
+        rows, role = len(examples), DEALT.get(of)
+        files = [
+            load_outputs(path, query.class_names, rows, kind, of=of)
+            if key is None or role is None
+            else answers_of(load_answers(path, key, query.class_names, kind), key, role)
+            for path in paths
+        ]
         return [*name_apart(files, list(paths))]
 
     files = tuple(
@@ -170,6 +185,7 @@ def read_given(options: KSOptions) -> AuditInputs:
         read=as_read,
         read_groups=groups,
         members=members,
+        commitment=None if key is None else key.commitment,
     )
     if holdout is not None and data.drop_overlap:
         given = _apart(given, holdout)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, dealt_groups, failing
+from jaxaudit.cli.groups import AUDIT, DATA, GIVEN, MODEL, MOST, OUTPUT, TRAINING, Level, Output, dealt_groups, failing
 from jaxaudit.cli.options import Source, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_own_names
 from jaxaudit.cli.parsers import parse_target_data, parse_time, share_check
@@ -60,6 +60,15 @@ class KSData(Held, Sampled, Sets):
         names="data",
     )
     members_groups: str | None = dealt_groups("The group of each record of --members, with --groups.")
+    challenge: Path | None = option(
+        None,
+        "key.json of `jaxaudit deal --blind`, in the folder of its deal. In place of --query, --holdout, --members and "
+        "their groups: --target is then one file of outputs on challenge.npz, in its order. A column `record` that "
+        "carries the names of its records back is checked, and orders the rows.",
+        metavar="KEY",
+        names="file",
+        of=GIVEN,
+    )
 
 
 @dataclass(frozen=True)
@@ -211,7 +220,7 @@ class KSOptions:
         """The origin of the models with which targets are compared."""
         if self.audit.shadows is not None:
             return Source.BANK
-        known = self.data.members is not None and self.data.calibration is None
+        known = (self.data.members or self.data.challenge) is not None and self.data.calibration is None
         return Source.MEMBERS if known else Source.TRAINING
 
 

@@ -19,6 +19,7 @@ from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
+from jaxaudit.cli.ks.challenge import as_given
 from jaxaudit.cli.ks.inputs import AuditInputs, read_given
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, TEST_NAMES, KSOptions, parse_tests, tests_named
 from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
@@ -106,7 +107,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     if sets.reference is not None:
         files, on_reference = {**files, "calibration_targets": []}, files["calibration_targets"]
     return Job(
-        options=options,
+        options=as_given(options),
         data=described_sets(sets),
         hashes=hashes_of(sets),
         audit=audit,
@@ -118,6 +119,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         classes=len(sets.query.class_names),
         extra={
             **files,
+            "challenge": sets.commitment,
             "reference_targets": on_reference,
             "plan": None if plan is None else dict(plan.numbers),
         },
@@ -155,13 +157,16 @@ def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
         return judge(key, shadows, sets.targets, tests=(test,), level=audit_options.level)
 
     return Job(
-        options=options,
+        options=as_given(options),
         data=described_sets(sets),
         hashes=hashes_of(sets),
         audit=audit,
         outcome=outcome_of,
         label="comparing",
-        extra={role: each for role, each in described_files(sets.files).items() if role in OF_MEMBERS},
+        extra={
+            "challenge": sets.commitment,
+            **{role: each for role, each in described_files(sets.files).items() if role in OF_MEMBERS},
+        },
     )
 
 
@@ -268,6 +273,7 @@ def hashes_of(sets: AuditInputs) -> dict[str, str]:
             "holdout before": target.before_on_holdout,
         }
         found |= {f"{role} {index}": file.content_hash for role, file in others.items() if file is not None}
+    found |= {} if sets.commitment is None else {"challenge": sets.commitment}
     return found if sets.groups is None else {**found, "groups": sets.groups.content_hash}
 
 

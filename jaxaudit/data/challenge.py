@@ -1,0 +1,206 @@
+"""A blind challenge: one file with the records of all sets in a random order, and the key that tells them apart.
+
+The file goes to whoever holds the model. The key stays at home: it has the row of every record, the hash of every file
+of the deal, and a commitment, which can be published before the outputs arrive.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+from jaxtyping import Int
+from msgspec import Meta
+
+from jaxaudit.data.formats.arrays import NpzArrays
+from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.outputs.kinds import Kind
+from jaxaudit.data.outputs.outputs import Outputs, load_outputs
+from jaxaudit.data.paths import open_data, read_small
+from jaxaudit.errors import InputError, visible
+from jaxaudit.json_types import StrictStruct
+
+KEY, CHALLENGE, RECORD = "key.json", "challenge", "record"
+"""The file of the key; the name of the challenge without its ending; the column with the names of records."""
+LARGEST = 64 << 20
+"""Bytes of a key: the rows of some eight million records."""
+MOST_RECORDS = 10**9
+ABOUT = (
+    "The commitment is the SHA-256 of this object without the member `commitment`, as JSON in UTF-8 with sorted names "
+    "and no blanks. Publish it before the outputs arrive. Keep this file at home until the challenge must be shown."
+)
+
+Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
+Role = Literal["query", "holdout", "members"]
+Rows = Annotated[list[Annotated[int, Meta(ge=0, lt=MOST_RECORDS)]], Meta(min_length=1)]
+
+
+class Key(StrictStruct, frozen=True, kw_only=True):
+    """What `key.json` holds.
+
+    Attributes:
+        schema: of this file.
+        about: what the commitment is and how it is checked, for people.
+        commitment: see `ABOUT`.
+        salt: 256 random bits, without which nobody can try seeds against the commitment.
+        seed: of the deal, and of the order of the records in the challenge.
+        groups: whether the sets have an array `group`, by which they were dealt.
+        files: SHA-256 of every other file of the deal, by its name.
+        rows: of each set, the row in the challenge of each of its records, in the order of the set's own file.
+    """
+
+    schema: Literal["jaxaudit.challenge/1"] = "jaxaudit.challenge/1"
+    about: Annotated[str, Meta(max_length=1000)] = ABOUT
+    commitment: Hash | None = None
+    salt: Hash
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    groups: bool
+    files: Annotated[dict[Annotated[str, Meta(max_length=40)], Hash], Meta(max_length=8)]
+    rows: dict[Role, Rows]
+
+    def __post_init__(self) -> None:
+        # Decoding turns a ValueError into one that names the place.
+        if not {"query", "holdout"} <= self.rows.keys():
+            raise ValueError("rows must be of query and holdout")
+        rows = np.concatenate([np.asarray(each) for each in self.rows.values()])
+        if not np.array_equal(np.sort(rows), np.arange(len(rows))):
+            raise ValueError("rows must have each row of the challenge once")
+
+    @property
+    def committed(self) -> str:
+        """The commitment, computed from everything else."""
+        fields = {name: each for name, each in msgspec.to_builtins(self).items() if name != "commitment"}
+        return hashlib.sha256(msgspec.json.encode(fields, order="sorted")).hexdigest()
+
+    @property
+    def names(self) -> list[str]:
+        """The name of the record in each row of the challenge; without the salt nobody can compute it."""
+        return record_names(self.salt, sum(map(len, self.rows.values())))
+
+
+def record_names(salt: str, records: int) -> list[str]:
+    """A random name for each row of a challenge, which tells nothing of its set.
+
+    >>> record_names("0" * 64, 2)
+    ['r308d0b5be3c1890a', 'r021f8672d5f3519c']
+    """
+    return [f"r{hashlib.sha256(f'{salt} {row}'.encode()).hexdigest()[:16]}" for row in range(records)]
+
+
+def key_as_json(key: Key) -> bytes:
+    """The key as JSON, with its commitment."""
+    return msgspec.json.encode(msgspec.structs.replace(key, commitment=key.committed)) + b"\n"
+
+
+def read_key(path: Path) -> Key:
+    """The key of a challenge.
+
+    Raises:
+        InputError: it cannot be read, is no such key, or does not match its commitment.
+    """
+    try:
+        key = msgspec.json.decode(read_small(path, LARGEST), type=Key)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        why = visible(str(error))[:200]
+        raise InputError(
+            f"{path}: is not the key of a challenge ({why}); give the {KEY} that `jaxaudit deal --blind` wrote."
+        ) from error
+    if key.commitment != key.committed:
+        raise InputError(
+            f"{path}: does not match its commitment, so it was changed after the deal; give the {KEY} that "
+            "`jaxaudit deal --blind` wrote."
+        )
+    return key
+
+
+def check_files(key: Key, folder: Path) -> None:
+    """Refuses files beside the key that are not those of its deal.
+
+    Every set must be there; the challenge, which only the holder of the model needs, may be missing.
+
+    Raises:
+        InputError: a file is missing, or has another hash than the key says.
+    """
+    needed = [f"{role}.npz" for role in key.rows]
+    for name in (*needed, f"{CHALLENGE}.npz", f"{CHALLENGE}.csv"):
+        path, there = folder / name, os.path.lexists(folder / name)
+        if name in needed and not there:
+            raise InputError(f"{path}: is missing; keep the files of a deal in one folder, beside {KEY}.")
+        if there and file_hash(path) != key.files.get(name):
+            raise InputError(
+                f"{path}: is not the file that {KEY} was written with (its SHA-256 differs): another deal, or changed "
+                "since then. Give the key of this deal, or the file as `jaxaudit deal` wrote it."
+            )
+
+
+def load_answers(path: Path, key: Key, classes: int | Sequence[str], kind: Kind = "auto") -> Outputs:
+    """The outputs on a challenge, in its order.
+
+    A column `record` (the first of a `.csv`) or an array `record` (in a `.npz`) with the names of records is checked,
+    and orders the rows.
+
+    Args:
+        path: see `load_outputs`.
+        key: of the challenge.
+        classes, kind: see `load_outputs`.
+
+    Raises:
+        InputError: as `load_outputs`; or the names are not those of this challenge, each once.
+    """
+    own = key.names
+    outputs, named = load_outputs(path, classes, len(own), kind, of=CHALLENGE), _named_records(Path(path).expanduser())
+    if named is None:
+        return outputs
+    rows = {name: row for row, name in enumerate(named)}
+    if len(named) != len(own) or rows.keys() != set(own):
+        raise InputError(
+            f"{path.name}: the names in its column {RECORD!r} are not those of this challenge, each once: these are "
+            f"outputs on another challenge, or the names were changed. Give the {KEY} of that challenge."
+        )
+    return outputs.take(np.array([rows[name] for name in own]))
+
+
+def answers_of(answers: Outputs, key: Key, role: Role) -> Outputs:
+    """The outputs on one set, in the order of its own file."""
+    return answers.take(np.array(key.rows[role]))
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    with open_data(path) as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def rows_in_order(order: Int[np.ndarray, " n"], sides: Mapping[Any, Int[np.ndarray, " _"]]) -> dict[Any, list[int]]:
+    """Where the records of each side stand in a file of all records in this order.
+
+    >>> rows_in_order(np.array([2, 0, 1]), {"query": np.array([0, 2]), "holdout": np.array([1])})
+    {'query': [1, 0], 'holdout': [2]}
+    """
+    row = np.argsort(order)
+    return {name: row[records].tolist() for name, records in sides.items()}
+
+
+def _named_records(path: Path) -> list[str] | None:
+    """The names of records that a file of outputs has; None without any. Its size was looked at before."""
+    if path.suffix.lower() == ".npz":
+        archive = NpzArrays(path)
+        with parsing(f"{path.name}: its array {RECORD!r} cannot be read", "save the names as text."):
+            return archive.read(RECORD).astype(str).ravel().tolist() if RECORD in archive.names else None
+    if path.suffix.lower() != ".csv":
+        return None
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.formats.csv_file import read_csv
+
+    first, *names = (str(cell).strip() for cell in read_csv(path, header=False).columns[0].to_pylist())
+    return names if first.lower() == RECORD else None

@@ -1,0 +1,236 @@
+"""`jaxaudit deal --blind` and `jaxaudit ks --challenge`: what is written, what is judged, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from support.cli_runs import content, jaxaudit, records, refused
+
+COUNT = 600
+ROLES = ("query", "holdout", "members")
+SHARES = ("--members-share", "0.4", "--holdout-share", "0.3")
+SETS = tuple(word for role in ROLES for word in (f"--{role}", f"deal/{role}.npz"))
+GROUPS = tuple(word for flag in ("--groups", "--holdout-groups", "--members-groups") for word in (flag, "group"))
+BLIND = ("ks", "--challenge", "deal/key.json")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two blind deals of the same records, of which one is of patients; and the answers of a forest to each."""
+    folder = tmp_path_factory.mktemp("blind")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        inputs, labels = records(2, 0.0, COUNT)
+        names = np.array(["a", "b", "c"])
+        rows = np.random.default_rng(3).permutation(COUNT)
+        further: dict[str, Any] = {"place": np.arange(COUNT), "class_names": names}
+        np.savez("all.npz", x=inputs, y=labels, patient=rows // 5, **further)
+        columns = [*(f"c{place}" for place in range(inputs.shape[1])), "label"]
+        lines = [",".join(map(str, (*row, label))) for row, label in zip(inputs.tolist(), labels, strict=True)]
+        Path("all.csv").write_text("\n".join((",".join(columns), *lines, "")))
+        for out, words in (("deal", ()), ("whole", ("--groups", "patient")), ("other", ())):
+            done = jaxaudit("deal", "all.npz", *SHARES, *words, "--blind", "--out", out)
+            assert done.code == 0, done.err
+            Path(f"{out}.txt").write_text(done.out)
+            answer(out)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(made)
+    return made
+
+
+def arrays(path: str) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as found:
+        return dict(found)
+
+
+def key(out: str) -> dict[str, Any]:
+    return json.loads(Path(out, "key.json").read_text())
+
+
+def answer(out: str) -> None:
+    """The probabilities of a forest of the members: one file of the challenge, with and without names; one a set."""
+    known, asked = arrays(f"{out}/members.npz"), arrays(f"{out}/challenge.npz")
+    model = RandomForestClassifier(60, min_samples_leaf=2, random_state=1).fit(known["x"], known["y"])
+    Path(f"answers_{out}/named").mkdir(parents=True)
+    np.savetxt(f"answers_{out}/outputs.csv", model.predict_proba(asked["x"]), delimiter=",", fmt="%.6f")
+    lines = Path(f"answers_{out}/outputs.csv").read_text().splitlines()
+    named = [f"{name},{line}" for name, line in zip(asked["record"], lines, strict=True)]
+    Path(f"answers_{out}/named/outputs.csv").write_text("\n".join(("record,a,b,c", *reversed(named), "")))
+    for role in ROLES:
+        Path(f"answers_{out}/{role}").mkdir()
+        apart = model.predict_proba(arrays(f"{out}/{role}.npz")["x"])
+        np.savetxt(f"answers_{out}/{role}/outputs.csv", apart, delimiter=",", fmt="%.6f")
+
+
+def apart(out: str = "deal") -> tuple[str, ...]:
+    flags = zip(("--target", "--holdout-target", "--members-target"), ROLES, strict=True)
+    return tuple(word for flag, role in flags for word in (flag, f"answers_{out}/{role}/outputs.csv"))
+
+
+def result(*words: str) -> dict[str, Any]:
+    return jaxaudit(*words, "--json").result
+
+
+@pytest.mark.parametrize("out", ["deal", "whole"])
+def test_a_challenge_has_every_record_once_and_no_mark(folder: Path, out: str) -> None:
+    found, told = arrays(f"{out}/challenge.npz"), key(out)
+    assert list(found) == ["record", "x", "class_names"]
+    assert sorted(row for rows in told["rows"].values() for row in rows) == list(range(COUNT))
+    for role in ROLES:
+        own = arrays(f"{out}/{role}.npz")
+        np.testing.assert_array_equal(found["x"][told["rows"][role]], own["x"])
+        assert own["x"].dtype == found["x"].dtype
+    assert len(set(found["record"])) == COUNT
+    assert told["groups"] is (out == "whole")
+    assert {path.name for path in Path(out).iterdir()} == {*told["files"], "key.json"}
+    assert {path.stat().st_mode & 0o777 for path in Path(out).iterdir()} == {0o600}
+
+
+def test_nothing_in_a_challenge_depends_on_the_set_of_a_record(folder: Path) -> None:
+    """Neither its row nor its name: each tells the sets apart in 2% of random orders at most (three deviations)."""
+    for out in ("deal", "whole", "other"):
+        rows, names = key(out)["rows"], arrays(f"{out}/challenge.npz")["record"]
+        numbers = np.argsort(np.argsort(names))
+        for role in ROLES:
+            for ranks in (np.array(rows[role]), numbers[rows[role]]):
+                deviation = (COUNT + 1) ** 0.5 * COUNT**0.5 / 12**0.5 / len(ranks) ** 0.5
+                assert abs(ranks.mean() - (COUNT - 1) / 2) < 3.5 * deviation
+
+
+def test_a_deal_is_the_same_without_a_challenge(folder: Path) -> None:
+    for out, words in (("plain", ()), ("blinded", ("--blind",))):
+        assert jaxaudit("deal", "all.npz", *SHARES, "--seed", "7", *words, "--out", out).code == 0
+    added = ("challenge.npz", "key.json")
+    assert {name: each for name, each in content(Path("blinded")).items() if name not in added} == content(
+        Path("plain")
+    )
+
+
+def test_two_deals_differ_and_a_seed_repeats_rows_but_no_salt(folder: Path) -> None:
+    first, second = key("deal"), key("other")
+    assert first["seed"] != second["seed"]
+    assert first["rows"] != second["rows"]
+    words = ("deal", "all.npz", *SHARES, "--seed", str(first["seed"]), "--blind", "--out", "again")
+    assert jaxaudit(*words).code == 0
+    again = key("again")
+    assert again["rows"] == first["rows"]
+    assert not {again["salt"], again["commitment"]} & {first["salt"], first["commitment"]}
+
+
+def test_the_commitment_is_printed_and_in_the_result(folder: Path) -> None:
+    printed = Path("deal.txt").read_text()
+    assert f"\n  {key('deal')['commitment']}\n" in printed
+    assert "jaxaudit ks --challenge deal/key.json --target OUTPUTS" in printed
+    found = result(*BLIND, "--target", "answers_deal/outputs.csv")
+    assert found["provenance"]["challenge"] == key("deal")["commitment"]
+    done = jaxaudit(*BLIND, "--target", "answers_deal/outputs.csv", "--out", "run")
+    assert done.code == 0, done.err
+    assert jaxaudit("report", "run", "--out", "page.html").code == 0
+    assert key("deal")["commitment"] in Path("page.html").read_text()
+
+
+@pytest.mark.parametrize("out", ["deal", "whole"])
+@pytest.mark.parametrize("file", ["outputs.csv", "named/outputs.csv"])
+def test_one_file_gives_the_numbers_of_three(folder: Path, out: str, file: str) -> None:
+    """Bit for bit, and in whatever order rows with names come."""
+    sets = tuple(word.replace("deal/", f"{out}/") for word in SETS)
+    whole = result("ks", *sets, *(GROUPS if out == "whole" else ()), *apart(out))
+    one = result("ks", "--challenge", f"{out}/key.json", "--target", f"answers_{out}/{file}")
+    assert one["targets"] == whole["targets"]
+    hashes = [
+        [each["content_hash"] for role in ("targets", "holdout_targets", "members_targets") for each in found[role]]
+        for found in (one["provenance"], whole["provenance"])
+    ]
+    assert hashes[0] == hashes[1]
+    command = one["provenance"]["command"]
+    assert result(*command[1:])["targets"] == one["targets"]
+    assert not {"--query", "--holdout-target"} & set(command)
+
+
+def test_several_targets_are_split_alike(folder: Path) -> None:
+    two = result(*BLIND, "--target", "answers_deal/outputs.csv", "--target", "answers_deal/named/outputs.csv")
+    first, second = two["targets"]
+    assert first["name"] != second["name"]
+    assert first["usage"] == second["usage"]
+
+
+def test_a_table_is_challenged_by_a_table(folder: Path) -> None:
+    assert jaxaudit("deal", "all.csv", *SHARES, "--blind", "--out", "of_csv").code == 0
+    first, *lines = Path("of_csv/challenge.csv").read_text().splitlines()
+    cells = [line.replace('"', "").split(",") for line in lines]
+    assert first.replace('"', "").split(",")[:3] == ["record", "x0", "x1"]
+    values = np.array([line[1:] for line in cells], float).astype(np.float32)
+    for role, rows in key("of_csv")["rows"].items():
+        np.testing.assert_array_equal(values[rows], arrays(f"of_csv/{role}.npz")["x"].astype(np.float32))
+    assert "challenge.csv" in key("of_csv")["files"]
+
+
+def test_shadow_models_judge_a_challenge_too(folder: Path) -> None:
+    """Without members a calibration set is needed; the numbers are those of files apart."""
+    inputs, labels = records(3, 0.4, 200)
+    np.savez("calibration.npz", x=inputs, y=labels, class_names=np.array(["a", "b", "c"]))
+    assert jaxaudit("deal", "all.npz", "--blind", "--out", "two").code == 0
+    asked = arrays("two/challenge.npz")["x"]
+    model = RandomForestClassifier(30, random_state=1).fit(inputs, labels)
+    np.save("two.npy", model.predict_proba(asked))
+    for role in ("query", "holdout"):
+        Path(f"two_{role}").mkdir()
+        np.save(f"two_{role}/two.npy", model.predict_proba(arrays(f"two/{role}.npz")["x"]))
+    words = ("ks", "--challenge", "two/key.json", "--target", "two.npy")
+    refused(words, ("has no members", "--calibration"))
+    few = ("--calibration", "calibration.npz", "--model", "mlp", "--hidden", "8", "--epochs", "1", "--designs", "guess")
+    few += ("--holdout-shadow-models", "19", "--replicates", "0", "--models-per-batch", "19", "--budget", "none")
+    sets = ("--query", "two/query.npz", "--holdout", "two/holdout.npz")
+    outputs = ("--target", "two_query/two.npy", "--holdout-target", "two_holdout/two.npy")
+    one, whole = result(*words, *few), result("ks", *sets, *outputs, *few)
+    assert one["targets"] == whole["targets"]
+
+
+def test_outputs_on_another_challenge_are_refused(folder: Path) -> None:
+    refused((*BLIND, "--target", "answers_other/named/outputs.csv"), ("not those of this challenge",))
+    # Without names, rows of another order are no better than guessing, and there is no verdict.
+    (target,) = result(*BLIND, "--target", "answers_other/outputs.csv")["targets"]
+    assert target["verdict"] == "inconclusive"
+    (failed, *_) = (check["message"] for check in target["finding"]["checks"] if check["state"] == "failed")
+    assert "guessing" in failed
+    lines = Path("answers_deal/outputs.csv").read_text().splitlines()
+    Path("short.csv").write_text("\n".join((*lines[:-1], "")))
+    refused((*BLIND, "--target", "short.csv"), (f"has {COUNT - 1} rows but the challenge has {COUNT} records",))
+
+
+def test_what_the_key_stands_for_is_refused_beside_it(folder: Path) -> None:
+    words = (*BLIND, "--target", "answers_deal/outputs.csv")
+    for flag, value in (
+        ("--query", "deal/query.npz"),
+        ("--holdout", "deal/holdout.npz"),
+        ("--members", "deal/members.npz"),
+        ("--groups", "group"),
+        ("--holdout-target", "short.csv"),
+        ("--members-target", "short.csv"),
+    ):
+        Path("short.csv").touch()
+        refused((*words, flag, value), ("--challenge names the sets", f"leave out {flag}"))
+    refused(BLIND, ("--challenge needs --target",))
+    refused(("deal", "all.npz", "--withdraw", "0.4", "--blind", "--out", "new"), ("--blind needs a holdout",))
+
+
+def test_files_of_another_deal_are_refused(folder: Path, tmp_path: Path) -> None:
+    words = ("ks", "--challenge", str(tmp_path / "key.json"), "--target", "answers_deal/outputs.csv")
+    for name, each in content(Path("deal")).items():
+        (tmp_path / name).write_bytes(each or b"")
+    for name in ("challenge.npz", "holdout.npz"):
+        before = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(Path("other", name).read_bytes())
+        refused(words, (f"{name}: is not the file that key.json was written with",))
+        (tmp_path / name).write_bytes(before)
+    told = key("deal")
+    told["rows"]["query"].reverse()
+    (tmp_path / "key.json").write_text(json.dumps(told))
+    refused(words, ("does not match its commitment",))

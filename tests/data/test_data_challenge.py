@@ -1,0 +1,149 @@
+"""The key of a blind challenge: its commitment, what it refuses, and the outputs that it splits."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxaudit.data.challenge import KEY, Key, answers_of, check_files, file_hash, key_as_json, load_answers, read_key
+from jaxaudit.errors import InputError
+
+ROWS: dict[Any, list[int]] = {"query": [5, 0, 2], "holdout": [1, 4], "members": [3]}
+SALT = "ab" * 32
+
+
+def key_of(**changes: Any) -> Key:
+    return Key(**{"salt": SALT, "seed": 7, "groups": False, "files": {}, "rows": ROWS, **changes})
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """The folder of a key with one file of each set."""
+    for role in ROWS:
+        (tmp_path / f"{role}.npz").write_bytes(role.encode())
+    files = {f"{role}.npz": file_hash(tmp_path / f"{role}.npz") for role in ROWS}
+    (tmp_path / KEY).write_bytes(key_as_json(key_of(files=files)))
+    return tmp_path
+
+
+def probabilities(records: int) -> np.ndarray:
+    drawn = np.random.default_rng(1).random((records, 3))
+    return drawn / drawn.sum(axis=1, keepdims=True)
+
+
+def test_the_commitment_is_what_the_key_says_it_is(written: Path) -> None:
+    """By another library's JSON, as `about` describes it."""
+    fields = json.loads((written / KEY).read_text())
+    commitment = fields.pop("commitment")
+    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert hashlib.sha256(canonical.encode()).hexdigest() == commitment == read_key(written / KEY).committed
+    assert all(word in fields["about"] for word in ("SHA-256", "`commitment`", "sorted", "no blanks"))
+
+
+def test_the_commitment_depends_on_everything() -> None:
+    other = {**ROWS, "query": [0, 5, 2]}
+    keys = [key_of(), key_of(salt="cd" * 32), key_of(seed=8), key_of(groups=True), key_of(rows=other)]
+    keys.append(key_of(files={"query.npz": SALT}))
+    assert len({key.committed for key in keys}) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("seed", 8), ("groups", True), ("commitment", "0" * 64), ("commitment", None), ("salt", "cd" * 32)],
+)
+def test_a_key_that_was_changed_is_refused(written: Path, name: str, value: Any) -> None:
+    fields = json.loads((written / KEY).read_text())
+    (written / KEY).write_text(json.dumps({**fields, name: value}))
+    with pytest.raises(InputError, match=r"does not match its commitment, so it was changed"):
+        read_key(written / KEY)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rows", {**ROWS, "members": [5]}),
+        ("rows", {**ROWS, "members": [6]}),
+        ("rows", {**ROWS, "members": [-1]}),
+        ("rows", {**ROWS, "members": [10**30]}),
+        ("rows", {**ROWS, "members": []}),
+        ("rows", {**ROWS, "others": [6]}),
+        ("rows", {"query": [0]}),
+        ("schema", "jaxaudit.challenge/2"),
+        ("salt", "short"),
+        ("files", {"../query.npz": "no hash"}),
+        ("seed", "7"),
+        ("further", 1),
+    ],
+)
+def test_what_is_no_key_is_refused(written: Path, name: str, value: Any) -> None:
+    fields = json.loads((written / KEY).read_text())
+    (written / KEY).write_text(json.dumps({**fields, name: value}))
+    with pytest.raises(InputError, match=r"is not the key of a challenge .*`jaxaudit deal --blind`"):
+        read_key(written / KEY)
+
+
+@pytest.mark.parametrize("text", [b"", b"[", b"\xff", b"[" * 100_000, b"{}"])
+def test_what_is_no_json_is_refused(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / KEY).write_bytes(text)
+    with pytest.raises(InputError, match=r"is not the key of a challenge"):
+        read_key(tmp_path / KEY)
+
+
+def test_files_must_be_those_of_the_key(written: Path) -> None:
+    key = read_key(written / KEY)
+    check_files(key, written)
+    (written / "challenge.csv").write_text("another challenge")
+    with pytest.raises(InputError, match=r"challenge\.csv: is not the file that key\.json was written with"):
+        check_files(key, written)
+    (written / "challenge.csv").unlink()
+    (written / "members.npz").write_bytes(b"others")
+    with pytest.raises(InputError, match=r"members\.npz: is not the file"):
+        check_files(key, written)
+    (written / "members.npz").unlink()
+    with pytest.raises(InputError, match=r"members\.npz: is missing"):
+        check_files(key, written)
+
+
+@pytest.mark.parametrize("form", ["npy", "npz", "csv"])
+def test_outputs_are_split_as_the_rows_say(tmp_path: Path, form: str) -> None:
+    key, values, path = key_of(), probabilities(6), tmp_path / f"outputs.{form}"
+    if form == "npy":
+        np.save(path, values)
+    elif form == "npz":
+        np.savez(path, probabilities=values)
+    else:
+        np.savetxt(path, values, delimiter=",")
+    answers = load_answers(path, key, 3)
+    for role, rows in ROWS.items():
+        np.testing.assert_allclose(answers_of(answers, key, role).values, values[rows], rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["npz", "csv"])
+def test_names_of_records_order_the_rows(tmp_path: Path, form: str) -> None:
+    key, values, path = key_of(), probabilities(6).astype(np.float32), tmp_path / f"outputs.{form}"
+    order = np.random.default_rng(2).permutation(6)
+
+    def write(names: list[str]) -> None:
+        if form == "npz":
+            np.savez(path, record=np.array(names), probabilities=values[order])
+            return
+        lines = [",".join((name, *map(str, row))) for name, row in zip(names, values[order].tolist(), strict=True)]
+        path.write_text("\n".join(("record,a,b,c", *lines, "")))
+
+    own = [key.names[row] for row in order]
+    write(own)
+    np.testing.assert_array_equal(load_answers(path, key, ["a", "b", "c"]).values.astype(np.float32), values)
+    for wrong in (key_of(salt="cd" * 32).names, [own[0], *own[:5]], ["", *own[1:]]):
+        write(wrong)
+        with pytest.raises(InputError, match=r"not those of this challenge, each once") as error:
+            load_answers(path, key, 3)
+        assert own[0] not in str(error.value)
+
+
+def test_outputs_of_another_number_of_rows_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "outputs.npy", probabilities(5))
+    with pytest.raises(InputError, match=r"has 5 rows but the challenge has 6 records"):
+        load_answers(tmp_path / "outputs.npy", key_of(), 3)

@@ -166,7 +166,8 @@ def run(command: Command, options: Any) -> None:
                 _write_report(output.report, found)
         finally:
             # Printed even if the directory cannot be written, so that the work is not lost.
-            show(as_terminal(part, output.details), outcome.record if as_json else None)
+            hint = "" if output.details else "--details prints all checks and numbers."
+            show(as_terminal(part, hint), outcome.record if as_json else None)
             if outcome.aside and not as_json:
                 show_text(outcome.aside)
     verdicts = {answer.finding.verdict.replace(" ", "-") for answer in part.answers}

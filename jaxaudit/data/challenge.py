@@ -105,13 +105,11 @@ def read_key(path: Path) -> Key:
         key = msgspec.json.decode(read_small(path, LARGEST), type=Key)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         why = visible(str(error))[:200]
-        raise InputError(
-            f"{path}: is not the key of a challenge ({why}); give the {KEY} that `jaxaudit deal --blind` wrote."
-        ) from error
+        raise InputError(f"{path}: is not the key of a challenge ({why}); give the {KEY} of a blind deal.") from error
     if key.commitment != key.committed:
         raise InputError(
-            f"{path}: does not match its commitment, so it was changed after the deal; give the {KEY} that "
-            "`jaxaudit deal --blind` wrote."
+            f"{path}: does not match its commitment, so it was changed after the deal; give the {KEY} of a blind deal, "
+            "unchanged."
         )
     return key
 

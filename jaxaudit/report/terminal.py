@@ -14,14 +14,15 @@ STYLE: dict[Tone, str] = {"good": "bold green", "bad": "bold red", "open": "bold
 STATE = {"failed": "FAILED", "warning": "warning"}
 
 
-def as_terminal(part: Part, details: bool = True) -> RenderableType:
+def as_terminal(part: Part, hint: str = "") -> RenderableType:
     """Question, verdicts, tables, checks and limitations, in this order.
 
     Args:
         part: the content.
-        details: also what is not needed to read the verdict: further tables, the names of the checks that passed, and
-            how far to trust a verdict that is trusted well.
+        hint: how to see the rest, where only what is needed to read the verdict is to be shown: without further tables,
+            the names of the checks that passed, and how far to trust a verdict that is trusted well.
     """
+    details = not hint
     where = ("both", "terminal", "details") if details else ("both", "terminal")
     tables = [_table(cells) for cells in part.tables if cells.on in where and cells.rows]
     # Why there is no verdict stands in the answer's sentence alone.
@@ -35,7 +36,7 @@ def as_terminal(part: Part, details: bool = True) -> RenderableType:
         *(each for table in tables for each in (*table, Text())),
         *(_line(text, "dim") for text in (*part.legend, *(part.details if details else ()))),
         *(_line(f"{what}: {each.word}{of}. {each.why}") for what, each, of in part.confidences if each.word in unsure),
-        *_checks(part, details=details),
+        *_checks(part, hint),
         *(_line(f"limitation: {text}", "dim") for text in part.caveats),
         *(_line(f"to do: {text}") for text in part.would_change),
     )
@@ -67,28 +68,28 @@ def _table(cells: Cells) -> tuple[RenderableType, ...]:
     return (*((Text(visible(cells.title), "italic"),) if cells.title else ()), table)
 
 
-def _checks(part: Part, *, details: bool) -> list[RenderableType]:
+def _checks(part: Part, hint: str) -> list[RenderableType]:
     """The checks that failed in full; how many passed, or their names.
 
-    Without details, a failed check that no verdict rests on is counted only.
+    With a hint how to see the rest, a failed check that no verdict rests on is counted only.
     """
     lines: list[RenderableType] = []
     failed = [check for check in part.checks if check.state != "passed"]
     for check in failed:
-        if details or not check.affects:
+        if not hint or not check.affects:
             affects = f" (affects {visible(check.affects)} only)" if check.affects else ""
             parts = ((f"{STATE[check.state]} ", "bold red"), (f"{visible(check.name)}{affects}: ", "bold"))
             lines.append(Padding(Text.assemble(*parts, visible(check.message)), (0, 0, 0, 1)))
     every = [check for answer in part.answers for check in answer.finding.checks]
     not_all = {check.name for check in every if check.state != "passed"}
     passed = dict.fromkeys(visible(check.name) for check in every if check.name not in not_all)
-    if details:
+    if not hint:
         return [*lines, _line(f"checks passed: {', '.join(passed)}", "dim")] if passed else lines
     aside = [check for check in failed if check.affects]
     counts = [f"{len(passed)} check{'' if len(passed) == 1 else 's'} passed"] if passed else []
     counts += [f"{len(aside)} failed on which no verdict rests"] if aside else []
     counted = f"{', '.join(counts)}. " if counts else ""
-    return [*lines, _line(f"{counted}--details prints all checks and numbers.", "dim")]
+    return [*lines, _line(f"{counted}{hint}", "dim")]
 
 
 def _line(text: str, style: str = "") -> RenderableType:

@@ -22,7 +22,9 @@ KEY = jax.random.key(1)
 
 
 def answers(logits: np.ndarray, labels: np.ndarray, remaining: np.ndarray, test: np.ndarray) -> ja.metrics.Answers:
-    """What the models of one side say of the forget set, and how accurate they are on other records."""
+    """The log-odds of one side's models on the forget set, and their accuracies on other records."""
+    if (logits >= 0).all() and np.allclose(logits.sum(axis=-1), 1, atol=1e-3):
+        sys.exit("These are probabilities: save logits, or log-probabilities, which tell small ones apart.")
     return ja.metrics.Answers(ja.metrics.log_odds(log_softmax(logits, axis=-1), labels), remaining, test)
 
 
@@ -83,6 +85,10 @@ def from_files(unlearned: str, retrained: str, labels: str) -> tuple[dict[str, j
         for side in map(np.load, (unlearned, retrained))
     )
     models = len(mine.log_odds)
+    if len(theirs.log_odds) < 2 * models:
+        sys.exit(
+            f"{len(theirs.log_odds)} retrained models are too few for {models} unlearned ones: train {2 * models}."
+        )
     again = first(models, theirs)
     references = ja.metrics.Answers(*(each[models : 2 * models] for each in theirs))
     return {"retrained again": again, "my method": mine}, references

@@ -128,7 +128,7 @@ def test_the_same_run_twice_at_once(cache: Path, capsys: Any):
         assert len(list(cache.glob("unfinished/*/chunks/*/*"))) == 1
     with lasting_work(Path("run")) as begin:
         begin(SELF, 9, "training")
-        with pytest.raises(InputError, match=rf"^--out run .*{os.getpid()}"), lasting_work(Path("run")):
+        with pytest.raises(InputError, match=rf"^`directory` run .*{os.getpid()}"), lasting_work(Path("run")):
             pass
 
 
@@ -270,7 +270,7 @@ def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.M
             patch.setattr("numpy.savez_compressed", full)
             write(Path("run"), {}, {"confidences.npz": arrays({})})
 
-    with pytest.raises(InputError, match=r"--out run .*disk full"):
+    with pytest.raises(InputError, match=r"`directory` run .*disk full"):
         run()
     capsys.readouterr()
     work(Path("run"))
@@ -280,16 +280,16 @@ def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.M
 def test_a_directory_that_was_taken_or_cannot_be_written_after_all():
     with lasting_work(Path("run")) as begin:
         write(Path("run"), {}, {"confidences.npz": arrays({})})
-        with pytest.raises(InputError, match=r"^--out run "):
+        with pytest.raises(InputError, match=r"^`directory` run "):
             begin(SELF, 9, "training")
     assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]
     with lasting_work(Path("other")) as begin:
         open_unfinished(Path("other") / NAME, {**SELF, "options": {"epochs": 3}}).keep()
-        with pytest.raises(InputError, match=r"^--out other .*epochs"):
+        with pytest.raises(InputError, match=r"^`directory` other .*epochs"):
             begin(SELF, 9, "training")
     assert os.listdir("other") == [NAME]
     with lasting_work(Path("a/run")) as begin:
         shutil.rmtree("a", ignore_errors=True)
         Path("a").touch()
-        with pytest.raises(InputError, match=r"^--out a/run "):
+        with pytest.raises(InputError, match=r"^`directory` a/run "):
             begin(SELF, 9, "training")

@@ -81,7 +81,7 @@ def test_a_key_that_was_changed_is_refused(written: Path, name: str, value: Any)
 def test_what_is_no_key_is_refused(written: Path, name: str, value: Any) -> None:
     fields = json.loads((written / KEY).read_text())
     (written / KEY).write_text(json.dumps({**fields, name: value}))
-    with pytest.raises(InputError, match=r"is not the key of a challenge .*`jaxaudit deal --blind`"):
+    with pytest.raises(InputError, match=r"is not the key of a challenge .*blind deal"):
         read_key(written / KEY)
 
 

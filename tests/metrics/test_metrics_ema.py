@@ -105,7 +105,7 @@ FAIR = {
         ({"calibration": np.array([[0.5, 0.5], [np.inf, 0.5]])}, "1 outputs of the calibration model are NaN"),
         ({"labels": np.array([0, 2])}, "label 2, but there are 2 classes"),
         ({"calibration_labels": np.array([-1, 0])}, "label -1, but there are 2 classes"),
-        ({"members": np.array([True, True])}, "2 of 2 calibration records are members.*--subsample"),
+        ({"members": np.array([True, True])}, "2 of 2 calibration records are members.*`subsample`"),
         ({"members": np.array([False, False])}, "0 of 2 calibration records are members"),
     ],
 )

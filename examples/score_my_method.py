@@ -86,9 +86,7 @@ def from_files(unlearned: str, retrained: str, labels: str) -> tuple[dict[str, j
     )
     models = len(mine.log_odds)
     if len(theirs.log_odds) < 2 * models:
-        sys.exit(
-            f"{len(theirs.log_odds)} retrained models are too few for {models} unlearned: train {2 * models}."
-        )
+        sys.exit(f"{len(theirs.log_odds)} retrained models are too few for {models} unlearned: train {2 * models}.")
     again = first(models, theirs)
     references = ja.metrics.Answers(*(each[models : 2 * models] for each in theirs))
     return {"retrained again": again, "my method": mine}, references

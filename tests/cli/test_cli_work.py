@@ -291,5 +291,5 @@ def test_a_directory_that_was_taken_or_cannot_be_written_after_all():
     with lasting_work(Path("a/run")) as begin:
         shutil.rmtree("a", ignore_errors=True)
         Path("a").touch()
-        with pytest.raises(InputError, match=r"^`directory` a/run "):
+        with pytest.raises(InputError, match=r"^--out a/run "):
             begin(SELF, 9, "training")

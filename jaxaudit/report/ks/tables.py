@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, UsageResult
 from jaxaudit.audits.ks.tests.test import TONES
 from jaxaudit.audits.ks.tests.test import percent as fraction_text
@@ -31,7 +32,8 @@ def verdicts(result: KSResult) -> Cells:
         for test in target.tests[1:] if numbers and _several(target) else ():
             shown = _brief(target, test.name)
             rows.append((f"  {by(test)}", *[""] * len(truth), _verdict(target, test.name), *shown))
-    tones = TONES | {row[1 + known]: TONES["forgotten"] for row in rows if row[1 + known].startswith("forgotten")}
+    limited = {row[1 + known] for row in rows if row[1 + known].startswith("forgotten")}
+    tones: dict[str, Tone] = {**TONES, **dict.fromkeys(limited, TONES["forgotten"])}
     return Cells("", tuple(columns), tuple(rows), (*columns[1 : 1 + known], *numbers), tones=tones, on="terminal")
 
 

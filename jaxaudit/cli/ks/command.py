@@ -132,6 +132,8 @@ CHECKS = (_check_pair, _check_groups, _check_members, _check_targets, _check_in_
 
 def _check(options: KSOptions) -> None:
     """Refuses options that do not go together, with what a challenge stands for among them."""
+    if options.data.challenge is not None and not options.data.challenge.exists():
+        return  # which is an error of its own
     given = opened(options)
     ask([(each, (given,)) for each in CHECKS])
 

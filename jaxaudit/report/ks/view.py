@@ -241,7 +241,8 @@ def _legend(result: KSResult) -> tuple[str, ...]:
     usages = [usage for target in targets for usage in target.usage]
     if not usages:
         return ()
-    several = f", adjusted for {len(targets)} models (Holm)" if usages[0].p_never_adjusted is not None else ""
+    adjusted = any(usage.p_never_adjusted is not None for usage in usages)
+    several = f", adjusted for {len(targets)} models (Holm)" if adjusted else ""
     left = asked(targets) == ("left",)
     p_value, never = ("p (none left)", "remembers none of") if left else ("p (not used)", "never used")
     lines.append(f"{p_value}: how often a model that {never} the query set looks at least as suspicious{several}.")

@@ -49,7 +49,7 @@ def run_at_once(
 ) -> None:
     """Calls `collect(task, work(task, stop))` for every task, with at most `at_once` tasks running.
 
-    `work` runs in threads; `collect` runs in the calling thread, in the order in which tasks finish. A new task starts
+    `work` runs in threads if tasks overlap; `collect` runs in the calling thread, as tasks finish. A new task starts
     only after a `collect`, so at most `at_once` results exist at a time. The first exception, including an interrupt of
     the calling thread, ends the other tasks at their next `stop.check()` and is raised.
     """

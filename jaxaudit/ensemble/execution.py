@@ -43,7 +43,7 @@ class Execution:
         checkpoints: a directory for finished chunks and training states, created if missing; a later call with the same
             arguments resumes from them. None keeps nothing. The models per batch of kept chunks take precedence over
             `models_per_batch`.
-        executor: trains the chunks in workers: `ensemble.LocalWorkers`, `ensemble.RayWorkers`, a `ProcessPoolExecutor`
+        executor: trains the chunks, such as `ensemble.LocalWorkers`, `ensemble.RayWorkers`, a `ProcessPoolExecutor`
             of spawned processes, Dask's `get_executor()`, or executorlib's. This process plans and keeps the results.
             If a worker ends, only its chunk is trained again. The learner and `summarize` are sent by cloudpickle: the
             modules that they import must be importable in workers. None: chunks are trained in this process.
@@ -92,7 +92,7 @@ class Execution:
         >>> seen
         [(375000, 1000000), (625000, 1000000), (1000000, 1000000)]
         """
-        # No weights are allowed: work without parts reports nothing.
+        # Giving no weights is allowed: work without parts reports nothing.
         if weights and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
             raise InputError(
                 f"weights of parts are {', '.join(f'{weight:g}' for weight in weights)}: give finite numbers of at "

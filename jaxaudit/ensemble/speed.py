@@ -60,8 +60,8 @@ def measure_speed(
         learner: model and training recipe.
         models_per_batch: models trained at the same time; by default chosen by measurement
             (`choose_models_per_batch`), which takes most of the time.
-        near: the number that was chosen for this network on records of another shape; it is used if it fits into
-            memory, and its speed on these records is timed.
+        near: the number that was chosen for this network on records of another shape; it is used, or the largest
+            smaller one that fits into memory, and its speed on these records is timed.
     """
     inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])
     keys = jax.random.split(key, MODELS)

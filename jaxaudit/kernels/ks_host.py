@@ -1,7 +1,7 @@
 """The exact widest gap of two empirical distribution functions on the host, by branch and bound in integers.
 
 XLA's CPU sort is 8 to 50 times slower than NumPy's, depending on the machine. NumPy's sort is fast with AVX-512
-instructions. Without them it takes a large part of the time, as does searching one sample for every value of the other.
+instructions. Without them it takes a large part of the time, as searching a sample for the other's values always does.
 Neither is needed everywhere: between two keys the gap rises by at most the share of the first sample that lies between
 them, and falls by at most the second's. So the gap is computed at a few keys, and then only in intervals where it may
 exceed the best so far. If sorting is fast, the first keys are a regular selection of the sorted samples. Otherwise
@@ -127,7 +127,7 @@ def _bits_to_split(size: int, intervals: int, width: int) -> int:
 def _by_sorting(
     first: UInt[np.ndarray, " n"], second: UInt[np.ndarray, " m"], up: int, down: int
 ) -> tuple[int, np.unsignedinteger]:
-    """Evaluates both functions at some keys, then at all keys of intervals where the gap may be wider; sorts."""
+    """Evaluates both functions at some keys, then at all keys between where the gap may be wider; sorts in place."""
     first.sort()
     second.sort()
     cuts = np.sort(np.concatenate([first[::STRIDE], first[-1:], second[::STRIDE], second[-1:]]))

@@ -103,10 +103,10 @@ class EarlyStopping(TrainsAsAnother):
 def stop_early(learner: SteppedLearner, patience: int, validation: float = VALIDATION) -> EarlyStopping:
     """A learner that trains like `learner`, with early stopping (Prechelt 1998, "Early stopping - but when?").
 
-    Each model holds back a random share of its own records (validation records) and is trained on the rest. After every
-    epoch their mean cross-entropy is computed in evaluation mode. The model's parameters are those of the epoch with
-    the least cross-entropy (the first if tied). Once `patience` epochs have passed without a smaller one, later epochs
-    do not count. A learning rate schedule extends over all epochs, even if a model stops earlier.
+    Each model holds back a share of its own records (validation records), drawn by its key, and is trained on the rest.
+    After every epoch, the mean cross-entropy of the validation records is computed in evaluation mode. The model's
+    parameters are those of the epoch where it is least (the first if tied). Once `patience` epochs have passed without
+    a smaller one, later epochs do not count. A learning rate schedule extends over all epochs, wherever a model stops.
 
     Validation records count as training records, since they select the epoch; the membership mask includes them. Models
     that differ in one record would also hold back different records, so leave-one-out audits refuse such a learner.

@@ -45,8 +45,8 @@ class RateAt(StrictStruct, frozen=True):
         predictive_value: the share of calls that are right, for each share of members among all records in
             `MEMBER_SHARES`.
         resolvable: whether at least `LEAST_EXPECTED` false positives are expected; if not, all numbers are NaN.
-        holds: whether the realised false positive rate agrees with the stated one up to chance. It does not if many
-            scores of a model are equal and lie just above the threshold.
+        holds: whether the realised false positive rate is not above the stated one, up to chance and `MARGIN`. It is
+            above if many scores of a model are equal and lie just above the threshold.
     """
 
     fpr: float

@@ -156,7 +156,7 @@ def epsilon_bound(
 
     Args:
         scores: of each record under each audited model, larger for a member; computed without any audited model's
-            membership mask. NaN ranks below all numbers.
+            membership mask. NaN counts as minus infinity.
         membership: the membership masks of the audited models, drawn as independent fair coins.
         reference_scores: of each record under each reference; used only to choose the number of guesses.
         reference_membership: the membership masks of the references.

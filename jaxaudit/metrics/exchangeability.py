@@ -19,7 +19,7 @@ from jaxaudit.randomness import generator_of, stream
 
 PERMUTATIONS = 999
 MOST_RECORDS = 5_000
-"""At most this many records of each set are used; from larger sets a random sample, of whole groups if given."""
+"""From sets of more records, a random sample of this many is used; with groups, whole groups of about as many."""
 MOST_FEATURES = 64
 """At most this many features are used; more are replaced by this many random combinations."""
 NOT_MEASURED = float("nan")
@@ -76,7 +76,7 @@ def alike(
     Args:
         key: random key of the permutations.
         inputs: the features of all records, of any shape; values that are not finite count as 0. If `inputs`,
-            `difficulty` or `copies` is None, its p-values are NaN and the others do not change.
+            `difficulty` or `copies` is None, its p-values are NaN and the others are still measured.
         labels: the classes of all records.
         difficulty: one number per record that does not depend on its set, such as its mean log-odds among models
             that were not trained on it.

@@ -117,7 +117,7 @@ def holdout_test(
         critical=max(test.critical, float(-special.ndtri(alpha)) * np.sqrt(least)),
     )
     limits = limits_of(effect, alpha, level)
-    # A larger limit rules out `forgotten` anyway, so the doubt would change nothing.
+    # A larger limit rules out `forgotten` anyway, so the doubt would change no verdict.
     narrow = limits.upper <= stated
     doubts = (
         *swapped(test.p_smaller, alpha),
@@ -195,7 +195,7 @@ def without_difficulty(
 def _check_rows(
     membership: Bool[np.ndarray, "models n"], size: int, records: int, groups: Int[np.ndarray, " n"] | None
 ) -> None:
-    """Refuses membership masks of another size than the query set, or that split a group."""
+    """Refuses membership masks that split a group, or differ too much in size from the query set (`dealt_alike`)."""
     whole = membership.shape[1:] == (records,)
     wanted, of, counts, of_all = size, "records", membership.sum(axis=1), records
     if groups is not None and whole:
@@ -256,7 +256,7 @@ def swapped(p_smaller: float, alpha: float, question: Question = "used") -> tupl
 def _one_value(
     target: Float[np.ndarray, " n"], shadows: Float[np.ndarray, "models n"], printed: bool
 ) -> tuple[str, ...]:
-    """Returns a doubt if most of the target's outputs are the same value, but of no shadow model."""
+    """Returns a doubt if most of the target's outputs are the same value, and no shadow model's are."""
     most, theirs = _tied(target), max(_tied(each) for each in shadows)
     if most <= MOST_TIED or theirs > MOST_TIED:
         return ()

@@ -178,7 +178,7 @@ def sides(
 def limits_by_members(found: Sides, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
     """The used fraction and its limits: all f in [0, 1] that a t-test does not reject (Fieller 1954).
 
-    If f was used, the query set's mean is f times the members' mean plus 1 - f times the holdout's:
+    If the share f was used, the query set's mean is f times the members' mean plus 1 - f times the holdout's:
 
         |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout)
 

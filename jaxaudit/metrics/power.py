@@ -57,8 +57,8 @@ def separation(
     Args:
         log_odds: each model's log-odds of each record's own class (`log_odds`).
         membership: the models' membership masks.
-        draws: the number of the random part of the calibration set that each model was trained on; some models must
-            share one. None if all models have data of their own: nothing is stretched.
+        draws: the number of the random part of the calibration set that each model was trained on. None if all have
+            data of their own. Nothing is stretched without draws, or if no two models share one.
         designs: each model's design (architecture and training recipe), as a number; None if all have the same.
         groups: the group of each record, if whole groups were chosen at random.
 

@@ -21,7 +21,7 @@ from jaxaudit.metrics.scores import cut, evenly_spaced
 from jaxaudit.metrics.usage import STATED_FRACTION
 
 STEPS, FARTHEST = 4_000, 8.0
-"""Steps and lower limit (in standard errors) of the integral over the difference of query set and holdout."""
+"""Steps and lower limit (standard errors below 0) of the integral over the difference of query set and holdout."""
 
 
 class Memory(StrictStruct, frozen=True):
@@ -96,7 +96,7 @@ def memory_of_models(
 
 
 def remembering(measured: Separation, factor: float) -> Separation:
-    """The separation for a target that remembers `factor` times as much; variances are interpolated.
+    """The separation for a target that remembers `factor` times as much; its members' variance is interpolated.
 
     >>> remembering(Separation(0.5, 0.02, 0.04, 0.01, 31), 0.5)
     Separation(difference=0.25, inside=0.03, outside=0.04, between=0.0025, models=31, stretch=1.0)

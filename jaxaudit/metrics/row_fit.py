@@ -75,11 +75,11 @@ def row_fits(
 
 
 def other_row(fits: Float[np.ndarray, " models"], own: int, rate: float = RATE) -> int | None:
-    """The row that the outputs fit significantly better than the model's `own` row; None if there is none.
+    """The row that the outputs fit best, if the fit is significant and the row is not the model's `own`; else None.
 
-    Guarantee: if the outputs are those of the model, a row is returned with probability at most `rate`. The tail
-    probability of each fit z is bounded by exp(-z^2 / 2), as for random signs (Hoeffding 1963), times the number of
-    rows.
+    Guarantee: if the outputs are those of the model, a row is returned with probability at most `rate`. For this, the
+    tail probability of each fit z is taken to be exp(-z^2 / 2), as for random signs (Hoeffding 1963), and multiplied
+    by the number of rows.
 
     >>> other_row(np.array([0.3, 1.2, 9.0]), 2), other_row(np.array([0.3, 1.2, 9.0]), 0)
     (None, 2)

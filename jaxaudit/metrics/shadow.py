@@ -45,9 +45,9 @@ def shadow_test(
       each was trained on a random `share` of the calibration set, the variance between models of one design is too
       small by a factor of up to (1 + share) / (1 - share) (as in the delete-d jackknife). The variance between designs
       is not too small. An analysis of variance separates the two (`Spread`).
-    - `p_never`: the larger of two p-values. One is the rank of the target's distance from the mean, corrected for these
-      variances, among shadow models that used none of the query set. The other is Student's t of the same distance,
-      with Satterthwaite's degrees of freedom.
+    - `p_never`: the larger of two p-values. One is the rank of the target's distance from the mean, divided by the
+      square root of the ratio of these variances, among shadow models that used none of the query set. The other, if
+      there are several designs, is Student's t of the distance, with Satterthwaite's degrees of freedom.
     - `p_fully`: the same among shadow models that used all of the query set.
     - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of partial use.
 

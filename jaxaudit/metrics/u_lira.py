@@ -26,9 +26,9 @@ class ULira(NamedTuple):
     """How well unlearned models can be distinguished from retrained ones, record by record.
 
     Attributes:
-        accuracy: the share of right answers over both sides, all models and all records, with its interval; 0.5 by
-            guessing.
-        per_record: the share of right answers for each record.
+        accuracy: the share of right answers, averaged over records, models and then both sides, with its interval; 0.5
+            by guessing.
+        per_record: the same for each record.
     """
 
     accuracy: Estimate

@@ -15,8 +15,8 @@ from jaxaudit.models.torch_trial import pytorch
 def loops_stay_loops(module: Any) -> None:
     """Makes every `LSTM`, `GRU` and `RNN` in a module of PyTorch compute by `jax.lax.scan`.
 
-    The inputs of all steps are multiplied together. Packed sequences and modules of single cells are left to PyTorch's
-    own code.
+    The inputs of all steps are multiplied by the weights in one product. Packed sequences and modules of single cells
+    are left to PyTorch's own code.
     """
     for part in module.modules():
         if type(part) in (pytorch().nn.LSTM, pytorch().nn.GRU, pytorch().nn.RNN):

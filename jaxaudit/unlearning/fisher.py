@@ -106,7 +106,7 @@ def golatkar(
     remaining: Bool[Array, " n"],
     alpha: float | Float[Array, ""],
 ) -> Any:
-    """sqrt(alpha min(1 / (F + 1e-8), 1000)), with F on the remaining records, in expectation over predicted labels.
+    """sqrt(alpha min(1 / (F + 1e-8), 1000)), F of remaining records in expectation over labels drawn from the model.
 
     Takes one pass per class; the records' own labels are not used.
     """

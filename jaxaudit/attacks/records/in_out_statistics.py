@@ -1,7 +1,7 @@
 """Median, mean and variance of log-odds over models with a record, and without it, leaving each model out in turn.
 
-Leaving out every model costs no more than leaving out none. A median without a model follows from the model's rank, and
-a sum without it from the sums before and after it, so that no subtraction loses precision.
+Leaving out each in turn costs no more than leaving out none. A median without a model follows from the model's rank,
+and a sum without it from the sums before and after it, so that no subtraction loses precision.
 """
 
 from typing import NamedTuple

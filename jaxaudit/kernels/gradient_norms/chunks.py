@@ -75,7 +75,7 @@ def _bytes(type: Any) -> int:
 
 
 def chunk_size(n: int, chunk: int | None, bytes_each: int) -> int:
-    """Examples per chunk: `chunk` if given, else as the platform's budget allows, reduced so that chunks are equal.
+    """Examples per chunk: at most `chunk`, by default what the platform's budget allows; all chunks are about equal.
 
     >>> chunk_size(7, 3, 1), chunk_size(7, 5, 1), chunk_size(7, 100, 1)
     (3, 4, 7)
@@ -153,7 +153,7 @@ def _stacked(array: Any, size: int, zeros: bool = False) -> Any:
 
 
 def _placed(leaves: list[Any], size: int) -> tuple[list[Any], Callable[[Any], Any], int]:
-    """Parameters, placement of examples and chunk size for all local devices, unless the caller has placed them."""
+    """Parameters, placement of examples and chunk size for all local devices, unless the caller has spread them."""
     devices = jax.local_devices()
     spread = any(isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 for leaf in leaves)
     if len(devices) == 1 or spread:

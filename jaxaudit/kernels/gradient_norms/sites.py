@@ -113,7 +113,7 @@ def meetings(
     sums = _sums_of(program, varying)
 
     def seen_at(site: Site) -> int:
-        """The places at which the cotangents are computed; a loop would store equal ones separately."""
+        """The place at which the cotangents are computed; a loop would store equal ones separately."""
         place, *more = site.operation.outputs
         while not more and place in sums:
             place = sums[place]

@@ -20,7 +20,7 @@ from jaxaudit.kernels.gradient_norms.program import Carried, Loop, Operation, Pr
 CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2"})
 
 MOST_STACKED = 64 * 2**20
-"""The most bytes for all steps of a value that is computed outside of the loop, unless its operands are as large."""
+"""The most bytes for all steps of a value that is computed outside of the loop, or 4 times its operands if more."""
 
 
 class _Unfit(Exception):

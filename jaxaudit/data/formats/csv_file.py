@@ -65,7 +65,7 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
 
     The encoding is that of the byte-order mark (UTF-8 or UTF-16), else UTF-8 if the whole file is valid, else
     Windows-1252, which contains all letters of Latin-1. The delimiter is the one of `DELIMITERS` that splits (nearly)
-    all lines into as many cells as the first, and most cells into numbers; the comma if this is unclear. The decimal
+    all lines into as many cells as the first, and the most of these into numbers; the comma if unclear. The decimal
     sign is a comma if cells are not separated by commas, some cell has one and none has a decimal point.
 
     Uses the first `2**18` characters. Nothing is allocated before the first line is known to be short enough.

@@ -142,7 +142,7 @@ def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED)
     except UnicodeError as error:
         encoding = options.encoding or "UTF-8, UTF-16 or Windows-1252"
         raise InputError(
-            f"{path}: cannot be read as CSV: it is not text in {encoding}; give its `encoding`, or save it as UTF-8."
+            f"{path}: cannot be read as CSV: it is not text in {encoding}; save it as UTF-8 or give `encoding`."
         ) from error
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
@@ -214,8 +214,8 @@ def _encoding(data: bytes, path: Path) -> str:
         return marked
     if b"\0" in data:
         raise InputError(
-            f"{path}: cannot be read as CSV: it contains zero bytes, so it is not UTF-8 text; for UTF-16, give "
-            "`encoding` utf-16-le."
+            f"{path}: cannot be read as CSV: it contains zero bytes, so it is not UTF-8 text; save it as UTF-8, "
+            "or give `encoding` utf-16-le, where there is such an option."
         )
     try:
         data.decode("utf-8")

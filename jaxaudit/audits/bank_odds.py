@@ -67,7 +67,7 @@ def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutput
 def as_logits(
     bank: Bank, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "n classes"]:
-    """One row of logits for each record, with the same log-odds of the record's class as the values of all views.
+    """One row of logits for each record, which give its class the mean log-odds over views, cut at 20 nats.
 
     The other classes share the rest in proportion to their mean probabilities over views.
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-NAMED = re.compile(r"`([a-z][a-z0-9_]*)`")
+NAMED = re.compile(r"(?<!field )`([a-z][a-z0-9_]*)`")
 OTHER_NAMES = {
     "count": "workers",
     "directory": "out",
@@ -17,14 +17,14 @@ OTHER_NAMES = {
     "targets": "target",
 }
 """Arguments whose option has another name, where a command has none of the argument's own."""
-ELSEWHERE = {"coins": "--coins of `jaxaudit shadows plan`"}
+ELSEWHERE = {name: f"--{name} of `jaxaudit shadows plan`" for name in ("coins", "outputs")}
 """Arguments that are an option of another command than those that speak of it."""
 
 
 def as_flags(message: str, flags: Mapping[str, str]) -> str:
     """The message with each argument, a name between backticks, as its flag.
 
-    Every other word stays as it is: names from untrusted files may contain backticks.
+    Every other word stays as it is, a field of a file, too: names from untrusted files may contain backticks.
 
     >>> as_flags("give `members` or `half`; `members", {"members": "--members"})
     'give --members or `half`; `members'

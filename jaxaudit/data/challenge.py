@@ -62,7 +62,7 @@ class Key(StrictStruct, frozen=True, kw_only=True):
     rows: dict[Role, Rows]
 
     def __post_init__(self) -> None:
-        # Decoding turns a ValueError into one that names the place.
+        # Decoding turns a ValueError into one that names the field.
         if not {"query", "holdout"} <= self.rows.keys():
             raise ValueError("rows must be of query and holdout")
         rows = np.concatenate([np.asarray(each) for each in self.rows.values()])

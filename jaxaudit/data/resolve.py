@@ -58,7 +58,7 @@ def load(
         5. a TFDS set that can be prepared: into the first writable of those three, by a child process, from
            original files in DATA_DIRECTORY/name or from the network. Needs the `prepare` extra.
 
-    The prefix `tfds:` (`tfds:mnist`) selects step 4 directly. TFDS shuffles when it prepares, so `tfds:mnist` holds the
+    The prefix `tfds:` (`tfds:mnist`) skips to step 4. TFDS shuffles when it prepares, so `tfds:mnist` holds the
     records of `mnist` in another, fixed order. One-channel TFDS images have the shape `[n, height, width]`, others
     `[n, height, width, channels]`.
 

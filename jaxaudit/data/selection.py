@@ -118,7 +118,7 @@ def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tu
     parts = parse_split(split)
     for part in parts:
         if part.split not in available:
-            raise MissingSplit(f"{name} has no split `{part.split}`; it has: {', '.join(available)}.")
+            raise MissingSplit(f"{name} has no split '{part.split}'; it has: {', '.join(available)}.")
     return parts
 
 
@@ -136,7 +136,7 @@ def read_parts(parts: Sequence[Part], read: Callable[[str], Whole], name: str) -
 def shown_name(text: str) -> str:
     """The name of a set for a message: without line breaks and NUL, and shortened."""
     text = text if text.isprintable() else repr(text)[1:-1]
-    return f"`{text if len(text) <= 100 else text[:100] + '...'}`"
+    return f"'{text if len(text) <= 100 else text[:100] + '...'}'"
 
 
 def nearest(text: str, names: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """Runs as a section of a model card: metadata that the Hugging Face Hub reads (`model-index`), and prose.
 
-All of it comes from the view of a run: no number is computed here, and no verdict is given.
+All of it comes from the view of a run: no number is computed here, and no verdict decided.
 """
 
 import json

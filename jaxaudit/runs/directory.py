@@ -81,7 +81,7 @@ def write(
         directory: accepted by `claim`.
         result: for `result.json`.
         files: names, and a writer for each open file.
-        table: for `table.txt`, see `table_text`.
+        table: for `table.txt`, see `jaxaudit.cli.show.as_text`.
 
     Raises:
         InputError: the directory is taken, or cannot be written.

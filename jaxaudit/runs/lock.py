@@ -87,7 +87,7 @@ def refuse_in_use(directory: Path) -> None:
 
 @contextmanager
 def working_in(directory: Path) -> Iterator[None]:
-    """Holds the lock of a folder, signed, while the block runs; removes its files afterwards.
+    """Holds the lock of a folder, signed, while the block runs; removes the lock's files afterwards.
 
     Raises:
         InUseError: another process works there.

@@ -63,6 +63,8 @@ def test_only_options_of_the_running_command_become_flags():
         "--members, --target, --gray, `members `, ``members, --out, --json, --dry-run, members`, `ks --members`"
     )
     assert as_flags("`targets`, `gray`", attack) == "--targets, `gray`"
+    assert as_flags("unknown field `query`", ks) == "unknown field `query`"
+    assert as_flags("`outputs`", flags_of(_command(), ["shadows", "add"])) == "--outputs of `jaxaudit shadows plan`"
     assert as_flags("`out`", flags_of(_command(), ["shadows", "plan"])) == "--out"
     assert as_flags("`members`", flags_of(_command(), [])) == "`members`"
 

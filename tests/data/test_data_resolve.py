@@ -60,7 +60,7 @@ def test_embedded_names(data):
     assert len(load("digits@shared+kept")) == len(load("digits@all")) == len(digits())
     with pytest.raises(InputError):
         load("printed-digits@shared")
-    with pytest.raises(InputError, match="digits has no split `test`; it has: train, all"):
+    with pytest.raises(InputError, match="digits has no split 'test'; it has: train, all"):
         load("digits@test")
 
 
@@ -145,7 +145,7 @@ def test_a_folder_that_cannot_be_read_is_named_with_the_way_round_it(data):
 def test_an_unknown_name_lists_near_ones(data):
     _write_npz(data / "hospital_a.npz", 1)
     for typed, near in (("mnits", "mnist"), ("hospital_b", "hospital_a.npz")):
-        here = rf"^`{typed}` is not a file or folder here or in {data}, not an embedded set \(digits, printed-digits\)"
+        here = rf"^'{typed}' is not a file or folder here or in {data}, not an embedded set \(digits, printed-digits\)"
         with pytest.raises(InputError, match=here) as caught:
             load(typed, data_dir=data)
         assert near in str(caught.value).partition("Did you mean ")[2].rstrip("?").split(", ")
@@ -157,7 +157,7 @@ def test_a_bad_split_is_refused_before_anything_is_prepared(data, monkeypatch):
     monkeypatch.setattr(resolve_module, "prepare", lambda *_: pytest.fail("prepared"))
     for name, message in (
         ("mnist@train[5]", r"`train\[5\]` is not a split"),
-        ("x" * 300 + "@train", r"x\.\.\.` is no"),
+        ("x" * 300 + "@train", r"x\.\.\.' is no"),
     ):
         with pytest.raises(InputError, match=message):
             load(name, data_dir=data)
@@ -239,7 +239,7 @@ def test_which_splits_are_meant():
         choose_parts(None, ("a", "b"), "set")
     assert choose_parts("all", ("train", "test"), "set") == (Part("train"), Part("test"))
     assert choose_parts("all[:3]", ("train", "all"), "set") == (Part("all", "", "3"),)
-    with pytest.raises(InputError, match="mnist has no split `tset`; it has: train, test"):
+    with pytest.raises(InputError, match="mnist has no split 'tset'; it has: train, test"):
         choose_parts("train+tset", ("train", "test"), "mnist")
 
 
@@ -296,7 +296,7 @@ def test_files_of_tables(data):
         ("adult", r"put UCI's adult\.data and adult\.test \(or \.gz\) into a folder DIR/adult"),
         ("adutl", r"known table \(breast-cancer"),
         (".", "is a folder; give a CSV or Parquet file or one of breast-cancer"),
-        ("wine@test", "wine@test has no split `test`; it has: train"),
+        ("wine@test", "wine@test has no split 'test'; it has: train"),
     ],
 )
 def test_names_of_tables_that_are_refused(name, message):
@@ -311,7 +311,7 @@ def test_tables_that_are_not_in_the_data_directory(tables):
             path.unlink()
         with pytest.raises(InputError, match=f"{folder}: .* into .*data.{folder}\\."):
             load_table(folder, data_dir=tables)
-    with pytest.raises(InputError, match=r"`x.csv` .*data.* known table"):
+    with pytest.raises(InputError, match=r"'x.csv' .*data.* known table"):
         load_table("x.csv", data_dir=tables)
 
 

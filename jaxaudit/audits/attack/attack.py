@@ -47,8 +47,8 @@ def attack(
         progress: with a bank only: called after each attack.
 
     Returns:
-        The scores, rates and area under the ROC curve of each attack, with intervals. `result` is what `jaxaudit
-        attack` reports, `finding` its verdict.
+        The scores, rates and area under the ROC curve of each attack, with intervals. `result` is what
+        `jaxaudit attack` reports, `finding` its verdict.
 
     Raises:
         InputError: as `attack_splits` and `attack_records`; the bank cannot be used; or `targets`, `delta` or `pdtp`

@@ -50,7 +50,7 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
         models: number of attacked models.
         references: the least number of shadow models that attack one model of a bank; None on random halves.
         records: number of attacked records.
-        views: augmented queries of each record.
+        views: number of augmented queries of each record.
         left_out: names of the attacks that the bank has too few models for.
         attacks: the result of each attack.
         targets: the result for each target, with a bank.

@@ -20,7 +20,7 @@ from jaxaudit.metrics.scores import cut
 def prefixes(bank: Bank) -> dict[int, str]:
     """The numbers of records that a target's outputs may be on, each with a name for these records."""
     sizes = bank.description.sizes
-    # Where there is no holdout, the first two are of one size.
+    # Without a holdout the last two are of one size: the query set.
     return {
         bank.description.records: "all records",
         sizes.asked: "query set and holdout",

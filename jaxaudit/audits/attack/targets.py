@@ -224,7 +224,7 @@ def by_chance(
 
 
 def expected(rates: Float[np.ndarray, " models"], records: int, level: float) -> tuple[float, float]:
-    """The mean number of these records called members of a model that used none of them, and an upper bound on it."""
+    """How many of these records are called members of a model that used none: the mean, and a prediction bound."""
     mean = float(rates.mean())
     if len(rates) < 2:
         return mean * records, float(records)

@@ -83,7 +83,7 @@ class TargetOutputs(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What to do about a verdict: parts of sentences that name options of the audit at hand.
+    """What to do about a verdict: parts of sentences that fit the audit at hand.
 
     Attributes:
         recipe: how to get shadow models that fit their training data better.

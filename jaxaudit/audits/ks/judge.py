@@ -67,7 +67,7 @@ def judge(
 
     Returns:
         One result per target, in the same order: its `verdict` (`forgotten`, `not forgotten` or `inconclusive`), the
-            `finding` with the reasons, and for each test of use the p-values and the used fraction, from 0 to 1.
+        `finding` with the reasons, and for each test of use the p-values and the used fraction, from 0 to 1.
 
     Raises:
         InputError: there is no target; outputs do not fit the sets; no test can be made; a test is named twice, or

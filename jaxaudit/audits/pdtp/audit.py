@@ -50,7 +50,7 @@ def measure_pdtp(
 
     Returns:
         The PDTP in nats of each measured record, larger for a more exposed one, with its seed floor. `result` is what
-            `jaxaudit pdtp` reports, `finding` its verdict: `publish`, `do not publish` or `inconclusive`.
+        `jaxaudit pdtp` reports, `finding` its verdict: `publish`, `do not publish` or `inconclusive`.
 
     Raises:
         InputError: a record does not exist or is given twice, there is a single class, or a number is out of range.

@@ -61,11 +61,11 @@ def measure_power(
 ) -> PowerAudit:
     """How small a used fraction of a query set would the holdout test detect, and what could be concluded?
 
-    Trains `models` models, each on a random half of the query set and a share of the calibration set; every two models
-    have the same share. Each model is judged by the others as a target would be: one half of the query set serves as
-    query set, the other as holdout. What two models with the same share have in common shows how much further a target
-    with its own data would lie from the others (`own_data_stretch`), and the models are judged as if they lay there.
-    The rest is a normal approximation (`jaxaudit.metrics.power`, and `jaxaudit.metrics.power_members` for `forgotten`).
+    Trains `models` models, each on a random half of the query set and a share of the calibration set; the two models
+    of a pair have the same share. Each model is judged by the others as a target would be: one half of the query set is
+    its query set, the other its holdout. What the models of a pair have in common shows how much further a target with
+    its own data would lie from the others (`own_data_stretch`), and the models are judged as if they lay there. The
+    rest is a normal approximation (`jaxaudit.metrics.power`, and `jaxaudit.metrics.power_members` for `forgotten`).
 
     Args:
         key: random key of all draws.

@@ -97,8 +97,7 @@ def compare_unlearning(
 
     Returns:
         A result for each set: for every method the scores of its models, and which of them differ from those of
-            retrained models. `finding` is the worst verdict: `distinguishable`, `not distinguishable` or
-            `inconclusive`.
+        retrained models. `finding` is the worst verdict: `distinguishable`, `not distinguishable` or `inconclusive`.
 
     Raises:
         InputError: a set is empty or contains all records, shapes disagree, a label is not an output of the learner,

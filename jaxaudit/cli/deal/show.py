@@ -22,7 +22,7 @@ class Side(NamedTuple):
 
     Attributes:
         file: its name.
-        rows: places of its records in the source.
+        rows: indices of its records in the source.
         groups: how many groups they are.
     """
 

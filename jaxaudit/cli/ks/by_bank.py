@@ -95,7 +95,7 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
 
 
 def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
-    """Rejects files of outputs that no test uses, and a deciding test that is not the holdout test in its place."""
+    """Rejects files of outputs that no test uses, and a holdout test after any other test than the members test."""
     target = options.target
     needed = {
         "--holdout-target": (target.holdout_target, "holdout"),

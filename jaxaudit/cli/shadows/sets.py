@@ -123,7 +123,7 @@ def _sampled_alike(
 def _calibration(
     query: Examples, whole: Examples | None, drop: bool
 ) -> tuple[Examples | None, Bool[np.ndarray, " calibration"]]:
-    """The calibration records of the query set's classes, in its class order, and their indices among all."""
+    """The calibration records of the query set's classes, in its class order, and a mask of them among all."""
     if whole is None:
         return None, np.zeros(0, bool)
     if not drop:

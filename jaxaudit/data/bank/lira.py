@@ -6,7 +6,7 @@ experiment-*/hparams.json                how it was trained, by train.py
 experiment-*/logits/0000000100.npy       float [n, 1, views, classes] after epoch 100, by inference.py
 experiment-*/scores/0000000100.npy       float [n, views]: log-odds of each record's own class, by score.py
 
-If there are several epochs the last is read. An experiment without outputs is a model that is not trained yet. Names
+Of several epochs the last is read. An experiment without outputs is a model that is not trained yet. Names are those
 that `train.py` gives (experiment-3_16, experiment-12345) or its README shows (experiment_3_of_16).
 """
 

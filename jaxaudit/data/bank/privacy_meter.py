@@ -4,8 +4,8 @@ models/memberships.npy      bool [models, n]: the records that each model was tr
 signals/rmia_signals.npy    float [n, models]: the probability of each record's own class, by get_signals.py; its name
                             begins with the algorithm of the configuration
 
-With the algorithm LOSS, its version of 2024 writes losses, which are rejected. Labels are stored only in a pickle of
-alone, so they must be given. Signals of other records (`*_pop.npy`, `*_ramia_signals.npy`) are not read.
+With the algorithm LOSS, its version of 2024 writes losses, which are rejected. Its labels are only in a pickle of the
+data set, so they must be given. Signals of other records (`*_pop.npy`, `*_ramia_signals.npy`) are not read.
 """
 
 import re

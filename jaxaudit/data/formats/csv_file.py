@@ -65,7 +65,7 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
 
     The encoding is that of the byte-order mark (UTF-8 or UTF-16), else UTF-8 if the whole file is valid, else
     Windows-1252, which contains all letters of Latin-1. The delimiter is the one of `DELIMITERS` that splits (nearly)
-    all lines into as many cells as the first, and most cells into numbers; the comma if this is unclear. The decimal
+    all lines into as many cells as the first, and the most of these into numbers; the comma if unclear. The decimal
     sign is a comma if cells are not separated by commas, some cell has one and none has a decimal point.
 
     Uses the first `2**18` characters. Nothing is allocated before the first line is known to be short enough.
@@ -142,7 +142,7 @@ def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED)
     except UnicodeError as error:
         encoding = options.encoding or "UTF-8, UTF-16 or Windows-1252"
         raise InputError(
-            f"{path}: cannot be read as CSV: it is not text in {encoding}; give its `encoding`, or save it as UTF-8."
+            f"{path}: cannot be read as CSV: it is not text in {encoding}; save it as UTF-8 or give `encoding`."
         ) from error
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
@@ -214,8 +214,8 @@ def _encoding(data: bytes, path: Path) -> str:
         return marked
     if b"\0" in data:
         raise InputError(
-            f"{path}: cannot be read as CSV: it contains zero bytes, so it is not UTF-8 text; for UTF-16, give "
-            "`encoding` utf-16-le."
+            f"{path}: cannot be read as CSV: it contains zero bytes, so it is not UTF-8 text; save it as UTF-8, "
+            "or give `encoding` utf-16-le, where there is such an option."
         )
     try:
         data.decode("utf-8")

@@ -156,7 +156,7 @@ def label_place(names: Sequence[str], source: str) -> int | None:
     if len(found) > 1:
         listed = ", ".join(repr(names[index]) for index in found)
         raise InputError(
-            f"{source}: columns {listed} could all be the label; name the label column (`label`), or keep one of them."
+            f"{source}: columns {listed} could all be the label; keep one of them, or name it if you can (`label`)."
         )
     return found[0] if found else None
 

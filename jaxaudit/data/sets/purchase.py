@@ -90,7 +90,7 @@ def read_transactions(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _places(known: dict[int, int], values: np.ndarray, most: int, what: str) -> np.ndarray:
-    """The index of each value in the order of first occurrence; new values are appended to `known`."""
+    """The index of each value in `known`, to which new values are appended."""
     distinct, back = np.unique(values, return_inverse=True)
     found = np.array([known.setdefault(value, len(known)) for value in distinct.tolist()])
     if len(known) > most:

@@ -22,7 +22,7 @@ MOST_CATEGORIES, MOST_CLASSES, MOST_NUMBERED = 10_000, 1_000, 50
 class Cells(NamedTuple):
     """A column's cells, with every distinct text stored once."""
 
-    codes: np.ndarray  # [n], places in the others
+    codes: np.ndarray  # [n], indices into the others
     texts: pa.StringArray
     missing: np.ndarray
     numbers: np.ndarray  # NaN where the text is no number

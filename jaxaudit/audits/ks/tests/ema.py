@@ -22,8 +22,8 @@ NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS})
 class EMATest(WithoutModels):
     """Does every query record look like a training record of the target? (Huang, Li & Li 2021)
 
-    EMA never concludes `forgotten`: it can only show that not all records were used, and gives no upper limit of the
-        used fraction.
+    EMA never concludes `forgotten`: that would only mean that not all records were used, and the used fraction has no
+    upper limit.
     """
 
     name: ClassVar[str] = "ema"

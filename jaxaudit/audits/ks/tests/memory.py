@@ -140,7 +140,7 @@ def known_unused(said: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " 
     """Known non-members of the target: the reference, or else the holdout; None without either.
 
     Never both: the shadow models were trained on part of the calibration set and on no holdout record, so mixtures of
-        the two would differ.
+    the two would differ.
     """
     if said.unseen is not None:
         return said.unseen

@@ -54,6 +54,6 @@ def test_the_help_names_every_option_in_full_within_80_columns(command: Command,
     assert max(map(len, said.splitlines())) <= 80
     assert len(command.first) == 3
     shown = re.findall(r"^│ \*? *(--[a-z-]+)", said, re.MULTILINE)
-    assert shown[:4] == [*(fields[name].flag for name in command.first), "--help"]
+    assert shown[:4] == [*(fields[name].flag for name in command.first), "--help"], said
     words = set(said.replace(",", " ").split())
     assert {flag for field in fields.values() for each in field.flags for flag in each.split("/")} <= words

@@ -218,6 +218,8 @@ WITH_EFFECT = {
     ("ks", Source.MEMBERS): """query holdout members groups holdout_groups members_groups data_dir field_strength
     image_size gray drop_overlap drop_unshared target holdout_target members_target target_kind allow_unrelated_target
     challenge tests question stated_share level seed as_json details out report fail_on""",
+    ("ks", Source.SCORES): """scores column lower higher show_words question stated_share level seed as_json details out
+    report fail_on""",
     ("power", Source.BANK): "shadows holdout_size members_size fraction seed as_json details out report fail_on",
     ("attack", Source.BANK): """target members target_kind gamma offline_scale delta pdtp shadows attacks seed level top
     as_json details out report fail_on""",

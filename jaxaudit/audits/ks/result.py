@@ -17,6 +17,9 @@ from jaxaudit.metrics.ks import Verdict
 from jaxaudit.metrics.usage import Question
 from jaxaudit.shadow_models import ShadowModels
 
+SCORES = "scores"
+"""The test that judges by a table of scores, and stores no outputs."""
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -264,6 +267,8 @@ def check(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
 
 def array_names(result: KSResult) -> tuple[str, ...]:
     """Names of the arrays of a run that charts need: of shadow models, if there is rho, and one for each target."""
+    if all(target.method == SCORES for target in result.targets):
+        return ()
     models = () if result.noise_floor is None else ("query", "calibration")
     return (*models, *(f"target_{index}" for index in range(len(result.targets))))
 

@@ -65,7 +65,7 @@ def forget_quality(truth_ratios: Float[Array | np.ndarray, " n"], retrained: Flo
     with warnings.catch_warnings():
         # Where rounding takes the exact p-value above 1, SciPy warns and takes the asymptotic one, as there.
         warnings.simplefilter("ignore", RuntimeWarning)
-        _, p_value = stats.ks_2samp(np.asarray(truth_ratios), np.asarray(retrained))
+        _, p_value = np.asarray(stats.ks_2samp(np.asarray(truth_ratios), np.asarray(retrained)))
     return float(p_value)
 
 

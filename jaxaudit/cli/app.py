@@ -22,6 +22,7 @@ from jaxaudit.cli.pdtp.command import PDTP
 from jaxaudit.cli.power.command import POWER
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import cite, report
+from jaxaudit.cli.scores.command import SCORES
 from jaxaudit.cli.shadows.command import SHADOWS
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn.command import UNLEARN
@@ -43,11 +44,17 @@ shadows = typer.Typer(
     no_args_is_help=True,
     help="Shadow models for any number of audits: trained here, by your own script, or by another tool.",
 )
-for command in (*COMMANDS, DEAL, *SHADOWS):
+scores = typer.Typer(
+    no_args_is_help=True,
+    help="Tables of scores, a number a record and model, for any kind of model: made from what other tools leave.",
+)
+GROUPS = {"shadows": shadows, "scores": scores}
+for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES):
     judges = any(field.name == "fail_on" for field in fields_of(command.options()))
-    place, name = shadows if command in SHADOWS else app, command.name.split()[-1]
-    place.command(name, epilog=JUDGED if judges else DONE)(command.as_function())
-app.add_typer(shadows, name="shadows")
+    words = command.name.split()
+    GROUPS.get(words[0], app).command(words[-1], epilog=JUDGED if judges else DONE)(command.as_function())
+for title, place in GROUPS.items():
+    app.add_typer(place, name=title)
 app.add_typer(cluster, name="cluster")
 app.command(epilog=DONE)(report)
 app.command(epilog=DONE)(cite)
@@ -74,8 +81,9 @@ def top(
     expose of some records? `jaxaudit unlearn`: did unlearning work? Try these commands without options: they need no
     data and take about a minute. `jaxaudit report` shows their results as one page. `jaxaudit deal` splits records
     before they are shared, or draws those to withdraw, so that their deletion can be tested later. `jaxaudit shadows`
-    plans shadow models that your own script trains. `jaxaudit cite` names the papers that a result rests on, `jaxaudit
-    doctor` what is ready here.
+    plans shadow models that your own script trains. `jaxaudit scores` makes tables of scores, a number a record, from
+    the logs of other tools. `jaxaudit cite` names the papers that a result rests on, `jaxaudit doctor` what is ready
+    here.
 
     Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used.
     3: a verdict that --fail-on names.

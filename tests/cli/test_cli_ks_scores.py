@@ -5,9 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import ks_2samp
+from sklearn.metrics import roc_auc_score
 from support.cli_runs import jaxaudit, refused
+from support.evaluation_logs import tofu_log, write_log
 
 SIZE = 120
+MODELS = {"npo": 0.5, "unused_1": 0.0, "unused_2": 0.0, "unused_3": 0.0, "used_1": 1.0, "used_2": 1.0}
+"""By name, how much lower the loss on the forget set is."""
 
 
 @pytest.fixture(autouse=True)
@@ -103,3 +108,43 @@ def test_words_are_shown_when_asked_for_and_never_written() -> None:
 )
 def test_what_does_not_go_together_is_refused(words: tuple[str, ...]) -> None:
     refused(("ks", *words))
+
+
+@pytest.mark.parametrize("form", ["tofu", "prob_mean"])
+def test_logs_of_open_unlearning_give_its_own_numbers_and_a_verdict(form: str) -> None:
+    """To 1e-12, by the log's own values; and by three retrained models a share."""
+    logs = {name: tofu_log(seed, used, form=form) for seed, (name, used) in enumerate(MODELS.items())}
+    paths = {name: str(write_log(Path(name), log)) for name, log in logs.items()}
+    words = [word for name in paths if name != "npo" for word in (f"--{name.partition('_')[0]}", paths[name])]
+    made = jaxaudit("scores", "open-unlearning", paths["npo"], *words, "--records-per-group", "4", "--out", "s.csv")
+    assert made.code == 0, made.err
+    target = jaxaudit("ks", "--scores", "s.csv", "--json").result["targets"][0]
+    ratios = {name: [each["score"] for each in values(log["forget_truth_ratio"])] for name, log in logs.items()}
+    areas = {
+        name: roc_auc_score(
+            [0] * 40 + [1] * 40, [v["score"] for part in ("forget", "holdout") for v in values(log["mia_min_k"][part])]
+        )
+        for name, log in logs.items()
+    }
+    leak = ((1 - areas["npo"]) - (1 - areas["unused_1"])) / (1 - areas["unused_1"] + 1e-10) * 100
+    # A two-sample KS test does not depend on which of the two truth ratios is asked.
+    assert target["forget_quality"] == pytest.approx(ks_2samp(ratios["npo"], ratios["unused_1"]).pvalue, abs=1e-12)
+    assert target["privleak"] == pytest.approx(leak, abs=1e-10)
+    assert target["retrained"]["models"] == 3
+    assert len(target["retrained"]["between"]) == 3
+    assert target["verdict"] == "not forgotten"
+    assert target["usage"][0]["fraction_low"] < 0.5 < target["usage"][0]["fraction_high"]
+
+
+def test_one_retrained_log_gives_the_number_and_no_verdict() -> None:
+    paths = [str(write_log(Path(str(seed)), tofu_log(seed, attacks=()))) for seed in range(2)]
+    made = jaxaudit("scores", "open-unlearning", paths[0], "--unused", paths[1], "--out", "s.csv")
+    assert made.code == 0, made.err
+    target = jaxaudit("ks", "--scores", "s.csv", "--json").result["targets"][0]
+    assert target["verdict"] == "inconclusive"
+    assert 0 <= target["forget_quality"] <= 1
+    assert target["privleak"] is None
+
+
+def values(metric: dict) -> list[dict]:
+    return [metric["value_by_index"][index] for index in sorted(metric["value_by_index"], key=int)]

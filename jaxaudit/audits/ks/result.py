@@ -112,6 +112,26 @@ class Resembles(StrictStruct, frozen=True):
     recognised: float
 
 
+class Retrained(StrictStruct, frozen=True):
+    """What forget quality and privleak are worth: their values between models that were all retrained.
+
+    Attributes:
+        models: the number of retrained models.
+        forget_quality: of the target and each of them.
+        between: forget quality of each pair of retrained models, in which there is nothing to find.
+        share_below: the share of these pairs below `nominal`: the realised level.
+        privleak: of each ordered pair of retrained models, in percent.
+        nominal: the level at which forget quality is read.
+    """
+
+    models: int
+    forget_quality: tuple[Number, ...]
+    between: tuple[Number, ...]
+    share_below: Number
+    privleak: tuple[Number, ...]
+    nominal: float
+
+
 class TargetResult(StrictStruct, frozen=True, kw_only=True):
     """The result for one target; all fields about rho are None in an audit without rho.
 
@@ -135,6 +155,10 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
         checks: all checks, on the numbers that were compared.
         resembles: the design of shadow models that its outputs resemble most; None with a single design, or without
             known non-members.
+        forget_quality: TOFU's, beside the first retrained model of a table of scores with truth ratios; it decides
+            nothing.
+        privleak: MUSE's, in percent, beside the same model, where the table has Min-K% of both sets.
+        retrained: both between retrained models, if there are several.
     """
 
     name: str
@@ -154,6 +178,9 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     tests: tuple[TestResult, ...]
     checks: tuple[Check, ...]
     resembles: Resembles | None = None
+    forget_quality: Number = None
+    privleak: Number = None
+    retrained: Retrained | None = None
 
 
 class NoiseFloor(StrictStruct, frozen=True):

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.finding import conclude
+from jaxaudit.audits.ks.forget_quality import field_numbers
 from jaxaudit.audits.ks.judge_outputs import adjusted
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult
 from jaxaudit.audits.ks.score_evidence import ScoreEvidence, known_columns, score_evidence
@@ -20,6 +21,7 @@ from jaxaudit.metrics.blind_baseline import blind_baseline, holdout_blind
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, Check
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.holdout import swapped
+from jaxaudit.metrics.tofu import SOURCE
 from jaxaudit.metrics.usage import STATED_FRACTION, Question, Usage, refuse_stated, without_fraction
 from jaxaudit.metrics.usage import conclude as concluded
 from jaxaudit.randomness import stream
@@ -98,11 +100,14 @@ def judge_scores(
     models = table.of("target")
     judged = [(_judgement(key, table, model, test, checks, level),) for model in models]
     targets = tuple(
-        conclude(model.name or table.name, None, each, ()) for model, each in zip(models, adjusted(judged), strict=True)
+        msgspec.structs.replace(conclude(model.name or table.name, None, each, ()), **field_numbers(table, model))
+        for model, each in zip(models, adjusted(judged), strict=True)
     )
     nothing = np.zeros((0, len(query)), np.float32)
     result = KSResult(level=level, targets=targets, noise_floor=None)
-    return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=(test.source,))
+    asked = any(each.forget_quality is not None or each.privleak is not None for each in targets)
+    sources = (test.source, *((SOURCE,) if asked else ()))
+    return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
 
 
 def _told_apart(key: Key[Array, ""], table: ScoreTable) -> Check:

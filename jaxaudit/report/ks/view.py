@@ -249,12 +249,32 @@ def _change(change: Change) -> str:
     return change_text(change).partition(": ")[2]
 
 
+def _field(targets: Sequence[TargetResult]) -> list[str]:
+    """Forget quality and privleak, and what they are between retrained models."""
+    lines = []
+    for target in targets:
+        numbers = {
+            "forget quality": None if target.forget_quality is None else precise(target.forget_quality),
+            "privleak": None if target.privleak is None else f"{target.privleak:.1f}%",
+        }
+        said = [f"{name} {value}" for name, value in numbers.items() if value is not None]
+        if said:
+            lines.append(f"{visible(target.name)}: {', '.join(said)} (open-unlearning's numbers; they decide nothing).")
+    worth = next((target.retrained for target in targets if target.retrained is not None), None)
+    if worth is not None and worth.share_below is not None:
+        lines.append(
+            f"Forget quality between {worth.models} retrained models: below {worth.nominal:g} for "
+            f"{percent(worth.share_below)} of pairs; a p-value at its level would be so for {percent(worth.nominal)}."
+        )
+    return lines
+
+
 def _legend(result: KSResult) -> tuple[str, ...]:
     """How to read the table of verdicts, and what the deciding tests may miss."""
-    targets, lines = result.targets, []
+    targets, lines = result.targets, _field(result.targets)
     usages = [usage for target in targets for usage in target.usage]
     if not usages:
-        return ()
+        return tuple(lines)
     adjusted = any(usage.p_never_adjusted is not None for usage in usages)
     several = f", adjusted for {len(targets)} models (Holm)" if adjusted else ""
     left = asked(targets) == ("left",)

@@ -1,0 +1,1 @@
+"""Tables of scores: numbers that models gave to records, a row a record."""

@@ -22,6 +22,8 @@ from jaxaudit.cli.pdtp.command import PDTP
 from jaxaudit.cli.power.command import POWER
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import cite, report
+from jaxaudit.cli.scores.lm import LM
+from jaxaudit.cli.scores.regression import REGRESSION
 from jaxaudit.cli.shadows.command import SHADOWS
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn.command import UNLEARN
@@ -43,11 +45,16 @@ shadows = typer.Typer(
     no_args_is_help=True,
     help="Shadow models for any number of audits: trained here, by your own script, or by another tool.",
 )
-for command in (*COMMANDS, DEAL, *SHADOWS):
+scores = typer.Typer(
+    no_args_is_help=True, help="Tables of scores, a row a record, for `jaxaudit ks`: from models, or from other tools."
+)
+SCORES = (LM, REGRESSION)
+for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES):
     judges = any(field.name == "fail_on" for field in fields_of(command.options()))
-    place, name = shadows if command in SHADOWS else app, command.name.split()[-1]
-    place.command(name, epilog=JUDGED if judges else DONE)(command.as_function())
+    place = shadows if command in SHADOWS else scores if command in SCORES else app
+    place.command(command.name.split()[-1], epilog=JUDGED if judges else DONE)(command.as_function())
 app.add_typer(shadows, name="shadows")
+app.add_typer(scores, name="scores")
 app.add_typer(cluster, name="cluster")
 app.command(epilog=DONE)(report)
 app.command(epilog=DONE)(cite)

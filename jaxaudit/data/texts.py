@@ -1,6 +1,6 @@
 """Records of text: JSON Lines, one object a line, gzipped or not. No message quotes a text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ from jaxaudit.data.formats.parsing import open_bounded
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 
-SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 SETS = ("query", "holdout", "members", "reference")
 FORMS = ("prompt", "question", "text")
 """The keys that tell what a line holds: a `prompt` or a `question` and its `answer`, or a `text` alone."""
@@ -43,9 +42,13 @@ class Texts(NamedTuple):
     lines: tuple[bytes, ...]
     source: str
 
-    def objects(self) -> list[dict[str, Any]]:
-        """The lines as objects, whose values stay JSON: to write a line again with another key."""
-        return [_OBJECT.decode(line) for line in self.lines]
+    def object(self, row: int) -> dict[str, Any]:
+        """A line as an object whose values stay JSON, to write it again with other keys."""
+        return _OBJECT.decode(self.lines[row])
+
+    def objects(self) -> Iterator[dict[str, Any]]:
+        """`object` of every line."""
+        return map(self.object, range(len(self.lines)))
 
     def column(self, name: str) -> list[str | int] | None:
         """The value of each line at this key, such as its `group`; None if no line has it.
@@ -61,15 +64,6 @@ class Texts(NamedTuple):
             if found:
                 values.append(_named(each[name], f"{self.source}: record {row}", name))
         return values if found else None
-
-
-def is_texts(path: str | Path) -> bool:
-    """Whether the name is that of a file of texts.
-
-    >>> is_texts("a/b.JSONL"), is_texts("b.jsonl.gz"), is_texts("b.csv")
-    (True, True, False)
-    """
-    return str(path).lower().endswith(SUFFIXES)
 
 
 def read_texts(path: Path) -> Texts:

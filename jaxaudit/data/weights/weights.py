@@ -98,11 +98,8 @@ def weight_files(folder: Path) -> list[Path]:
     saved = _saved_weights(folder)
     if saved is None:
         raise InputError(f"{folder}: has no weights; name a folder that save_pretrained wrote.")
-    return (
-        [saved.parent / name for name in sorted(set(_placed(saved).values()))]
-        if saved.name.endswith(INDEX)
-        else [saved]
-    )
+    names = set(_placed(saved).values()) if saved.name.endswith(INDEX) else [saved.name]
+    return [folder / name for name in sorted(names)]
 
 
 def safetensors_bytes(weights: Mapping[str, np.ndarray]) -> bytes:

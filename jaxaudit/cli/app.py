@@ -22,8 +22,7 @@ from jaxaudit.cli.pdtp.command import PDTP
 from jaxaudit.cli.power.command import POWER
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import cite, report
-from jaxaudit.cli.scores.lm import LM
-from jaxaudit.cli.scores.regression import REGRESSION
+from jaxaudit.cli.scores.command import SCORES
 from jaxaudit.cli.shadows.command import SHADOWS
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn.command import UNLEARN
@@ -46,15 +45,16 @@ shadows = typer.Typer(
     help="Shadow models for any number of audits: trained here, by your own script, or by another tool.",
 )
 scores = typer.Typer(
-    no_args_is_help=True, help="Tables of scores, a row a record, for `jaxaudit ks`: from models, or from other tools."
+    no_args_is_help=True,
+    help="Tables of scores, a number a record and model: from models, or from what other tools leave.",
 )
-SCORES = (LM, REGRESSION)
+GROUPS = {"shadows": shadows, "scores": scores}
 for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES):
     judges = any(field.name == "fail_on" for field in fields_of(command.options()))
-    place = shadows if command in SHADOWS else scores if command in SCORES else app
-    place.command(command.name.split()[-1], epilog=JUDGED if judges else DONE)(command.as_function())
-app.add_typer(shadows, name="shadows")
-app.add_typer(scores, name="scores")
+    words = command.name.split()
+    GROUPS.get(words[0], app).command(words[-1], epilog=JUDGED if judges else DONE)(command.as_function())
+for title, place in GROUPS.items():
+    app.add_typer(place, name=title)
 app.add_typer(cluster, name="cluster")
 app.command(epilog=DONE)(report)
 app.command(epilog=DONE)(cite)
@@ -81,8 +81,9 @@ def top(
     expose of some records? `jaxaudit unlearn`: did unlearning work? Try these commands without options: they need no
     data and take about a minute. `jaxaudit report` shows their results as one page. `jaxaudit deal` splits records
     before they are shared, or draws those to withdraw, so that their deletion can be tested later. `jaxaudit shadows`
-    plans shadow models that your own script trains. `jaxaudit cite` names the papers that a result rests on, `jaxaudit
-    doctor` what is ready here.
+    plans shadow models that your own script trains. `jaxaudit scores` makes tables of scores, a number a record, from
+    the logs of other tools. `jaxaudit cite` names the papers that a result rests on, `jaxaudit doctor` what is ready
+    here.
 
     Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used.
     3: a verdict that --fail-on names.

@@ -84,6 +84,11 @@ from .stability import naive_bayes_delta as naive_bayes_delta
 from .stability import posterior_dtp_bound as posterior_dtp_bound
 from .stability import smoothed_naive_bayes_delta as smoothed_naive_bayes_delta
 from .stability import softmax_regression_lipschitz as softmax_regression_lipschitz
+from .tofu import BetweenRetrained as BetweenRetrained
+from .tofu import between_retrained as between_retrained
+from .tofu import forget_quality as forget_quality
+from .tofu import mia_auc as mia_auc
+from .tofu import privleak as privleak
 from .u_lira import ULira as ULira
 from .u_lira import u_lira as u_lira
 from .usage import Share as Share

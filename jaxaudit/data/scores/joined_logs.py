@@ -1,0 +1,172 @@
+"""One table of scores from the evaluation logs of several models: joined by the indices of records, never by order."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, meeting
+from jaxaudit.errors import InputError
+
+Role = Literal["target", "before", "baseline", "unused", "used"]
+ROLES: tuple[Role, ...] = get_args(Role)
+BOTH = ({"before", "used"}, {"baseline", "unused"})
+"""Roles that one model may have at a time."""
+_NO_NAME = re.compile(r"[^\w.\-]+")
+_UNTELLING = re.compile(r".*_EVAL|evals?(_.*)?|\.*", re.IGNORECASE)
+"""Files and folders that do not tell which model an evaluation was of."""
+
+
+class Joined(NamedTuple):
+    """A table of scores, and what it could not take from the logs.
+
+    Attributes:
+        columns: of the table, a cell a record.
+        records: how many records of each set it has.
+        left_out: how many records of each set were left out, because a score of theirs is no number.
+        empty: columns and their sets that have no number at all, such as `target.a.loss of query`.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    records: Mapping[Set, int]
+    left_out: Mapping[Set, int]
+    empty: tuple[str, ...]
+
+
+def refuse_repeated(paths: Mapping[Role, Sequence[Path]]) -> None:
+    """Refuses one log in two roles, or twice in one: a model is no evidence against itself.
+
+    A model before a deletion may also be one that used the query set, and a baseline one that did not.
+
+    Raises:
+        InputError: a log is given twice.
+    """
+    seen: dict[str, Role] = {}
+    for role in ROLES:
+        for path in paths.get(role, ()):
+            other = seen.setdefault(os.path.realpath(path), role)
+            repeated = sum(os.path.realpath(each) == os.path.realpath(path) for each in paths[role]) > 1
+            if repeated or (other != role and {role, other} not in BOTH):
+                where = f"twice as `{role}`" if repeated else f"as `{other}` and as `{role}`"
+                raise InputError(f"{path} is given {where}: a model is no evidence against itself. Leave one out.")
+
+
+def model_names(paths: Sequence[Path]) -> list[str]:
+    """A name for each model, from its log's file or folder: as few of the last parts of its path as tell it apart.
+
+    >>> model_names([Path("saves/eval/retain90/TOFU_EVAL.json"), Path("saves/unlearn/npo/evals/TOFU_EVAL.json")])
+    ['retain90', 'npo']
+    >>> model_names([Path("a/seed/TOFU_EVAL.json"), Path("b/seed/TOFU_EVAL.json")])
+    ['a_seed', 'b_seed']
+    """
+    parts = []
+    for path in paths:
+        *folders, file = path.parts
+        told = [part for part in (*folders, Path(file).stem) if not _UNTELLING.fullmatch(part)]
+        parts.append(told or [Path(file).stem])
+    names = [_name(told[-1:]) for told in parts]
+    for more in range(2, max(map(len, parts), default=0) + 1):
+        names = [
+            _name(told[-more:]) if names.count(name) > 1 else name for told, name in zip(parts, names, strict=True)
+        ]
+    unique: list[str] = []
+    for name in names:
+        unique.append(next(each for each in _numbered(name) if each not in unique))
+    return unique
+
+
+def joined(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None = None) -> Joined:
+    """The table of these logs: a row for each record of the forget set (`query`) and of the holdout, by index.
+
+    Records without a finite number of some score are left out; a score without any on a set is an empty column there.
+
+    Args:
+        logs: of each role, by the names of models; at least one target.
+        block: records of a group, if consecutive indices of a set are one: 20 for TOFU, whose authors have 20 each.
+
+    Raises:
+        InputError: logs have other records than the first target with this set; `block` does not divide their number;
+            or no record is left.
+    """
+    index: dict[Set, np.ndarray] = {}
+    numbers: dict[str, dict[Set, np.ndarray]] = {}
+    for role in ROLES:
+        for name, log in logs.get(role, {}).items():
+            for part, scores in log.scores.items():
+                ours = next(iter(scores.values())).index
+                if role == "target":
+                    index.setdefault(part, ours)
+                if part not in index:
+                    continue
+                _refuse_others(log, part, index[part], ours)
+                for score, found in scores.items():
+                    numbers.setdefault(f"{role}.{name}.{score}", {})[part] = found.values
+    parts: dict[Set, tuple[np.ndarray, list[str]]] = {part: _whole(part, index[part], numbers) for part in index}
+    if not len(parts["query"][0]):
+        raise InputError("no record has a finite number of every score: did a model diverge? Leave out its log.")
+    columns: dict[str, list[Any]] = {
+        "set": [part for part, (kept, _) in parts.items() for _ in kept],
+        "index": [int(one) for part, (kept, _) in parts.items() for one in index[part][kept]],
+    }
+    if block is not None:
+        _refuse_uneven(index, block)
+        columns["group"] = [
+            f"{part}-{one // block}" for part, one in zip(columns["set"], columns["index"], strict=True)
+        ]
+    for column, of_parts in numbers.items():
+        columns[column] = [
+            float(of_parts[part][row]) if part in of_parts and column not in empty else None
+            for part, (kept, empty) in parts.items()
+            for row in kept
+        ]
+    columns = {name: cells for name, cells in columns.items() if any(cell is not None for cell in cells)}
+    for name, log in logs["target"].items():
+        if not any(column.startswith(f"target.{name}.") for column in columns):
+            raise InputError(f"{log.path}: no score of the target is a finite number; did the model diverge?")
+    return Joined(
+        columns,
+        {part: len(kept) for part, (kept, _) in parts.items()},
+        {part: len(index[part]) - len(kept) for part, (kept, _) in parts.items()},
+        tuple(f"{column} of {part}" for part, (_, empty) in parts.items() for column in empty),
+    )
+
+
+def _whole(
+    part: Set, index: Int[np.ndarray, " n"], numbers: Mapping[str, Mapping[Set, Float[np.ndarray, " n"]]]
+) -> tuple[Int[np.ndarray, " kept"], list[str]]:
+    """The rows of a set that have a finite number of every score that has any there, and the columns that have none."""
+    finite = {column: np.isfinite(values[part]) for column, values in numbers.items() if part in values}
+    empty = [column for column, each in finite.items() if not each.any()]
+    rest = [each for column, each in finite.items() if column not in empty]
+    return np.flatnonzero(np.all([np.full(len(index), bool(rest)), *rest], axis=0)), empty
+
+
+def _refuse_others(log: EvaluationLog, part: Set, index: np.ndarray, ours: np.ndarray) -> None:
+    if not np.array_equal(index, ours):
+        raise InputError(
+            f"{log.path}: the target and this log have {meeting(index, ours)} ({part}). A table has every record of "
+            "every model: evaluate all models with the same forget_split and holdout_split."
+        )
+
+
+def _refuse_uneven(index: Mapping[Set, np.ndarray], block: int) -> None:
+    for part, ours in index.items():
+        if (ours[-1] + 1) % block:
+            raise InputError(
+                f"`records_per_group` {block} does not divide the {ours[-1] + 1:,} records of {part}; are groups "
+                "blocks of equal size, as TOFU's authors of 20 questions each?"
+            )
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{number}" for number in count(2))
+
+
+def _name(parts: Sequence[str]) -> str:
+    return _NO_NAME.sub("_", "_".join(parts)).strip("._") or "model"

@@ -1,0 +1,219 @@
+"""Reads the numbers a record in an evaluation log of open-unlearning: `TOFU_EVAL.json`, `MUSE_EVAL.json`.
+
+A log is `{metric: {"agg_value": number, "value_by_index": {index: {...}}}}`; an attack's (`mia_*`) has that twice, of
+the forget set and of the holdout. Indices count the records of each data set from 0, as text. The framework's
+`src/evals/metrics` writes these numbers: `memorization.py` probabilities and truth ratios, `mia/` attacks.
+
+Logs hold texts of records, too: no text is kept, and no message has one.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+from jaxtyping import Float, Int
+
+from jaxaudit.data.paths import read_small
+from jaxaudit.errors import InputError, visible
+
+Set = Literal["query", "holdout"]
+"""The forget set, and records that no model used."""
+LARGEST = 2**28
+MOST_VALUES = 2**22
+"""Values of a log, by its commas: Python takes up to 200 bytes for each."""
+ATTACKS = ("loss", "zlib", "min_k", "min_k_plus_plus", "reference", "gradnorm")
+"""Scores of both sets: the metric's name without `mia_`. A lower one is more likely a member's."""
+LOSS, CORRECT, WRONG = "forget_Q_A_Prob", "forget_Q_A_PARA_Prob", "forget_Q_A_PERT_Prob"
+TRUTH_RATIO = ("forget_truth_ratio", "forget_Truth_Ratio")
+OF_FORGET = ("extraction_strength", "exact_memorization")
+"""Scores of the forget set, where a log has TOFU's: MUSE's are of other records than its attacks'."""
+TINY = 1e-10
+ALIKE = 1e-6
+"""How far a truth ratio may lie from what the log's own losses give, relatively."""
+_NO_NUMBER = re.compile(rb"(?<=[\s:,\[])-?(?:NaN|Infinity)(?=[\s,\]}])")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
+_Part = TypeVar("_Part")
+
+
+class Scores(NamedTuple):
+    """A number of each record of a set.
+
+    Attributes:
+        index: of the records, ascending.
+        values: the numbers; NaN where the log has none.
+    """
+
+    index: Int[np.ndarray, " n"]
+    values: Float[np.ndarray, " n"]
+
+
+class EvaluationLog(NamedTuple):
+    """The numbers a record of one model.
+
+    Attributes:
+        path: of the log.
+        scores: by set and by name; those of a set are of the same records, in the same order.
+    """
+
+    path: Path
+    scores: Mapping[Set, Mapping[str, Scores]]
+
+
+class _Value(msgspec.Struct):
+    score: float | msgspec.UnsetType | None = msgspec.UNSET
+    avg_loss: float | list[float | None] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _Metric(msgspec.Struct):
+    value_by_index: dict[str, _Value | None]
+
+
+class _Attack(msgspec.Struct):
+    forget: _Metric
+    holdout: _Metric
+
+
+def read_log(path: Path) -> EvaluationLog:
+    """The numbers a record in an evaluation log.
+
+    `loss` is that of `mia_loss`, and where the log has none, that of the answers to the forget set's questions.
+    `truth_ratio` is wrong / (correct + 1e-10) (TOFU), lower for records that were used; from a log with correct /
+    (correct + wrong) (aggregator `prob_mean`) it is computed anew from the log's losses.
+
+    Raises:
+        InputError: it cannot be read, is too large, is no such log or a summary of one, has no number a record, keys
+            that are no indices, or metrics of different records.
+    """
+    metrics = _metrics(path)
+    query, holdout = {}, {}
+    for name in ATTACKS:
+        if f"mia_{name}" in metrics:
+            both = _part(path, f"mia_{name}", metrics, _Attack)
+            query[name] = _scores(path, f"mia_{name}", both.forget, "score")
+            holdout[name] = _scores(path, f"mia_{name}", both.holdout, "score")
+    if LOSS in metrics and "loss" not in query:
+        query["loss"] = _numbers(path, LOSS, metrics, "avg_loss")
+    of_tofu = [name for name in TRUTH_RATIO if name in metrics][:1]
+    for name in of_tofu:
+        query["truth_ratio"] = _truth_ratio(path, name, metrics)
+    for name in OF_FORGET:
+        if name in metrics and (of_tofu or LOSS in metrics):
+            query[name] = _numbers(path, name, metrics, "score")
+    if not query:
+        raise InputError(
+            f"{path}: has no number a record of a metric that is known here: mia_*, {LOSS}, {TRUTH_RATIO[0]}. Is it "
+            "the log of an evaluation (TOFU_EVAL.json, MUSE_EVAL.json)?"
+        )
+    for scores in (query, holdout):
+        _refuse_mixed(path, scores)
+    found: dict[Set, dict[str, Scores]] = {"query": query, "holdout": holdout}
+    return EvaluationLog(path, {name: scores for name, scores in found.items() if scores})
+
+
+def meeting(ours: Int[np.ndarray, " n"], theirs: Int[np.ndarray, " m"]) -> str:
+    """How many indices of two lists meet, in words."""
+    return f"{len(ours):,} and {len(theirs):,} records, of which {len(np.intersect1d(ours, theirs)):,} meet by index"
+
+
+def _metrics(path: Path) -> dict[str, msgspec.Raw]:
+    """The metrics of a log, not decoded yet."""
+    text = read_small(path, LARGEST)
+    if text.count(b",") > MOST_VALUES:
+        raise InputError(f"{path}: has more than {MOST_VALUES:,} values; is it the log of an evaluation?")
+    # Python writes NaN, which is no JSON. A text that has the word is not kept.
+    metrics = _decoded(path, "", _NO_NUMBER.sub(b"null", text), dict[str, msgspec.Raw])
+    numbers = [name for name, metric in metrics.items() if not bytes(metric).startswith((b"{", b"["))]
+    if numbers and len(numbers) == len(metrics):
+        raise InputError(
+            f"{path}: has averages alone, as *_SUMMARY.json: give the *_EVAL.json beside it, which has a number a "
+            "record."
+        )
+    return metrics
+
+
+def _part(path: Path, name: str, metrics: Mapping[str, msgspec.Raw], kind: type[_Part]) -> _Part:
+    return _decoded(path, f"metric {name} ", metrics[name], kind)
+
+
+def _decoded(path: Path, what: str, text: Any, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except RecursionError as error:
+        raise InputError(f"{path}: {what}is nested too deeply for the log of an evaluation.") from error
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        why = "it is no UTF-8" if isinstance(error, UnicodeError) else visible(str(error))[:200]
+        raise InputError(
+            f"{path}: {what}is not as open-unlearning writes it ({why}); was the evaluation stopped while it wrote?"
+        ) from error
+
+
+def _numbers(path: Path, name: str, metrics: Mapping[str, msgspec.Raw], field: str) -> Scores:
+    return _scores(path, name, _part(path, name, metrics, _Metric), field)
+
+
+def _scores(path: Path, name: str, metric: _Metric, field: str) -> Scores:
+    """The numbers of a metric, in order of their indices; of several answers to a question, the mean."""
+    keys = list(metric.value_by_index)
+    wrong = sum(_INDEX.fullmatch(key) is None for key in keys)
+    if wrong:
+        raise InputError(
+            f"{path}: {wrong:,} of {len(keys):,} keys of `value_by_index` of {name} are no indices (0, 1, 2); has the "
+            "log been edited?"
+        )
+    if not keys:
+        raise InputError(f"{path}: metric {name} has no record.")
+    values = list(_each(metric, field))
+    if all(value is msgspec.UNSET for value in values):
+        raise InputError(f"{path}: metric {name} has no `{field}` of any record; is it open-unlearning's?")
+    index = np.array(keys, np.int64)
+    order = np.argsort(index)
+    return Scores(index[order], np.array([_number(value) for value in values])[order])
+
+
+def _each(metric: _Metric, field: str) -> Iterator[Any]:
+    for value in metric.value_by_index.values():
+        yield None if value is None else getattr(value, field)
+
+
+def _number(value: Any) -> float:
+    answers = value if isinstance(value, list) else [value]
+    known = [answer for answer in answers if isinstance(answer, float)]
+    return float(np.mean(known)) if known and len(known) == len(answers) else float("nan")
+
+
+def _truth_ratio(path: Path, name: str, metrics: Mapping[str, msgspec.Raw]) -> Scores:
+    """The truth ratio as TOFU defines it, whichever of the two the log has."""
+    said = _numbers(path, name, metrics, "score")
+    if not {CORRECT, WRONG} <= set(metrics):
+        if (said.values > 1).any():
+            return said
+        raise InputError(
+            f"{path}: {name} may be wrong / correct or correct / (correct + wrong), and the log has no {CORRECT} and "
+            f"{WRONG}, which tell: evaluate again with them."
+        )
+    losses = {each: _numbers(path, each, metrics, "avg_loss") for each in (CORRECT, WRONG)}
+    _refuse_mixed(path, {name: said, **losses})
+    with np.errstate(all="ignore"):
+        correct, wrong = (np.exp(-losses[each].values) for each in (CORRECT, WRONG))
+        ratio, share = wrong / (correct + TINY), correct / (correct + wrong + TINY)
+        for form, values in ((ratio, said.values), (share, ratio)):
+            if np.allclose(said.values, form, ALIKE, 0, equal_nan=True):
+                return Scores(said.index, values)
+    raise InputError(
+        f"{path}: {name} does not follow from {CORRECT} and {WRONG} of the same log; were they computed at different "
+        "times? Evaluate again with overwrite=true."
+    )
+
+
+def _refuse_mixed(path: Path, scores: Mapping[str, Scores]) -> None:
+    """Refuses metrics of one set that are of different records: a log keeps what an earlier evaluation left there."""
+    first = next(iter(scores), "")
+    for name, each in scores.items():
+        if not np.array_equal(each.index, scores[first].index):
+            raise InputError(
+                f"{path}: {first} and {name} have {meeting(scores[first].index, each.index)}; were they evaluated on "
+                "different forget sets? Evaluate again with overwrite=true."
+            )

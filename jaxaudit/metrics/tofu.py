@@ -1,0 +1,139 @@
+"""Forget quality (TOFU) and privleak (MUSE), as the framework open-unlearning computes them, and their own spread.
+
+Maini, Feng et al. (2024), "TOFU: A Task of Fictitious Unlearning for LLMs", section 2.2.3. Shi et al. (2025), "MUSE:
+Machine Unlearning Six-Way Evaluation for Language Models", section 3. The code is `src/evals/metrics` of
+`locuslab/open-unlearning` (Dorna et al. 2025): `ks_test` and `privleak` in `privacy.py`, `mia_auc` in `mia/utils.py`.
+
+Both compare an unlearned model with *one* retrained model. `between_retrained` tells what the two numbers are between
+models that were all retrained, where there is nothing to find.
+"""
+
+import warnings
+from itertools import combinations, permutations
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float
+from scipy import stats
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.ranking import auc
+
+SOURCE = "Maini, Feng et al. 2024; Shi et al. 2025; Dorna et al. 2025"
+NOMINAL = 0.05
+"""The level at which forget quality is read: above it, an unlearned model counts as one that was retrained."""
+TINY = 1e-10
+"""Added to a denominator by open-unlearning."""
+
+
+class BetweenRetrained(NamedTuple):
+    """Forget quality and privleak between models that were all retrained.
+
+    Attributes:
+        p_values: forget quality of each pair of models; empty without truth ratios.
+        share_below: the share of pairs below 0.05, the realised level; NaN without truth ratios.
+        privleak: of each ordered pair of models, in percent; empty without areas.
+    """
+
+    p_values: Float[np.ndarray, " pairs"]
+    share_below: float
+    privleak: Float[np.ndarray, " ordered"]
+
+
+def forget_quality(truth_ratios: Float[Array | np.ndarray, " n"], retrained: Float[Array | np.ndarray, " m"]) -> float:
+    """TOFU's forget quality: the p-value of a two-sample Kolmogorov-Smirnov test, larger for more similar models.
+
+    The test is for two independent samples. These are the same records under two models, so they depend on one another,
+    and one retrained model says nothing of the spread between seeds: the p-value is no error rate, and is 1 for a model
+    and itself. `between_retrained` measures how it behaves where there is nothing to find.
+
+    Args:
+        truth_ratios: of the records of the forget set, under the unlearned model.
+        retrained: of the same records, under a model retrained without them.
+
+    Returns:
+        The p-value; NaN if a truth ratio is NaN.
+
+    Raises:
+        InputError: there is no truth ratio of one of the models.
+
+    >>> round(forget_quality(np.array([0.3, 0.4, 0.5, 0.6]), np.array([0.7, 0.8, 0.9, 1.0])), 6)
+    0.028571
+    """
+    if not len(truth_ratios) or not len(retrained):
+        raise InputError("there are no truth ratios of one of the models: give those of the forget set under each.")
+    with warnings.catch_warnings():
+        # Where rounding takes the exact p-value above 1, SciPy warns and takes the asymptotic one, as there.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        _, p_value = np.asarray(stats.ks_2samp(np.asarray(truth_ratios), np.asarray(retrained)))
+    return float(p_value)
+
+
+def mia_auc(forget: Float[Array | np.ndarray, " n"], holdout: Float[Array | np.ndarray, " m"]) -> float:
+    """The area under the ROC curve of a membership attack, as open-unlearning's `mia_*`: above 0.5 if it finds members.
+
+    P(score of a holdout record > score of a forget record) + P(equal) / 2. Scores are losses: lower for members.
+
+    Args:
+        forget: scores of the forget set.
+        holdout: scores of records that no model used.
+
+    Raises:
+        InputError: a score is NaN, or one of the sets is empty.
+
+    >>> mia_auc(np.array([0.1, 0.5]), np.array([0.5, 0.9]))
+    0.875
+    """
+    scores = np.concatenate([np.asarray(forget), np.asarray(holdout)])
+    return auc(scores, np.arange(len(scores)) >= len(forget))
+
+
+def privleak(area: float, retrained: float = 0.5) -> float:
+    """MUSE's privleak in percent: near 0 for a model like the retrained one, below 0 if it shows the forget set more.
+
+    ((1 - area) - (1 - retrained)) / (1 - retrained + 1e-10) * 100, for areas as `mia_auc` gives them; open-unlearning
+    takes those of `mia_min_k`.
+
+    Args:
+        area: of the unlearned model.
+        retrained: of a retrained model; open-unlearning takes 0.5 where it has none.
+
+    >>> round(privleak(0.9, retrained=0.5), 6)
+    -80.0
+    """
+    other = 1 - retrained
+    return ((1 - area) - other) / (other + TINY) * 100
+
+
+def between_retrained(
+    truth_ratios: Float[Array | np.ndarray, "models records"] | None = None,
+    areas: Float[Array | np.ndarray, " others"] | None = None,
+) -> BetweenRetrained:
+    """What forget quality and privleak are between retrained models, all pairs: what the two numbers are worth.
+
+    A p-value of a test at its level would lie below 0.05 for a twentieth of pairs. Pairs share models, so the share is
+    no more certain than the number of *models* allows.
+
+    Args:
+        truth_ratios: a row for each retrained model, of the same records.
+        areas: for each retrained model, the area of its membership attack (`mia_auc`).
+
+    Raises:
+        InputError: neither is given, or one of fewer than two models.
+
+    >>> models = np.random.default_rng(0).normal(size=(4, 1)) * 0.01 + np.linspace(0.5, 1.5, 100)
+    >>> found = between_retrained(models, areas=np.array([0.5, 0.6]))
+    >>> found.share_below, found.privleak.round(6)
+    (0.0, array([ 25., -20.]))
+    """
+    for given in (truth_ratios, areas):
+        if given is not None and len(given) < 2:
+            raise InputError(f"there are numbers of {len(given)} retrained models: a spread takes two or more.")
+    if truth_ratios is None and areas is None:
+        raise InputError("neither `truth_ratios` nor `areas` is given: give those of the retrained models.")
+    p_values = np.array(
+        [forget_quality(*pair) for pair in combinations(() if truth_ratios is None else truth_ratios, 2)]
+    )
+    below = np.where(np.isnan(p_values), np.nan, p_values < NOMINAL)
+    leaks = np.array([privleak(*map(float, pair)) for pair in permutations(() if areas is None else areas, 2)])
+    return BetweenRetrained(p_values, float(below.mean()) if below.size else float("nan"), leaks)

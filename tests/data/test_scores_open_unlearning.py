@@ -1,0 +1,258 @@
+"""Logs of open-unlearning: what is taken, joined by index, and every kind of log that cannot be used."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.evaluation_logs import ATTACKS, SECRET, muse_log, summary_of, tofu_log, write_log
+
+from jaxaudit.data.scores import open_unlearning
+from jaxaudit.data.scores.joined_logs import Joined, Role, joined, model_names, refuse_repeated
+from jaxaudit.data.scores.open_unlearning import read_log
+from jaxaudit.errors import InputError
+
+Log = dict[str, Any]
+
+
+def table_of(folder: Path, logs: dict[Role, list[Log]], block: int | None = None) -> Joined:
+    paths = {
+        role: [write_log(folder / f"{role}{place}", log) for place, log in enumerate(those)]
+        for role, those in logs.items()
+    }
+    read = {role: dict(zip(model_names(those), map(read_log, those), strict=True)) for role, those in paths.items()}
+    return joined(read, block)
+
+
+def test_what_is_taken(tmp_path: Path):
+    log = tofu_log(1, attacks=ATTACKS)
+    scores = read_log(write_log(tmp_path, log)).scores
+    assert set(scores["holdout"]) == set(ATTACKS)
+    assert set(scores["query"]) == {*ATTACKS, "truth_ratio", "extraction_strength"}
+    for name in ATTACKS:
+        for part, ours in (("forget", "query"), ("holdout", "holdout")):
+            wanted = [each["score"] for each in log[f"mia_{name}"][part]["value_by_index"].values()]
+            assert scores[ours][name].values.tolist() == wanted
+            assert scores[ours][name].index.tolist() == list(range(40))
+    assert scores["query"]["truth_ratio"].values.tolist() == [
+        each["score"] for each in log["forget_truth_ratio"]["value_by_index"].values()
+    ]
+
+
+def test_without_the_attack_the_loss_is_that_of_the_answers(tmp_path: Path):
+    log = tofu_log(1)
+    scores = read_log(write_log(tmp_path, log)).scores
+    assert scores["query"]["loss"].values.tolist() == [
+        each["avg_loss"] for each in log["forget_Q_A_Prob"]["value_by_index"].values()
+    ]
+    assert "loss" not in scores["holdout"]
+
+
+def test_either_spelling_of_the_truth_ratio(tmp_path: Path):
+    log = tofu_log(1)
+    wanted = read_log(write_log(tmp_path / "lower", log)).scores["query"]["truth_ratio"]
+    log["forget_Truth_Ratio"] = log.pop("forget_truth_ratio")
+    found = read_log(write_log(tmp_path / "upper", log)).scores["query"]["truth_ratio"]
+    np.testing.assert_array_equal(found.values, wanted.values)
+
+
+def test_the_other_truth_ratio_is_turned_into_tofus(tmp_path: Path):
+    """correct / (correct + wrong) is higher for records that were used; the table's is lower for them."""
+    of_tofu, other = (
+        read_log(write_log(tmp_path / form, tofu_log(1, form=form))).scores["query"]["truth_ratio"].values
+        for form in ("tofu", "prob_mean")
+    )
+    np.testing.assert_allclose(other, of_tofu, rtol=1e-12)
+
+
+def test_muse_has_its_attack_alone(tmp_path: Path):
+    scores = read_log(write_log(tmp_path, muse_log(1), "MUSE_EVAL.json")).scores
+    assert {part: set(each) for part, each in scores.items()} == {"query": {"min_k"}, "holdout": {"min_k"}}
+
+
+def test_several_answers_are_a_mean(tmp_path: Path):
+    log = tofu_log(1)
+    log["forget_Q_A_Prob"]["value_by_index"]["0"]["avg_loss"] = [1.0, 2.0, 4.5]
+    log["forget_Q_A_Prob"]["value_by_index"]["1"]["avg_loss"] = [1.0, None]
+    found = read_log(write_log(tmp_path, log)).scores["query"]["loss"].values
+    assert found[0] == 2.5
+    assert math.isnan(found[1])
+
+
+def test_logs_are_joined_by_index_whatever_their_order(tmp_path: Path):
+    shuffled, order = tofu_log(2), np.random.default_rng(0).permutation(40)
+    plain = table_of(tmp_path / "plain", {"target": [tofu_log(1)], "unused": [tofu_log(2)]})
+    for metric in (*shuffled.values(), *(shuffled["mia_min_k"][part] for part in ("forget", "holdout"))):
+        if "value_by_index" in metric:
+            metric["value_by_index"] = {str(at): metric["value_by_index"][str(at)] for at in order}
+    mixed = table_of(tmp_path / "mixed", {"target": [tofu_log(1)], "unused": [shuffled]})
+    assert mixed == plain
+    assert plain.columns["index"] == [*range(40), *range(40)]
+    assert plain.columns["set"] == ["query"] * 40 + ["holdout"] * 40
+    assert {"target.target0.min_k", "unused.unused0.min_k", "unused.unused0.loss"} < set(plain.columns)
+    assert plain.columns["target.target0.loss"][40:] == [None] * 40
+
+
+def test_groups_are_blocks_of_indices_of_one_set(tmp_path: Path):
+    found = table_of(tmp_path, {"target": [tofu_log(1)]}, 20).columns["group"]
+    assert found == ["query-0"] * 20 + ["query-1"] * 20 + ["holdout-0"] * 20 + ["holdout-1"] * 20
+    with pytest.raises(InputError, match="`records_per_group` 30 does not divide the 40 records"):
+        table_of(tmp_path, {"target": [tofu_log(1)]}, 30)
+
+
+def test_a_record_without_a_number_is_left_out_of_all(tmp_path: Path):
+    target, retain = tofu_log(1), tofu_log(2)
+    target["forget_Q_A_Prob"]["value_by_index"]["3"]["avg_loss"] = float("nan")
+    retain["mia_min_k"]["forget"]["value_by_index"]["5"]["score"] = float("-inf")
+    retain["mia_min_k"]["holdout"]["value_by_index"]["7"] = None
+    found = table_of(tmp_path, {"target": [target], "unused": [retain]})
+    assert found.records == {"query": 38, "holdout": 39}
+    assert found.left_out == {"query": 2, "holdout": 1}
+    assert found.empty == ()
+    assert found.columns["index"] == [at for at in range(40) if at not in (3, 5)] + [at for at in range(40) if at != 7]
+
+
+def test_a_score_without_any_number_is_an_empty_column(tmp_path: Path):
+    diverged = tofu_log(2)
+    for each in diverged["mia_min_k"]["holdout"]["value_by_index"].values():
+        each["score"] = float("nan")
+    found = table_of(tmp_path, {"target": [tofu_log(1)], "unused": [diverged]})
+    assert found.empty == ("unused.unused0.min_k of holdout",)
+    assert found.records == {"query": 40, "holdout": 40}
+    assert found.columns["unused.unused0.min_k"][40:] == [None] * 40
+
+
+def test_a_target_without_any_number_is_refused(tmp_path: Path):
+    diverged = muse_log(1)
+    for part in ("forget", "holdout"):
+        for each in diverged["mia_min_k"][part]["value_by_index"].values():
+            each["score"] = float("nan")
+    with pytest.raises(InputError, match="no record has a finite number"):
+        table_of(tmp_path, {"target": [diverged]})
+    with pytest.raises(InputError, match="no score of the target"):
+        table_of(tmp_path, {"target": [muse_log(1), diverged]})
+
+
+def test_logs_of_other_records_are_refused(tmp_path: Path):
+    for role in ("target", "unused", "used", "before", "baseline"):
+        logs: dict[Role, list[Log]] = {"target": [tofu_log(1)]}
+        logs.setdefault(role, []).append(tofu_log(2, records=20))
+        with pytest.raises(InputError, match=r"40 and 20 records, of which 20 meet by index \(query\)"):
+            table_of(tmp_path, logs)
+
+
+def test_metrics_of_other_records_in_one_log_are_refused(tmp_path: Path):
+    """A log keeps what an earlier evaluation left there, such as that of another forget set."""
+    log = {**tofu_log(1), "forget_Q_A_Prob": tofu_log(1, records=20)["forget_Q_A_Prob"]}
+    with pytest.raises(InputError, match=r"min_k and loss have 40 and 20 records, of which 20 meet.*overwrite=true"):
+        read_log(write_log(tmp_path, log))
+
+
+def damaged(change: Callable[[Log], object]) -> str:
+    log = tofu_log(1)
+    change(log)
+    return json.dumps(log)
+
+
+DAMAGE: dict[str, tuple[str, str]] = {
+    "summary": (json.dumps(summary_of(tofu_log(1))), "averages alone.*_EVAL.json beside it"),
+    "no JSON": ("{", "not as open-unlearning writes it"),
+    "empty": ("", "not as open-unlearning writes it"),
+    "a list": ("[1, 2]", "not as open-unlearning writes it"),
+    "other metrics": (json.dumps({"mmlu": [{"doc": SECRET}]}), "no number a record of a metric that is known"),
+    "deep": ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
+    "deep metric": ('{"mia_loss": ' + '{"x":' * 100_000 + "1" + "}" * 100_001, "nested too deeply"),
+    "text for a number": (
+        damaged(lambda log: log["mia_min_k"]["forget"]["value_by_index"].update({"0": {"score": SECRET}})),
+        "metric mia_min_k is not as",
+    ),
+    "text for an index": (
+        damaged(lambda log: log["mia_min_k"]["forget"]["value_by_index"].update({SECRET: {"score": 1.0}})),
+        "1 of 41 keys of `value_by_index` of mia_min_k are no indices",
+    ),
+    "an index twice": (
+        damaged(lambda log: log["mia_min_k"]["forget"]["value_by_index"].update({"07": {"score": 1.0}})),
+        "1 of 41 keys",
+    ),
+    "no scores": (
+        damaged(lambda log: log["mia_min_k"]["forget"].update(value_by_index={"0": {"prob": 1.0}})),
+        "has no `score` of any record",
+    ),
+    "no record": (damaged(lambda log: log["mia_min_k"]["forget"].update(value_by_index={})), "has no record"),
+    "one set": (damaged(lambda log: log["mia_min_k"].pop("holdout")), "missing required field `holdout`"),
+    "a truth ratio of other losses": (
+        damaged(lambda log: log["forget_truth_ratio"]["value_by_index"]["0"].update(score=0.123)),
+        "does not follow from.*overwrite=true",
+    ),
+    "a truth ratio of either kind": (
+        damaged(
+            lambda log: (
+                log.pop("forget_Q_A_PARA_Prob"),
+                log.update(forget_truth_ratio=tofu_log(1, form="prob_mean")["forget_truth_ratio"]),
+            )
+        ),
+        "wrong / correct or correct / ",
+    ),
+    "too large a number": ('{"mia_loss": {"forget": {"value_by_index": {"0": {"score": 1e999}}}}}', "out of range"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_log_that_cannot_be_used_is_refused(tmp_path: Path, what: str):
+    text, match = DAMAGE[what]
+    (tmp_path / "TOFU_EVAL.json").write_text(text)
+    with pytest.raises(InputError, match=match) as error:
+        read_log(tmp_path / "TOFU_EVAL.json")
+    assert SECRET not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_bytes_that_are_no_text(tmp_path: Path):
+    (tmp_path / "log.json").write_bytes(b'{"mia_loss": {"forget": {"value_by_index": {"\xff": {}}}}}')
+    with pytest.raises(InputError, match="no UTF-8"):
+        read_log(tmp_path / "log.json")
+
+
+def test_a_truth_ratio_above_1_can_only_be_tofus(tmp_path: Path):
+    log = tofu_log(1, used=-1.0)
+    wanted = read_log(write_log(tmp_path / "a", log)).scores["query"]["truth_ratio"].values
+    del log["forget_Q_A_PERT_Prob"]
+    assert read_log(write_log(tmp_path / "b", log)).scores["query"]["truth_ratio"].values.tolist() == wanted.tolist()
+    assert wanted.max() > 1
+
+
+def test_a_log_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with open(tmp_path / "sparse.json", "wb") as file:
+        file.truncate(open_unlearning.LARGEST + 1)
+    with pytest.raises(InputError, match="more than 256 MiB"):
+        read_log(tmp_path / "sparse.json")
+    monkeypatch.setattr(open_unlearning, "MOST_VALUES", 100)
+    with pytest.raises(InputError, match="more than 100 values"):
+        read_log(write_log(tmp_path, tofu_log(1)))
+    for name in ("none.json", "."):
+        with pytest.raises(InputError):
+            read_log(tmp_path / name)
+
+
+def test_names_of_models():
+    assert model_names([Path("x/NPO.json"), Path("x/RMU.json")]) == ["NPO", "RMU"]
+    assert model_names([Path("TOFU_EVAL.json")]) == ["TOFU_EVAL"]
+    assert model_names([Path("a/evals/TOFU_EVAL.json"), Path("a/evals_forget10/TOFU_EVAL.json")]) == ["a", "a_2"]
+    assert model_names([Path("Llama-3.2-1B/TOFU_EVAL.json")]) == ["Llama-3.2-1B"]
+    assert model_names([Path("a b\x1b,/TOFU_EVAL.json")]) == ["a_b"]
+    assert model_names([Path("a/TOFU_EVAL.json"), Path("a_2.json"), Path("a/MUSE_EVAL.json")]) == ["a", "a_2", "a_3"]
+
+
+def test_a_model_is_no_evidence_against_itself(tmp_path: Path):
+    one, two = (write_log(tmp_path / name, tofu_log(1)) for name in ("one", "two"))
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    refuse_repeated({"target": [one], "before": [two], "used": [two]})
+    refuse_repeated({"target": [one], "baseline": [two], "unused": [two]})
+    with pytest.raises(InputError, match="twice as `unused`"):
+        refuse_repeated({"target": [two], "unused": [one, tmp_path / "link" / "TOFU_EVAL.json"]})
+    for role in ("before", "baseline", "unused", "used"):
+        with pytest.raises(InputError, match=f"as `target` and as `{role}`"):
+            refuse_repeated({"target": [one], role: [one]})

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, Real
 
 from jaxaudit.learners.batch_order import epoch_bits, init_key
 from jaxaudit.learners.learner import Moment, SteppedLearner
@@ -45,7 +45,7 @@ def run_block(
     learner: SteppedLearner,
     states: Any,
     keys: Key[Array, " models"],
-    inputs: Float[Array, "examples ..."],
+    inputs: Real[Array, "examples ..."],
     labels: Int[Array, " examples"],
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
     weights: Float[Array, "block models batch"],
@@ -70,7 +70,7 @@ def _run_block(
     learner: SteppedLearner,
     states: Any,
     when: tuple[Key[Array, " models"], int | Int[Array, ""], int | Int[Array, ""]],
-    inputs: Float[Array, "examples ..."],
+    inputs: Real[Array, "examples ..."],
     labels: Int[Array, " examples"],
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
     weights: Float[Array, "block models batch"],

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.learners.batch_order import (
     epoch_bits,
@@ -28,7 +28,7 @@ def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[
 def take_step(
     learner: SteppedLearner,
     state: TrainState,
-    inputs: Float[Array, "batch ..."],
+    inputs: Real[Array, "batch ..."],
     labels: Int[Array, " batch"],
     weights: Float[Array, " batch"],
     moment: Moment,
@@ -40,7 +40,7 @@ def take_step(
 def train_by_steps(
     learner: SteppedLearner,
     key: Key[Array, ""],
-    inputs: Float[Array, "n ..."],
+    inputs: Real[Array, "n ..."],
     labels: Int[Array, " n"],
     weights: Float[Array, " n"],
 ) -> TrainState:
@@ -69,7 +69,7 @@ def train_by_steps(
 
 def _judged(
     learner: ValidatedLearner,
-    inputs: Float[Array, "n ..."],
+    inputs: Real[Array, "n ..."],
     labels: Int[Array, " n"],
     held: Bool[Array, " n"],
     state: TrainState,
@@ -93,7 +93,7 @@ class TrainsBySteps:
     def step(
         self: SteppedLearner,
         state: TrainState,
-        inputs: Float[Array, "batch ..."],
+        inputs: Real[Array, "batch ..."],
         labels: Int[Array, " batch"],
         weights: Float[Array, " batch"],
     ) -> TrainState:
@@ -102,7 +102,7 @@ class TrainsBySteps:
     def fit(
         self: SteppedLearner,
         key: Key[Array, ""],
-        inputs: Float[Array, "n ..."],
+        inputs: Real[Array, "n ..."],
         labels: Int[Array, " n"],
         weights: Float[Array, " n"],
     ) -> Any:

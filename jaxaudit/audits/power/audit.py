@@ -162,14 +162,20 @@ def power_of_models(
     return PowerAudit(replace(result, finding=find(result, "bank")))
 
 
-def result_of(measured: Separation, memory: Memory, given: tuple[int, int, int], fraction: float) -> PowerResult:
-    """The result for given sizes of the three sets, from how far scores separate members from non-members."""
+def result_of(
+    measured: Separation, memory: Memory, given: tuple[int, int, int], fraction: float, models: int | None = None
+) -> PowerResult:
+    """The result for given sizes of the three sets, from how far scores separate members from non-members.
+
+    The planned audit has as many shadow models as were measured, unless `models` says another number.
+    """
+    models = measured.models if models is None else models
     query, holdout, members = given
     scaled = [(_scaled(scale, query), _scaled(scale, holdout), _scaled(scale, members)) for scale in SCALES]
 
     def size_of(n: int, m: int, given: bool) -> Size:
         chances = tuple(Chance(each, detection_probability(measured, n, m, each)) for each in FRACTIONS)
-        return Size(n, m, given, chances, min_detectable_fraction(measured, n, m, measured.models))
+        return Size(n, m, given, chances, min_detectable_fraction(measured, n, m, models))
 
     least = ((count, min_detectable_fraction(measured, query, holdout, count)) for count in MODELS)
     return PowerResult(

@@ -80,7 +80,7 @@ def find(power: PowerResult, of: Measured, reduced: Sequence[str] = ()) -> Findi
         Confidence("weak" if few else "fair", why),
         _checks(measured, MODELS[of]),
         caveats,
-        () if sufficient else (_what_it_takes(power, asked),),
+        () if sufficient else (_what_it_takes(power, asked, of),),
     )
 
 
@@ -144,13 +144,15 @@ def _other_than(asked: str, fraction: float) -> str:
     return next((text for digits in range(3, 17) if (text := percent(fraction, digits)) != asked), asked)
 
 
-def _what_it_takes(power: PowerResult, asked: str) -> str:
+def _what_it_takes(power: PowerResult, asked: str, of: Measured) -> str:
     """The number of records that would change the verdict, or why there is none."""
     measured, size = power.separation, power.given
     detects = f"would detect {asked} use with {POWER:.0%} probability"
     if power.records_needed is None:
         return f"No sample size detects {asked} use with {POWER:.0%} probability: {_why_none(measured)}."
-    needed = records_needed(measured, power.fraction, models=measured.models)
+    # Shadow models enter the threshold of the holdout test, and not that of the test of scores.
+    models = None if of == "scores" else measured.models
+    needed = records_needed(measured, power.fraction, models=models)
     if needed is not None:
         # The two approximations differ by some percent; with this many records both are satisfied.
         return f"{max(needed, power.records_needed):,} query and as many holdout records {detects}."

@@ -15,6 +15,8 @@ from jaxaudit.metrics.power_members import Memory
 from jaxaudit.metrics.score_test import normal_scores, residuals
 from jaxaudit.randomness import generator_of, stream
 
+MANY = 1_000
+"""The test of scores estimates no variance between shadow models; so many would estimate it without error."""
 DRAWS = 10
 """Random halves of the query set for each pair of models of known truth."""
 
@@ -69,7 +71,7 @@ def power_of_scores(
     twice = (scores, membership) if len(scores) > 1 else (np.repeat(scores, 2, 0), np.repeat(membership, 2, 0))
     measured = replace(separation_of(*twice, groups), models=models)
     units = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
-    found = result_of(measured, Memory(measured, measured, units), sizes, fraction)
+    found = result_of(measured, Memory(measured, measured, units), sizes, fraction, MANY)
     return PowerAudit(replace(found, finding=find(found, "scores")))
 
 

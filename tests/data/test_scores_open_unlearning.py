@@ -239,7 +239,7 @@ def test_a_log_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, mo
 
 def test_names_of_models():
     assert model_names([Path("x/NPO.json"), Path("x/RMU.json")]) == ["NPO", "RMU"]
-    assert model_names([Path("TOFU_EVAL.json")]) == ["TOFU_EVAL"]
+    assert model_names([Path("TOFU_EVAL.json"), Path(), Path("..")]) == ["TOFU_EVAL", "model", "model_2"]
     assert model_names([Path("a/evals/TOFU_EVAL.json"), Path("a/evals_forget10/TOFU_EVAL.json")]) == ["a", "a_2"]
     assert model_names([Path("Llama-3.2-1B/TOFU_EVAL.json")]) == ["Llama-3.2-1B"]
     assert model_names([Path("a b\x1b,/TOFU_EVAL.json")]) == ["a_b"]
@@ -254,5 +254,5 @@ def test_a_model_is_no_evidence_against_itself(tmp_path: Path):
     with pytest.raises(InputError, match="twice as `unused`"):
         refuse_repeated({"target": [two], "unused": [one, tmp_path / "link" / "TOFU_EVAL.json"]})
     for role in ("before", "baseline", "unused", "used"):
-        with pytest.raises(InputError, match=f"as `target` and as `{role}`"):
+        with pytest.raises(InputError, match=f"as a target and as `{role}`"):
             refuse_repeated({"target": [one], role: [one]})

@@ -52,7 +52,8 @@ def refuse_repeated(paths: Mapping[Role, Sequence[Path]]) -> None:
             other = seen.setdefault(os.path.realpath(path), role)
             repeated = sum(os.path.realpath(each) == os.path.realpath(path) for each in paths[role]) > 1
             if repeated or (other != role and {role, other} not in BOTH):
-                where = f"twice as `{role}`" if repeated else f"as `{other}` and as `{role}`"
+                said, first = ("a target" if each == "target" else f"`{each}`" for each in (role, other))
+                where = f"twice as {said}" if repeated else f"as {first} and as {said}"
                 raise InputError(f"{path} is given {where}: a model is no evidence against itself. Leave one out.")
 
 
@@ -66,9 +67,8 @@ def model_names(paths: Sequence[Path]) -> list[str]:
     """
     parts = []
     for path in paths:
-        *folders, file = path.parts
-        told = [part for part in (*folders, Path(file).stem) if not _UNTELLING.fullmatch(part)]
-        parts.append(told or [Path(file).stem])
+        told = [part for part in (*path.parts[:-1], path.stem) if not _UNTELLING.fullmatch(part)]
+        parts.append(told or [path.stem])
     names = [_name(told[-1:]) for told in parts]
     for more in range(2, max(map(len, parts), default=0) + 1):
         names = [

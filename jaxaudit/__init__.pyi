@@ -24,6 +24,7 @@ from .audits.ks.judge import judge as judge
 from .audits.ks.models import Design as Design
 from .audits.ks.result import KSAudit as KSAudit
 from .audits.ks.result import TargetResult as TargetResult
+from .audits.ks.scores import ScoresTest as ScoresTest
 from .audits.ks.target import FileTarget as FileTarget
 from .audits.ks.target import SimulatedTarget as SimulatedTarget
 from .audits.ks.tests import EMATest as EMATest
@@ -53,6 +54,9 @@ from .data import prepare_images as prepare_images
 from .data.bank.bank import Bank as Bank
 from .data.bank.bank import load_bank as load_bank
 from .data.outputs.outputs import load_outputs as load_outputs
+from .data.scores.reading import load_scores as load_scores
+from .data.scores.table import ScoreTable as ScoreTable
+from .data.scores.table import score_table as score_table
 from .data.weights.weights import read_weights as read_weights
 from .ensemble import Execution as Execution
 from .ensemble import fit_many as fit_many

@@ -68,6 +68,7 @@ OTHERS = (
     "shadows add",
     "shadows import",
     "shadows show",
+    "scores open-unlearning",
     "report",
     "cite",
     "doctor",

@@ -41,6 +41,8 @@ class Source(enum.Flag):
     """Models that were trained before."""
     MEMBERS = enum.auto()
     """No models: known members take their place."""
+    SCORES = enum.auto()
+    """No models: a table has what they would say."""
 
 
 EVERY_SOURCE = ~Source(0)
@@ -50,6 +52,7 @@ REFUSALS = {
     Source.LEARNER: "no effect with --learner, which is how its models are trained; leave it out.",
     Source.BANK: "no effect with --shadows, which trains nothing; leave it out.",
     Source.MEMBERS: "no effect with --members without --calibration, which trains nothing; leave it out.",
+    Source.SCORES: "no effect with --scores, whose table has all records and scores; leave it out.",
 }
 """Messages on an option that has no effect with a source."""
 
@@ -186,11 +189,11 @@ def refuse_without_effect(options: Any) -> None:
     """
     source = source_of(options)
     usual = {field.name: field.value for field in fields_of(type(options)())}
-    useless = [
-        field.flag for field in fields_of(options) if source not in field.of and field.value != usual[field.name]
-    ]
+    useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]
     if useless:
-        raise InputError(f"{', '.join(useless)}: {REFUSALS[source]}")
+        of_scores = all(field.of is Source.SCORES for field in useless)
+        why = "needs --scores, a table of scores." if of_scores else REFUSALS[source]
+        raise InputError(f"{', '.join(field.flag for field in useless)}: {why}")
 
 
 def command_line(command: str, options: Any) -> list[str]:

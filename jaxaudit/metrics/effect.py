@@ -90,6 +90,35 @@ def share_of_effect(effect: Effect, level: float = LEVEL) -> tuple[float, float,
     return effect.difference / mean, float(low), float(high)
 
 
+def shares_not_rejected(
+    difference: float, full: float, variance: tuple[float, float, float], quantile: float, estimate: float
+) -> tuple[float, float]:
+    """The smallest and the largest share f in [0, 1] that a test of "the difference is f of `full`" does not reject.
+
+    The test accepts f if (difference - f full)^2 <= quantile^2 (v0 + v1 f + v2 f^2) (Fieller 1954); 0 and 1 if `full`
+    is too uncertain to bound f.
+
+    Args:
+        difference: of the target.
+        full: of full use, above 0.
+        variance: v0, v1 and v2, of the variance of difference - f full.
+        quantile: of the test's distribution.
+        estimate: a share that the limits include, whatever the test says.
+
+    >>> shares_not_rejected(0.5, 1.0, (0.01, 0.0, 0.0), 2.0, 0.5)
+    (0.3, 0.7)
+    """
+    squared = quantile**2
+    leading = full**2 - squared * variance[2]
+    middle = -squared * variance[1] / 2 - difference * full
+    rest = difference**2 - squared * variance[0]
+    if leading <= 0:
+        return 0.0, 1.0
+    root = float(np.sqrt(max(middle**2 - leading * rest, 0.0)))
+    low, high = (float(np.clip((-middle + sign * root) / leading, 0, 1)) for sign in (-1, 1))
+    return min(low, estimate), max(high, estimate)
+
+
 def upper_limit(effect: Effect, alpha: float = ALPHA) -> float:
     """The one-sided upper confidence limit of the used fraction: below the true one with probability at most `alpha`.
 

@@ -104,7 +104,7 @@ def alike(
         )
     generator = generator_of(key)
     most = MOST_RECORDS if groups is None else groups_in_sample(MOST_RECORDS, groups)
-    query, holdout = (_some(generator, each, groups, most) for each in np.split(np.arange(len(labels)), [size]))
+    query, holdout = (sampled(generator, each, groups, most) for each in np.split(np.arange(len(labels)), [size]))
     chosen, count = np.concatenate([query, holdout]), len(query)
     classes = (labels[chosen, None] == np.unique(labels)).astype(np.float32)
     moments = None if inputs is None else _moments(generator, inputs[chosen])
@@ -113,7 +113,7 @@ def alike(
     # A random stream of its own, so that the p-value is the same without inputs.
     of_models = generator_of(stream(key, "difficulty"))
     found = [
-        NOT_MEASURED if each is None else _p_value(own, _standardised(each), count, permutations, whole)
+        NOT_MEASURED if each is None else _p_value(own, standardised(each), count, permutations, whole)
         for own, each in ((generator, classes), (generator, moments), (of_models, unlike))
     ]
     more = fewer = duplicates = NOT_MEASURED
@@ -125,7 +125,7 @@ def alike(
     return Alike(labels=found[0], inputs=found[1], difficulty=found[2], copies=duplicates, clustered=more, mixed=fewer)
 
 
-def _some(
+def sampled(
     generator: np.random.Generator, records: Int[np.ndarray, " n"], groups: np.ndarray | None, most: int
 ) -> Int[np.ndarray, " some"]:
     """A random sample of at most `most` records; with groups, all records of at most `most` groups."""
@@ -144,20 +144,20 @@ def _moments(generator: np.random.Generator, inputs: np.ndarray) -> np.ndarray:
 
 def features(generator: np.random.Generator, inputs: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n features"]:
     """Standardised inputs, or `MOST_FEATURES` random combinations of more; values that are not finite count as 0."""
-    flat = _standardised(np.nan_to_num(inputs.reshape(len(inputs), -1).astype(np.float32), posinf=0, neginf=0))
+    flat = standardised(np.nan_to_num(inputs.reshape(len(inputs), -1).astype(np.float32), posinf=0, neginf=0))
     if flat.shape[1] > MOST_FEATURES:
-        flat = _standardised(flat @ generator.normal(size=(flat.shape[1], MOST_FEATURES)).astype(np.float32))
+        flat = standardised(flat @ generator.normal(size=(flat.shape[1], MOST_FEATURES)).astype(np.float32))
     return flat
 
 
-def _standardised(features: np.ndarray) -> np.ndarray:
+def standardised(features: np.ndarray) -> np.ndarray:
     """Features with mean 0 and variance 1; a constant feature becomes 0."""
     centred = features - features.mean(axis=0)
     deviation = centred.std(axis=0)
     return np.where(deviation > 1e-6, centred / np.maximum(deviation, 1e-6), 0)
 
 
-def _dealt(
+def dealt_rows(
     generator: np.random.Generator, row: Shaped[np.ndarray, " n"], groups: np.ndarray | None, permutations: int
 ) -> Iterator[Shaped[np.ndarray, "some n"]]:
     """Permutations of `row`, `ROWS` at a time; with groups numbered from 0, all records of a group move together."""
@@ -182,7 +182,7 @@ def _p_value(
     row = (np.arange(len(features)) < size).astype(np.float32)
     observed = float(distances(row[None])[0])
     # A distance that equals the observed one up to rounding counts as at least as large, which is conservative.
-    dealt = _dealt(generator, row, groups, permutations)
+    dealt = dealt_rows(generator, row, groups, permutations)
     as_far = sum(int((distances(rows) >= observed * (1 - 1e-4)).sum()) for rows in dealt)
     return (1 + as_far) / (1 + permutations)
 
@@ -197,7 +197,7 @@ def _neighbours(
     nearest = _nearest(features[order], np.arange(len(order)) if groups is None else groups)
     row = order < size
     observed = int((row == row[nearest]).sum())
-    dealt = _dealt(generator, row, groups, permutations)
+    dealt = dealt_rows(generator, row, groups, permutations)
     counts = np.concatenate([(rows == rows[:, nearest]).sum(axis=1) for rows in dealt])
     more, fewer = ((1 + int(each.sum())) / (1 + permutations) for each in (counts >= observed, counts <= observed))
     return more, fewer

@@ -26,7 +26,7 @@ from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.difficulty import residual_scores
-from jaxaudit.metrics.effect import ALPHA, LEVEL, POWER
+from jaxaudit.metrics.effect import ALPHA, LEVEL, POWER, shares_not_rejected
 from jaxaudit.metrics.holdout import mean_variance, swapped
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
 from jaxaudit.metrics.usage import (
@@ -128,11 +128,40 @@ def members_test(
     Raises:
         InputError: there are fewer than 50 members, shapes disagree, an output is NaN, or as `permutation_test`.
     """
-    found = residual_scores(target, predictors)
-    query, holdout, members = np.split(found, np.cumsum(sizes)[:2])
-    if len(members) < LEAST_MEMBERS or len(found) != sum(sizes):
+    return compared_with_members(
+        *(key, residual_scores(target, predictors), sizes),
+        groups=groups,
+        p_never=p_never,
+        permutations=permutations,
+        alpha=alpha,
+        level=level,
+        stated=stated,
+        question=question,
+    )
+
+
+def compared_with_members(
+    key: Key[Array, ""],
+    scores: Float[np.ndarray, " n"],
+    sizes: tuple[int, int, int],
+    *,
+    groups: Int[Array | np.ndarray, " n"] | None = None,
+    p_never: float | None = None,
+    permutations: int = PERMUTATIONS,
+    alpha: float = ALPHA,
+    level: float = LEVEL,
+    stated: float = STATED_FRACTION,
+    question: Question = "used",
+) -> MembersAnswer:
+    """`members_test` of scores that are already made: larger means more likely used, and no set entered them.
+
+    Raises:
+        InputError: as `members_test`.
+    """
+    query, holdout, members = np.split(scores, np.cumsum(sizes)[:2])
+    if len(members) < LEAST_MEMBERS or len(scores) != sum(sizes):
         raise InputError(
-            f"there are outputs on {len(found)} records for sets of {sizes[0]}, {sizes[1]} and {sizes[2]}, the last "
+            f"there are outputs on {len(scores)} records for sets of {sizes[0]}, {sizes[1]} and {sizes[2]}, the last "
             f"the known members: at least {LEAST_MEMBERS} members are needed to tell what the target remembers."
         )
     parts = (None,) * 3 if groups is None else tuple(np.split(np.asarray(groups), np.cumsum(sizes)[:2]))
@@ -194,17 +223,15 @@ def limits_by_members(found: Sides, alpha: float = ALPHA, level: float = LEVEL) 
         return UNKNOWN
     estimate = float(np.clip(a / b, 0, 1))
 
+    variance = (
+        found.query_variance + found.holdout_variance,
+        -2 * found.holdout_variance,
+        found.members_variance + found.holdout_variance,
+    )
+
     def interval(confidence: float) -> tuple[float, float]:
-        squared = float(special.stdtrit(found.freedom, (1 + confidence) / 2)) ** 2
-        # (a - f b)^2 <= squared (v_query + f^2 v_members + (1 - f)^2 v_holdout), a parabola in f.
-        leading = b**2 - squared * (found.members_variance + found.holdout_variance)
-        middle = squared * found.holdout_variance - a * b
-        rest = a**2 - squared * (found.query_variance + found.holdout_variance)
-        if leading <= 0:
-            return 0.0, 1.0
-        root = float(np.sqrt(max(middle**2 - leading * rest, 0.0)))
-        low, high = (float(np.clip((-middle + sign * root) / leading, 0, 1)) for sign in (-1, 1))
-        return min(low, estimate), max(high, estimate)
+        quantile = float(special.stdtrit(found.freedom, (1 + confidence) / 2))
+        return shares_not_rejected(a, b, variance, quantile, estimate)
 
     error = float(np.sqrt(found.query_variance + found.holdout_variance))
     least = (float(-special.ndtri(ALPHA)) + float(special.ndtri(POWER))) * error / b

@@ -171,6 +171,7 @@ SOURCES = {
         Source.TRAINING: {},
         Source.BANK: {"shadows": Path("bank")},
         Source.MEMBERS: {"members": "m.npz"},
+        Source.SCORES: {"scores": Path("s.csv")},
     },
     "attack": {Source.TRAINING: {}, Source.BANK: {"shadows": Path("bank")}},
     "power": {Source.TRAINING: {}, Source.BANK: {"shadows": Path("bank")}},
@@ -204,7 +205,8 @@ def test_an_option_is_refused_where_it_means_nothing_and_only_there(command: Com
             if source in field.of:
                 refuse_without_effect(options)
             else:
-                with pytest.raises(InputError, match=rf"^{field.flag}: {re.escape(REFUSALS[source])}$"):
+                why = "needs --scores, a table of scores." if field.of is Source.SCORES else REFUSALS[source]
+                with pytest.raises(InputError, match=rf"^{field.flag}: {re.escape(why)}$"):
                     refuse_without_effect(options)
             known = field.declared.decides and (source in field.of or source is Source.TRAINING)
             assert (field.flag.removeprefix("--").replace("-", "_") in plain(options)) is known
@@ -218,6 +220,8 @@ WITH_EFFECT = {
     ("ks", Source.MEMBERS): """query holdout members groups holdout_groups members_groups data_dir field_strength
     image_size gray drop_overlap drop_unshared target holdout_target members_target target_kind allow_unrelated_target
     challenge tests question stated_share level seed as_json details out report fail_on""",
+    ("ks", Source.SCORES): """scores column lower higher show_words question stated_share level seed as_json details out
+    report fail_on""",
     ("power", Source.BANK): "shadows holdout_size members_size fraction seed as_json details out report fail_on",
     ("attack", Source.BANK): """target members target_kind gamma offline_scale delta pdtp shadows attacks seed level top
     as_json details out report fail_on""",
@@ -253,7 +257,7 @@ def test_a_place_is_no_part_of_a_run():
     assert identity_of(here) != identity_of(options_of(KSOptions, epochs=4))
     places = """query calibration holdout groups holdout_groups data_dir target holdout_target calibration_target
     reference reference_target members members_groups members_target before holdout_before target_data shadows challenge
-    field_strength"""
+    field_strength scores"""
     assert set(plain(here)) - set(identity_of(here)) == set(places.split())
 
 

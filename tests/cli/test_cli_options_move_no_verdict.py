@@ -48,6 +48,7 @@ SAID: dict[str, tuple[str, ...]] = {
 ELSEWHERE = {
     "--json": "every run here has it; words against JSON: tests/report/test_one_verdict.py",
     "--dry-run": "prints no verdict",
+    "--show-words": "needs a table of scores with texts: tests/cli/test_cli_ks_scores.py",
     "--workers": "who trains changes no bit: tests/cli/test_cli_workers.py",
     "--cluster": "who trains changes no bit: tests/cli/test_cli_workers.py",
 }

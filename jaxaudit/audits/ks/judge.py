@@ -13,8 +13,10 @@ from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.learned import without_unlearned
 from jaxaudit.audits.ks.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget, Target, kinds_of_targets
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, MembersTest, ReferenceTest
+from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import checks as preflight
@@ -30,10 +32,10 @@ BY_CLASSES = (
 
 def judge(
     key: Key[Array, ""],
-    shadows: ShadowModels,
-    targets: Sequence[Target],
+    shadows: ShadowModels | ScoreTable,
+    targets: Sequence[Target] = (),
     *,
-    tests: Sequence[KSTest] | None = None,
+    tests: Sequence[KSTest | ScoresTest] | None = None,
     own_recipe: bool = False,
     reduced: Sequence[str] = (),
     level: float = 0.95,
@@ -49,7 +51,8 @@ def judge(
 
     Args:
         key: random key; every test uses the stream of its name, and all targets share its draws.
-        shadows: the shadow models; `no_models` suffices with known members.
+        shadows: the shadow models; `no_models` suffices with known members. Or a table of scores (`score_table`), which
+            has its targets, too: `judge_scores`, by a `ScoresTest` of `tests`.
         targets: models to judge: `FileTarget`; `SimulatedTarget`, if trained with the shadow models; or your own
             `Target`. Files have one row per record of each given set.
         tests: the tests to make, the deciding one first; by default those that the models and outputs allow: the
@@ -87,6 +90,11 @@ def judge(
     >>> answer.targets[0].verdict, answer.targets[0].usage[0].p_never < 0.05
     ('not forgotten', True)
     """
+    if isinstance(shadows, ScoreTable):
+        return judge_scores(
+            key, shadows, test=next((each for each in tests or () if isinstance(each, ScoresTest)), None), level=level
+        )
+    tests = None if tests is None else [each for each in tests if not isinstance(each, ScoresTest)]
     if not targets:
         raise InputError("there is no target: give a file of its outputs (`targets`), or simulate one.")
     if not 0 < level < 1:

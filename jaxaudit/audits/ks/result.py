@@ -17,6 +17,9 @@ from jaxaudit.metrics.ks import Verdict
 from jaxaudit.metrics.usage import Question
 from jaxaudit.shadow_models import ShadowModels
 
+SCORES = "scores"
+"""The test that judges by a table of scores, and stores no outputs."""
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -109,6 +112,26 @@ class Resembles(StrictStruct, frozen=True):
     recognised: float
 
 
+class Retrained(StrictStruct, frozen=True):
+    """What forget quality and privleak are worth: their values between models that were all retrained.
+
+    Attributes:
+        models: the number of retrained models.
+        forget_quality: of the target and each of them.
+        between: forget quality of each pair of retrained models, in which there is nothing to find.
+        share_below: the share of these pairs below `nominal`: the realised level.
+        privleak: of each ordered pair of retrained models, in percent.
+        nominal: the level at which forget quality is read.
+    """
+
+    models: int
+    forget_quality: tuple[Number, ...]
+    between: tuple[Number, ...]
+    share_below: Number
+    privleak: tuple[Number, ...]
+    nominal: float
+
+
 class TargetResult(StrictStruct, frozen=True, kw_only=True):
     """The result for one target; all fields about rho are None in an audit without rho.
 
@@ -132,6 +155,10 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
         checks: all checks, on the numbers that were compared.
         resembles: the design of shadow models that its outputs resemble most; None with a single design, or without
             known non-members.
+        forget_quality: TOFU's, beside the first retrained model of a table of scores with truth ratios; it decides
+            nothing.
+        privleak: MUSE's, in percent, beside the same model, where the table has Min-K% of both sets.
+        retrained: both between retrained models, if there are several.
     """
 
     name: str
@@ -151,6 +178,9 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     tests: tuple[TestResult, ...]
     checks: tuple[Check, ...]
     resembles: Resembles | None = None
+    forget_quality: Number = None
+    privleak: Number = None
+    retrained: Retrained | None = None
 
 
 class NoiseFloor(StrictStruct, frozen=True):
@@ -264,6 +294,8 @@ def check(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
 
 def array_names(result: KSResult) -> tuple[str, ...]:
     """Names of the arrays of a run that charts need: of shadow models, if there is rho, and one for each target."""
+    if all(target.method == SCORES for target in result.targets):
+        return ()
     models = () if result.noise_floor is None else ("query", "calibration")
     return (*models, *(f"target_{index}" for index in range(len(result.targets))))
 

@@ -139,6 +139,10 @@ def _check(options: KSOptions) -> None:
 
 
 def _prepare(options: KSOptions) -> Job[Any] | Summary:
+    if options.source is Source.SCORES:
+        from jaxaudit.cli.ks.by_scores import prepare_by_scores
+
+        return prepare_by_scores(options)
     options = opened(options)
     if options.source is Source.BANK:
         from jaxaudit.cli.ks.by_bank import prepare_by_bank
@@ -167,6 +171,8 @@ KS = Command(
     --members-target out_m.csv` (after `jaxaudit deal`; trains nothing)
 
     `jaxaudit ks --challenge deal/key.json --target outputs.csv` (after `jaxaudit deal --blind`)
+
+    `jaxaudit ks --scores scores.csv` (any number a record, such as a language model's losses; trains nothing)
 
     `jaxaudit ks` (embedded data, targets of known truth, about a minute)
 

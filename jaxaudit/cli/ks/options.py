@@ -20,6 +20,7 @@ from jaxaudit.cli.sets import (
     designs_of_shadows,
     shadow_count,
 )
+from jaxaudit.errors import InputError
 
 TARGET = "Target"
 SHADOW_MODELS, HOLDOUT_MODELS = 39, 40
@@ -125,6 +126,54 @@ class Targets:
     allow_unrelated_target: bool = option(False, "Also judge outputs that are no better than guessing.")
 
 
+def renamed(text: str) -> tuple[str, str]:
+    """A column's name in the table, and its name here.
+
+    Raises:
+        InputError: the text does not have both.
+
+    >>> renamed("target.loss=nll (mine)")
+    ('nll (mine)', 'target.loss')
+    """
+    here, sign, there = text.partition("=")
+    if not (here and sign and there):
+        raise InputError(f"--column {text!r}: write NAME=COLUMN, such as target.loss=my_loss.")
+    return there, here
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A table of scores in place of sets, outputs and shadow models."""
+
+    scores: Path | None = option(
+        None,
+        "Judge by this table and train nothing: one row a record, .csv, .parquet, .npz or .jsonl. Columns: set (query, "
+        "holdout; members, reference), target.SCORE or target.MODEL.SCORE, and where there are any: baseline. (models "
+        "that used neither set), unused. and used. (models trained like the target without and with the query set), "
+        "before., covariate.NAME, group, pair, text.",
+        metavar="TABLE",
+        names="file",
+    )
+    column: tuple[str, ...] = option(
+        (),
+        "The name of a column of --scores in the file, if it differs: target.loss=my_loss. Repeatable.",
+        metavar="NAME=COLUMN",
+        check=renamed,
+    )
+    lower: tuple[str, ...] = option(
+        (), "A score that is lower for records that were used, like loss. Repeatable.", metavar="SCORE"
+    )
+    higher: tuple[str, ...] = option(
+        (), "A score that is higher for records that were used, like log_likelihood. Repeatable.", metavar="SCORE"
+    )
+    show_words: bool = option(
+        False,
+        "If the texts themselves tell query set and holdout apart: print the words that do. They are words of records, "
+        "and are never written.",
+        decides=False,
+    )
+
+
 @dataclass(frozen=True)
 class KSAudit(Level):
     """Options of the tests, and of their shadow models."""
@@ -146,6 +195,7 @@ class KSAudit(Level):
         metavar="NAME,...",
         check=lambda text: parse_tests(text),
         names="codes",
+        of=~Source.SCORES,
     )
     shadow_models: int | None = shadow_count(
         SHADOW_MODELS,
@@ -170,7 +220,7 @@ class KSAudit(Level):
         "The shadow models have the target's own network and recipe (give --designs guess, too). Without this word, "
         "--model of your own code or "
         "--members, nobody knows how much a target remembers, and none is called `forgotten`.",
-        of=~Source.MEMBERS,
+        of=~(Source.MEMBERS | Source.SCORES),
     )
     stated_share: float = option(
         0.25,
@@ -208,16 +258,19 @@ class KSOutput(Output):
 class KSOptions:
     """All options of the command."""
 
-    data: KSData = group(DATA, KSData())
-    target: Targets = group(TARGET, Targets())
-    model: ShadowNetwork = group(MODEL, ShadowNetwork())
-    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
+    data: KSData = group(DATA, KSData(), of=~Source.SCORES)
+    target: Targets = group(TARGET, Targets(), of=~Source.SCORES)
+    scores: Scores = group("Scores", Scores(), of=Source.SCORES)
+    model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~Source.SCORES)
+    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe(), of=~Source.SCORES)
     audit: KSAudit = group(AUDIT, KSAudit())
     output: KSOutput = group(OUTPUT, KSOutput())
 
     @property
     def source(self) -> Source:
         """The origin of the models with which targets are compared."""
+        if self.scores.scores is not None:
+            return Source.SCORES
         if self.audit.shadows is not None:
             return Source.BANK
         known = (self.data.members or self.data.challenge) is not None and self.data.calibration is None

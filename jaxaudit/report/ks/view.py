@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.result import KSResult, Resembles, TargetResult, array_names, check
+from jaxaudit.audits.ks.result import SCORES, KSResult, Resembles, TargetResult, array_names, check
+from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests import TESTS
 from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.errors import visible
@@ -53,6 +54,7 @@ _USED = (
     f"several models. used: estimated used fraction with its interval. {_LIMITS} used fraction detected with 95% "
     "probability."
 )
+SETS = {"query": "query", "holdout": "holdout", "members": "known member", "reference": "reference"}
 LEGENDS = {
     ("used",): _USED,
     ("left",): (
@@ -112,7 +114,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
 
 def _errors(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     """What the deciding tests say of themselves; nothing of a test of one's own."""
-    said = {test.name: f"{test.title}: {test.errors}" for test in TESTS}  # pyright: ignore[reportAttributeAccessIssue]
+    said = {test.name: f"{test.title}: {test.errors}" for test in (*TESTS, ScoresTest)}  # pyright: ignore[reportAttributeAccessIssue]
     return tuple(dict.fromkeys(said[target.method] for target in targets if target.method in said))
 
 
@@ -122,6 +124,8 @@ def _about(data: Mapping[str, Any]) -> str:
     def said(role: str) -> str:
         return f"{visible(str(data[role]['name']))} ({data[role]['records']:,} records)"
 
+    if "scores" in data:
+        return _about_scores(data)
     compared = "The target's outputs are compared with theirs."
     if "shadows" in data:
         bank = data["shadows"]
@@ -144,6 +148,16 @@ def _about(data: Mapping[str, Any]) -> str:
     return (
         f"The query set is {said('query')}. Shadow models were trained on it, and on {said('calibration')}, "
         f"{shared}{further} {compared}"
+    )
+
+
+def _about_scores(data: Mapping[str, Any]) -> str:
+    """The sets of a table of scores, and the models that it has."""
+    sets = [f"{data[role]['records']:,} {words}" for role, words in SETS.items() if role in data]
+    models = [f"{count} {role}" for role, count in data["scores"]["models"].items()]
+    return (
+        f"The table {visible(str(data['query']['name']))} has scores of {', '.join(sets)} records, by these models: "
+        f"{', '.join(models)}. No model was trained."
     )
 
 
@@ -235,12 +249,32 @@ def _change(change: Change) -> str:
     return change_text(change).partition(": ")[2]
 
 
+def _field(targets: Sequence[TargetResult]) -> list[str]:
+    """Forget quality and privleak, and what they are between retrained models."""
+    lines = []
+    for target in targets:
+        numbers = {
+            "forget quality": None if target.forget_quality is None else precise(target.forget_quality),
+            "privleak": None if target.privleak is None else f"{target.privleak:.1f}%",
+        }
+        said = [f"{name} {value}" for name, value in numbers.items() if value is not None]
+        if said:
+            lines.append(f"{visible(target.name)}: {', '.join(said)} (open-unlearning's numbers; they decide nothing).")
+    worth = next((target.retrained for target in targets if target.retrained is not None), None)
+    if worth is not None and worth.share_below is not None:
+        lines.append(
+            f"Forget quality between {worth.models} retrained models: below {worth.nominal:g} for "
+            f"{percent(worth.share_below)} of pairs; a p-value at its level would be so for {percent(worth.nominal)}."
+        )
+    return lines
+
+
 def _legend(result: KSResult) -> tuple[str, ...]:
     """How to read the table of verdicts, and what the deciding tests may miss."""
-    targets, lines = result.targets, []
+    targets, lines = result.targets, _field(result.targets)
     usages = [usage for target in targets for usage in target.usage]
     if not usages:
-        return ()
+        return tuple(lines)
     adjusted = any(usage.p_never_adjusted is not None for usage in usages)
     several = f", adjusted for {len(targets)} models (Holm)" if adjusted else ""
     left = asked(targets) == ("left",)
@@ -249,7 +283,11 @@ def _legend(result: KSResult) -> tuple[str, ...]:
     deciding = [usage for target in targets for usage in target.usage if usage.method == target.method]
     for method in dict.fromkeys(usage.method for usage in deciding):
         title = next(test.title for target in targets for test in target.tests if test.name == method)
-        least = [usage.detectable for usage in deciding if usage.method == method]
+        # Nothing is known of what would be missed where nothing shows what use looks like.
+        shown = [each for each in deciding if each.method == method and (method != SCORES or each.p_fully is not None)]
+        if not shown:
+            continue
+        least = [usage.detectable for usage in shown]
         known = [each for each in least if each is not None]
         use, missed = ("memory", "even memory of all") if left else ("use", "even use of all")
         if len(known) == len(least):
@@ -304,6 +342,9 @@ def _check(result: Any, arrays: Arrays) -> None:
     """Holds a run that was read against itself: its numbers, and the sets that its provenance names."""
     check(result, arrays)
     data = result.provenance.data
+    if "scores" in data:
+        demand(isinstance(data["scores"], dict) and isinstance(data["scores"].get("models"), dict), "it has no models")
+        return
     other = "members" if "members" in data and "calibration" not in data else "calibration"
     for role in ("query", other, *({"reference"} & data.keys())):
         each = data.get(role)
@@ -317,8 +358,9 @@ def _compared(runs: Sequence[Run[KSResult]]) -> tuple[Picture, ...]:
     return (compared_picture(made),) if len(made) > 1 else ()
 
 
-def _stored(result: KSResult) -> Stored:
-    return Stored("confidences.npz", array_names(result))
+def _stored(result: KSResult) -> Stored | None:
+    names = array_names(result)
+    return Stored("confidences.npz", names) if names else None
 
 
 KS = Kind("ks", record_type("ks", KSResult), ks_part, _check, _stored, _compared)

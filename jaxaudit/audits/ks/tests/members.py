@@ -110,7 +110,7 @@ class MembersTest(WithoutModels):
     def decide(self, usage: Usage, checks: tuple[Check, ...], answer: MembersAnswer) -> Judgement:
         """The judgement that follows from the numbers of the test."""
         remembers = answer.p_memory <= ALPHA
-        trust = _measured_by(answer.memory) if remembers else FAINT
+        trust = measured_by(answer.memory) if remembers else FAINT
         more = (
             "Give outputs on more records, of the holdout and the known members above all."
             if remembers
@@ -147,7 +147,7 @@ class MembersTest(WithoutModels):
         )
 
 
-def _measured_by(memory: float) -> Confidence:
+def measured_by(memory: float) -> Confidence:
     why = (
         "It is measured by what this model remembers of records that it did use: members and holdout are "
         f"{memory:.1f} standard errors apart."

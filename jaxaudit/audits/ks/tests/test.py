@@ -177,11 +177,18 @@ class Words(NamedTuple):
 USED = Words()
 
 
-def of_use(test: KSTest, usage: Usage, more: str, trust: Confidence, words: Words = USED) -> Finding:
+@runtime_checkable
+class Assuming(Protocol):
+    """A test that says what it assumes, in a sentence."""
+
+    assumes: ClassVar[str]
+
+
+def of_use(test: Assuming, usage: Usage, more: str, trust: Confidence, words: Words = USED) -> Finding:
     """The finding of a test of use, from its numbers.
 
     Args:
-        test: the test.
+        test: says what it assumes.
         usage: its numbers.
         more: what would change an inconclusive finding.
         trust: confidence in the number that the verdict rests on.

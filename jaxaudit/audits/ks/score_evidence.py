@@ -1,0 +1,215 @@
+"""The numbers behind a verdict on a table of scores: the p-value of "never used", and the share of the effect."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.ks.tests.holdout import EXACT
+from jaxaudit.audits.ks.tests.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
+from jaxaudit.audits.ks.tests.test import USED, Words
+from jaxaudit.data.scores.table import Role, ScoredModel, ScoreTable, asked
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.members import MembersAnswer, compared_with_members
+from jaxaudit.metrics.permutation import least_permutations
+from jaxaudit.metrics.score_share import ShareLeft, share_left
+from jaxaudit.metrics.score_test import ScoreTest, normal_scores, residuals, score_test
+from jaxaudit.metrics.usage import UNKNOWN, Limits, Question
+from jaxaudit.randomness import stream
+
+NOT_KNOWN = "how much this model remembers of what it used is not known"
+NO_DIRECTION = "it is not known whether the scores are higher or lower for records that were used"
+NO_EFFECT = "models that used the query set hardly differ from models that did not"
+LEFT_OF_USE = Words(
+    "The model shows the effect of the query set ({p}).",
+    "Of the effect that use has on models of known truth, {share} is left.",
+    "No effect of the query set was detected ({p}). Of the effect that use has on models of known truth, at most "
+    "{most} is left ({level} upper limit); less is not ruled out.",
+    "How much effect of the query set is left is not determined: {why}.",
+    "was trained without the query set",
+    USED.beyond,
+)
+ONE_MODEL = (
+    "There is one model of known truth of a kind ({kinds}): a model of another seed has other scores, and the interval "
+    "does not know by how much."
+)
+
+
+class ScoreEvidence(NamedTuple):
+    """What a target's scores show.
+
+    Attributes:
+        p_never: p-value of "never used"; None if nothing tells.
+        p_trust: how far to trust it.
+        p_smaller: p-value of a query set that looks less used than the holdout.
+        p_fully, limits: see `Usage`; the limits are unknown if nothing shows what use looks like.
+        why: why they are unknown; else empty.
+        trust: how far to trust the limits.
+        words: the sentences of the finding.
+        invalid: reasons why no verdict can be given.
+        caveats: what a reader must know first.
+        strange: what to say of a detected use that the members contradict.
+    """
+
+    p_never: float | None
+    p_trust: Confidence
+    p_smaller: float = 1.0
+    p_fully: float | None = None
+    limits: Limits = UNKNOWN
+    why: str = NOT_KNOWN
+    trust: Confidence = Confidence("none", f"{NOT_KNOWN[0].upper()}{NOT_KNOWN[1:]}.")
+    words: Words = USED
+    invalid: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    strange: tuple[str, ...] = ()
+
+
+def score_evidence(
+    key: Key[Array, ""], table: ScoreTable, target: ScoredModel, question: Question, level: float
+) -> ScoreEvidence:
+    """The evidence on one target: by the holdout where there is one, else by models that never used the query set."""
+    share = _between_models(table, target, level)
+    exact = _against_holdout(key, table, target) if len(table.rows("holdout")) else None
+    if exact is None:
+        unused = len(table.of("unused"))
+        normal = f"It rests on {unused} models without the query set: the t-test takes their mean scores as normal."
+        found = ScoreEvidence(None if share is None else share.p_unused, Confidence("fair", normal))
+    else:
+        found = ScoreEvidence(exact.p_never, EXACT, exact.p_smaller)
+    members = _by_members(key, table, target, question, level, found.p_never)
+    if isinstance(members, MembersAnswer):
+        return _of_members(found, members, question)
+    if share is None or not (table.of("used") or table.of("before")):
+        return found._replace(why=members or found.why)
+    return _of_models(found, share, table, question)
+
+
+def known_columns(table: ScoreTable, rows: Int[np.ndarray, " some"]) -> dict[str, Float[np.ndarray, " some"]]:
+    """What is known of records without the target: covariates, and scores of models that used neither set."""
+    roles: tuple[Role, ...] = ("baseline", "unused")
+    models = {
+        ".".join(filter(None, (model.role, model.name, name))): values[rows]
+        for role in roles
+        for model in table.of(role)
+        for name, values in model.scores.items()
+        if asked(values, rows)
+    }
+    return {**{f"covariate.{name}": values[rows] for name, values in table.covariates.items()}, **models}
+
+
+def _residuals(
+    table: ScoreTable, target: ScoredModel, rows: Int[np.ndarray, " some"]
+) -> tuple[Float[np.ndarray, "some kinds"], Int[np.ndarray, " kinds"]]:
+    """The target's scores of these records without what is known of the records, and the scores' directions."""
+    names = [name for name, values in target.scores.items() if asked(values, rows)]
+    if not names:
+        return np.zeros((len(rows), 0)), np.zeros(0, int)
+    scores = np.stack([normal_scores(target.scores[name][rows]) for name in names], axis=1)
+    known = [normal_scores(each) for each in known_columns(table, rows).values()]
+    left = residuals(scores, np.stack(known, axis=1) if known else np.zeros((len(rows), 0)))
+    return left, np.array([table.directions[name] for name in names])
+
+
+def _against_holdout(key: Key[Array, ""], table: ScoreTable, target: ScoredModel) -> ScoreTest | None:
+    """The exact test; None if the target has no score on both sets."""
+    dealt, size = table.rows("query", "holdout"), len(table.rows("query"))
+    left, directions = _residuals(table, target, dealt)
+    if not len(directions):
+        return None
+    return score_test(
+        *(stream(key, "test of scores"), left, directions, size),
+        groups=None if table.groups is None else table.groups[dealt],
+        pairs=None if table.pairs is None else table.pairs[dealt],
+        permutations=least_permutations(len(table.of("target"))),
+    )
+
+
+def _by_members(
+    key: Key[Array, ""], table: ScoreTable, target: ScoredModel, question: Question, level: float, p_never: float | None
+) -> MembersAnswer | str:
+    """What known members show; a reason if they show nothing, empty if there are none."""
+    sets = [table.rows(each) for each in ("query", "holdout", "members")]
+    if not len(sets[2]) or p_never is None or not len(sets[1]):
+        return ""
+    rows = np.concatenate(sets)
+    left, directions = _residuals(table, target, rows)
+    if not directions.any():
+        return NO_DIRECTION
+    return compared_with_members(
+        stream(key, "members of scores"),
+        (left * directions)[:, directions != 0].mean(axis=1),
+        (len(sets[0]), len(sets[1]), len(sets[2])),
+        groups=None if table.groups is None else table.groups[rows],
+        p_never=p_never,
+        permutations=least_permutations(len(table.of("target"))),
+        level=level,
+        question=question,
+    )
+
+
+def _of_members(found: ScoreEvidence, answer: MembersAnswer, question: Question) -> ScoreEvidence:
+    remembers = answer.p_memory <= ALPHA
+    usage = answer.usage
+    return found._replace(
+        p_fully=usage.p_fully,
+        limits=Limits(usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper, usage.detectable),
+        why="" if remembers else usage.reasons[0],
+        trust=measured_by(answer.memory) if remembers else FAINT,
+        words=LEFT if question == "left" else OF_USE,
+        invalid=usage.invalid,
+        strange=() if remembers else (STRANGE[question],),
+    )
+
+
+def _between_models(table: ScoreTable, target: ScoredModel, level: float) -> ShareLeft | None:
+    """The target's place between models of known truth; None if there are none, or no score that all of them have."""
+    unused = table.of("unused")
+    used = table.of("used") or tuple(each for each in table.of("before") if each.name in ("", target.name))
+    query, dealt = table.rows("query"), table.rows("query", "holdout")
+    models = (target, *unused, *used)
+
+    def shared(rows: Int[np.ndarray, " some"]) -> list[str]:
+        return [
+            name
+            for name in target.scores
+            if table.directions[name] and all(name in each.scores and asked(each.scores[name], rows) for each in models)
+        ]
+
+    rows = dealt if len(dealt) > len(query) and shared(dealt) else query
+    names = shared(rows)
+    if not names or not (unused or (used and len(rows) > len(query))):
+        return None
+    scores = np.mean(
+        [
+            table.directions[name] * normal_scores(np.stack([each.scores[name][rows] for each in models]))
+            for name in names
+        ],
+        axis=0,
+    )
+    return share_left(
+        *(scores[0], scores[1 : 1 + len(unused)], scores[1 + len(unused) :], len(query)),
+        groups=None if table.groups is None else table.groups[rows],
+        level=level,
+    )
+
+
+def _of_models(found: ScoreEvidence, share: ShareLeft, table: ScoreTable, question: Question) -> ScoreEvidence:
+    unused, used = (len(table.of(role)) for role in ("unused", "used"))
+    counted = {"without the query set": unused, "with it": used or len(table.of("before"))}
+    single = [kind for kind, count in counted.items() if count == 1]
+    low = f"{unused} models without the query set" if unused else "the holdout"
+    known = share.p_used is not None
+    trust = Confidence(
+        "weak" if single else "fair",
+        f"It is measured between {low} and {counted['with it']} models that used the query set, which are "
+        f"{share.effect:.1f} standard errors apart.",
+    )
+    return found._replace(
+        p_fully=share.p_used,
+        limits=share.limits,
+        why="" if known else NO_EFFECT,
+        trust=trust if known else Confidence("none", f"{NO_EFFECT[0].upper()}{NO_EFFECT[1:]}."),
+        words=LEFT_OF_USE if question == "left" else USED,
+        caveats=(ONE_MODEL.format(kinds=" and ".join(single)),) if single else (),
+    )

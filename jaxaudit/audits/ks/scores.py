@@ -1,0 +1,165 @@
+"""Judges targets by a table of scores: any number a record, from any kind of model. No model is trained."""
+
+from dataclasses import dataclass
+from functools import partial
+from math import nan
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxaudit.audits.ks.finding import conclude
+from jaxaudit.audits.ks.forget_quality import field_numbers
+from jaxaudit.audits.ks.judge_outputs import adjusted
+from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult
+from jaxaudit.audits.ks.score_evidence import ScoreEvidence, known_columns, score_evidence
+from jaxaudit.audits.ks.tests.test import Judgement, of_use
+from jaxaudit.data.scores.table import ScoredModel, ScoreTable
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.blind_baseline import blind_baseline, holdout_blind
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, Check
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.holdout import swapped
+from jaxaudit.metrics.tofu import SOURCE
+from jaxaudit.metrics.usage import STATED_FRACTION, Question, Usage, refuse_stated, without_fraction
+from jaxaudit.metrics.usage import conclude as concluded
+from jaxaudit.randomness import stream
+
+WHAT_HELPS = (
+    "Add records that the target did use (rows of the set `members`), or scores of models of known truth (columns "
+    "`unused.` and `used.`)."
+)
+MORE = "Give scores of more records, or of baselines: models that used neither set."
+NO_TEST = "there is no holdout, and fewer than two models without the query set tell nothing of other seeds"
+TEST_HELPS = "Give a holdout, or at least two models that never used the query set."
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoresTest:
+    """Do the target's scores differ between query set and holdout, and how much of the effect of use is there?
+
+    Attributes:
+        stated: `forgotten` requires an upper limit of at most this.
+        question: `used`: how much of the query set was used. `left`: how much of the effect of use is left in a model
+            that was trained on after the use, to unlearn. The numbers are the same.
+    """
+
+    stated: float = STATED_FRACTION
+    question: Question = "used"
+    name: ClassVar[str] = SCORES
+    title: ClassVar[str] = "test of scores"
+    source: ClassVar[str] = "Hemerik & Goeman 2018; Das, Zhang & Tramer 2024; Fieller 1954"
+    errors: ClassVar[str] = (
+        "A target that used none of the query set is called not forgotten in at most 5% of random deals of the records "
+        "into query set and holdout, whatever the model is."
+    )
+    assumes: ClassVar[str] = (
+        "Test of scores: p (not used) is exact if query set and holdout were dealt at random from one source, and "
+        "neither the target nor a baseline used the holdout. The fraction assumes that the query set, if used, was "
+        "used like the known members, or as models of known truth used it."
+    )
+
+
+def judge_scores(
+    key: Key[Array, ""], table: ScoreTable, *, test: ScoresTest | None = None, level: float = 0.95
+) -> KSAudit:
+    """Has each target of a table of scores forgotten the query set, or never used it?
+
+    Args:
+        key: random key of the permutations.
+        table: the scores.
+        test: the stated share and the question.
+        level: confidence level of the intervals; no verdict depends on it.
+
+    Raises:
+        InputError: there is no query set, or neither a holdout nor models that never used the query set.
+
+    >>> import jax
+    >>> from jaxaudit.data.scores.table import score_table
+    >>> random = np.random.default_rng(1)
+    >>> sets = np.repeat(["query", "holdout"], 100)
+    >>> hard = random.normal(3, 1, 200)
+    >>> loss = hard - 0.4 * (sets == "query") + 0.3 * random.normal(size=200)
+    >>> found = judge_scores(jax.random.key(7), score_table({"set": sets, "target.loss": loss, "baseline.loss": hard}))
+    >>> found.targets[0].verdict, found.targets[0].usage[0].p_never
+    ('not forgotten', 0.0005)
+    """
+    test = ScoresTest() if test is None else test
+    refuse_stated(test.stated)
+    if not 0 < level < 1:
+        raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
+    query, holdout = table.rows("query"), table.rows("holdout")
+    if not len(query) or not (len(holdout) or table.of("unused")):
+        raise InputError(
+            f"{table.name}: no record is in the {'query set' if not len(query) else 'holdout'} (column `set`). A "
+            "target is judged by records that it may have used, beside records of the same source that nobody trained "
+            "on."
+        )
+    checks = (_told_apart(stream(key, "blind baseline"), table),) if len(holdout) else ()
+    models = table.of("target")
+    judged = [(_judgement(key, table, model, test, checks, level),) for model in models]
+    targets = tuple(
+        msgspec.structs.replace(conclude(model.name or table.name, None, each, ()), **field_numbers(table, model))
+        for model, each in zip(models, adjusted(judged), strict=True)
+    )
+    nothing = np.zeros((0, len(query)), np.float32)
+    result = KSResult(level=level, targets=targets, noise_floor=None)
+    asked = any(each.forget_quality is not None or each.privleak is not None for each in targets)
+    sources = (test.source, *((SOURCE,) if asked else ()))
+    return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
+
+
+def _told_apart(key: Key[Array, ""], table: ScoreTable) -> Check:
+    """Whether query set and holdout can be told apart without the target."""
+    dealt = table.rows("query", "holdout")
+    texts = None if table.texts is None else [table.texts[index] for index in dealt]
+    found = blind_baseline(
+        *(key, known_columns(table, dealt), texts, len(table.rows("query"))),
+        groups=None if table.groups is None else table.groups[dealt],
+        pairs=None if table.pairs is None else table.pairs[dealt],
+    )
+    return holdout_blind(found)
+
+
+def _judgement(
+    key: Key[Array, ""],
+    table: ScoreTable,
+    target: ScoredModel,
+    test: ScoresTest,
+    checks: tuple[Check, ...],
+    level: float,
+) -> Judgement:
+    found = score_evidence(key, table, target, test.question, level)
+    rests = frozenset({HOLDOUT_LIKE_QUERY}) if checks else frozenset[str]()
+    if found.p_never is None:
+        undetermined = Usage(test.name, "inconclusive", 1.0, None, nan, 0.0, 1.0, None, (NO_TEST,))
+        finding = of_use(test, undetermined, TEST_HELPS, found.trust)
+        return Judgement(test.name, test.title, finding, rests, checks)
+    usage = concluded(
+        *(test.name, found.p_never, found.p_fully, found.limits),
+        doubts=swapped(found.p_smaller, ALPHA, test.question),
+        invalid=found.invalid,
+        stated=test.stated,
+        question=test.question,
+    )
+    usage = without_fraction(usage, (found.why,)) if found.why else usage
+    decide = partial(_decide, test=test, found=found, checks=checks, rests=rests)
+    return decide(usage._replace(design="none"))._replace(again=decide)
+
+
+def _decide(
+    usage: Usage, test: ScoresTest, found: ScoreEvidence, checks: tuple[Check, ...], rests: frozenset[str]
+) -> Judgement:
+    detected = usage.verdict == "not forgotten"
+    trust = found.p_trust if detected else found.trust
+    finding = of_use(test, usage, WHAT_HELPS if found.why else MORE, trust, found.words)
+    first = (*found.caveats, *(found.strange if detected else ()))
+    finding = msgspec.structs.replace(finding, caveats=(*first, *finding.caveats))
+    return Judgement(
+        *(test.name, test.title, finding, rests, checks, usage),
+        source=test.source,
+        p_confidence=found.p_trust,
+        fraction_confidence=found.trust,
+        p_rests_on=rests,
+    )

@@ -1,0 +1,110 @@
+"""Reads tables of scores: CSV, Parquet, .npz and JSON lines. No message shows a cell."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from jaxaudit.data.formats.arrays import NpzArrays
+from jaxaudit.data.formats.parsing import open_bounded
+from jaxaudit.data.formats.text_table import MOST_COLUMNS, trimmed
+from jaxaudit.data.scores.table import OWN, ScoreTable, score_table
+from jaxaudit.errors import InputError
+
+LONGEST_LINE = 2**20
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+
+
+def load_scores(
+    path: Path | str,
+    *,
+    rename: Mapping[str, str] = {},
+    lower: Sequence[str] = (),
+    higher: Sequence[str] = (),
+) -> ScoreTable:
+    """A table of scores from a file: see `score_table` for its columns.
+
+    Args:
+        path: a `.csv` with a header line, a `.parquet`, a `.npz` with one array a column, or JSON lines (`.jsonl`) with
+            one object a record. Empty cells and null mean that a model was not asked.
+        rename: by the name of a column in the file, its name here.
+        lower, higher: as for `score_table`.
+
+    Raises:
+        InputError: the file cannot be read or is too large, names a column twice or lacks one of `rename`; or as
+            `score_table`.
+    """
+    path = Path(path)
+    columns = _READERS.get(path.suffix.lower(), _of_table)(path)
+    missing = [each for each in rename if each not in columns]
+    if missing:
+        raise InputError(f"{path.name}: has no column {missing[0]!r} to rename (`rename`); is the name right?")
+    renamed = [rename.get(each, each) for each in columns]
+    twice = sorted({each for each in renamed if renamed.count(each) > 1})
+    if twice:
+        raise InputError(f"{path.name}: has several columns {twice[0][:100]!r}; give each its own name.")
+    found = dict(zip(renamed, columns.values(), strict=True))
+    return score_table(found, name=path.name, lower=lower, higher=higher)
+
+
+def _of_table(path: Path) -> dict[str, Any]:
+    # Imported here because pyarrow takes a tenth of a second.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from jaxaudit.data.tables.numeric import read_text_table
+
+    table, _ = read_text_table(path)
+    header = table.header or []
+    if len(set(header)) < len(header):
+        raise InputError(f"{path.name}: two columns have the same name; give each its own.")
+    found: dict[str, Any] = {}
+    for index, name in enumerate(header):
+        cells = trimmed(table.columns[index])
+        if name in OWN or "." not in name:
+            found[name] = np.asarray(cells.to_pylist(), object)
+            continue
+        empty = pc.call_function("equal", [cells, ""])
+        values = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
+        table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+        found[name] = table.numbers(index)
+    return found
+
+
+def _of_archive(path: Path) -> dict[str, Any]:
+    archive = NpzArrays(path)
+    return {name: archive.read(name) for name in archive.names}
+
+
+def _of_lines(path: Path) -> dict[str, Any]:
+    decoder = msgspec.json.Decoder(dict[str, float | str | None])
+    found: dict[str, list[Any]] = {}
+    with open_bounded(path) as stream:
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
+            if len(line) > LONGEST_LINE:
+                raise InputError(f"{path.name}: line {number} has more than {LONGEST_LINE:,} bytes; is it JSON lines?")
+            if not line.strip():
+                continue
+            try:
+                record = decoder.decode(line)
+            except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+                raise InputError(
+                    f"{path.name}: line {number} is not an object of numbers and texts; write one object a record, in "
+                    "UTF-8."
+                ) from error
+            found = found or {name: [] for name in record}
+            if record.keys() != found.keys() or len(found) > MOST_COLUMNS:
+                raise InputError(
+                    f"{path.name}: line {number} has other names than the first; give each record the same."
+                )
+            for name, value in record.items():
+                found[name].append(value)
+    return {
+        name: values if name in OWN or any(isinstance(each, str) for each in values) else np.array(values, np.float64)
+        for name, values in found.items()
+    }
+
+
+_READERS = {".npz": _of_archive, **dict.fromkeys(JSON_LINES, _of_lines)}

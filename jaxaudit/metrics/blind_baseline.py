@@ -1,0 +1,170 @@
+"""Can query set and holdout be told apart without the target? Then a difference of its outputs need not be use.
+
+Most published sets for membership inference on language models can (Das, Zhang & Tramer 2024): their two sides were not
+dealt at random. The attempt is a kernel ridge regression of the set on what is known of each record: other models'
+scores and covariates, or its words. Each record is predicted from all others, and the predictions are judged by a
+permutation test, so the p-value is exact: its false alarms are as rare as its level says.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, Check
+from jaxaudit.metrics.deal import groups_in_sample
+from jaxaudit.metrics.exchangeability import DEALT_LEVEL, PERMUTATIONS, dealt_rows, sampled, standardised
+from jaxaudit.metrics.permuted_differences import share_as_large
+from jaxaudit.randomness import generator_of, stream
+
+MOST_RECORDS = 2_000
+"""Of more records, a random sample of this many is used; with groups or pairs, whole ones of about as many."""
+PENALTY = 0.1
+WORDS = 1 << 16
+TOKEN = r"(?u)\b\w+\b"
+
+
+class Baseline(NamedTuple):
+    """What an attempt without the target found.
+
+    Attributes:
+        p_values: by what was used, `columns` or `texts`: p-value of "query set and holdout cannot be told apart by it".
+        revealing: the names of the columns that differ most between the sets, the worst first.
+    """
+
+    p_values: dict[str, float]
+    revealing: tuple[str, ...] = ()
+
+
+def blind_baseline(
+    key: Key[Array, ""],
+    columns: dict[str, Float[np.ndarray, " n"]],
+    texts: Sequence[str] | None,
+    size: int,
+    *,
+    groups: Int[np.ndarray, " n"] | None = None,
+    pairs: Int[np.ndarray, " n"] | None = None,
+) -> Baseline:
+    """Tries to tell the first `size` records (query set) from the others (holdout) without the target.
+
+    Args:
+        key: random key of the sample and of the permutations.
+        columns: by name, numbers of each record that no target enters: covariates, scores of other models.
+        texts: the records as texts; None if they are not at hand.
+        size: the number of query records.
+        groups, pairs: as for `permuted_differences`.
+
+    >>> import jax
+    >>> columns = {"tokens": np.r_[np.arange(50.0), np.arange(50.0) + 30]}
+    >>> blind_baseline(jax.random.key(1), columns, None, 50)
+    Baseline(p_values={'columns': 0.001}, revealing=('tokens',))
+    """
+    generator = generator_of(stream(key, "sample"))
+    chosen = _sample(generator, len(next(iter(columns.values()), texts or ())), size, groups, pairs)
+    whole = groups if pairs is None else pairs
+    units = np.arange(len(chosen)) if whole is None else np.unique(whole[chosen], return_inverse=True)[1]
+    rows = _rows(generator, chosen < size, None if whole is None else units, paired=pairs is not None)
+    kernels = {}
+    if columns:
+        numbers = standardised(np.stack([each[chosen] for each in columns.values()], axis=1))
+        kernels["columns"] = numbers @ numbers.T
+    if texts is not None:
+        kernels["texts"] = _shared_words([str(texts[index]) for index in chosen])
+    p_values = {name: _p_value(each, rows, units) for name, each in kernels.items()}
+    apart = {name: abs(_mean_apart(each, size)) for name, each in columns.items()}
+    return Baseline(p_values, tuple(sorted(apart, key=lambda name: -apart[name])[:3]))
+
+
+def holdout_blind(found: Baseline, level: float = DEALT_LEVEL) -> Check:
+    """Query set and holdout cannot be told apart without the target.
+
+    The number is the smallest p-value times the number of p-values (Bonferroni). If the sets were dealt at random, the
+    check fails with probability at most `level`.
+    """
+    if not found.p_values:
+        message = "whether query set and holdout can be told apart without the target was not measured: the table has "
+        message += "neither covariates, nor scores of models that used neither set, nor texts"
+        return Check(HOLDOUT_LIKE_QUERY, True, None, level, True, message)
+    smallest = min(1.0, len(found.p_values) * min(found.p_values.values()))
+    names = " and ".join({"columns": "other columns", "texts": "their words"}[each] for each in found.p_values)
+    if smallest > level:
+        message = f"query set and holdout were not told apart by {names} (p = {smallest:.2g})"
+        return Check(HOLDOUT_LIKE_QUERY, True, smallest, level, True, message)
+    worst = min(found.p_values, key=lambda name: found.p_values[name])
+    by = "their words" if worst == "texts" else ", ".join(found.revealing)
+    message = (
+        f"query set and holdout can be told apart without the target (p = {smallest:.2g}), by {by}; so they were not "
+        "dealt at random, and a difference of the target's scores need not be use. Split one set of records at random"
+    )
+    return Check(HOLDOUT_LIKE_QUERY, False, smallest, level, True, message)
+
+
+def revealing_words(texts: Sequence[str], size: int, most: int = 10) -> tuple[str, ...]:
+    """The words whose share of records differs most between query set and holdout, the worst first.
+
+    They are words of the records: show them only to who may see these.
+
+    >>> revealing_words(["the red cat", "a red dog", "the blue cat", "a blue dog"], 2, 2)
+    ('blue', 'red')
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    counter = CountVectorizer(binary=True, token_pattern=TOKEN)
+    there: Any = counter.fit_transform(texts)
+    first, second = (np.asarray(each.mean(axis=0)).ravel() for each in (there[:size], there[size:]))
+    share = (first * size + second * (len(texts) - size)) / len(texts)
+    apart = np.abs(first - second) / np.sqrt(share * (1 - share) + 1 / len(texts))
+    names = counter.get_feature_names_out()
+    return tuple(str(names[index]) for index in np.argsort(-apart, kind="stable")[:most])
+
+
+def _sample(
+    generator: np.random.Generator, records: int, size: int, groups: np.ndarray | None, pairs: np.ndarray | None
+) -> Int[np.ndarray, " some"]:
+    """The indices of some records of each set, query records first."""
+    most = MOST_RECORDS // 2
+    if pairs is not None:
+        return np.flatnonzero(np.isin(pairs, _some(generator, np.unique(pairs), most)))
+    most = most if groups is None else groups_in_sample(most, groups)
+    return np.concatenate([sampled(generator, each, groups, most) for each in np.split(np.arange(records), [size])])
+
+
+def _some(generator: np.random.Generator, values: np.ndarray, most: int) -> np.ndarray:
+    return values if len(values) <= most else generator.choice(values, most, replace=False)
+
+
+def _rows(
+    generator: np.random.Generator, row: np.ndarray, units: Int[np.ndarray, " some"] | None, *, paired: bool
+) -> Float[np.ndarray, "deals some"]:
+    """Which records are query records, as dealt and in random other deals."""
+    if not paired or units is None:
+        return np.concatenate([row[None], *dealt_rows(generator, row, units, PERMUTATIONS)]).astype(np.float64)
+    flips = generator.integers(0, 2, (PERMUTATIONS, len(units) // 2), np.int8).astype(bool)
+    return np.concatenate([row[None], row[None] ^ flips[:, units]]).astype(np.float64)
+
+
+def _p_value(kernel: Float[np.ndarray, "some some"], rows: np.ndarray, units: np.ndarray) -> float:
+    """How well records of other units predict the set of each record, against random other deals.
+
+    The kernel has a similarity of each two records.
+    """
+    kernel = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
+    scale = max(float(np.trace(kernel)) / len(kernel), 1e-12)
+    predicts = np.linalg.solve(kernel + PENALTY * scale * np.eye(len(kernel)), kernel)
+    predicts[units[:, None] == units] = 0
+    sides = rows - rows.mean(axis=1, keepdims=True)
+    return share_as_large(np.einsum("ij,ij->i", sides @ (predicts + predicts.T) / 2, sides))
+
+
+def _shared_words(texts: Sequence[str]) -> Float[np.ndarray, "some some"]:
+    """The cosine of the counts of words, and of pairs of words, of each two records."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    counts: Any = HashingVectorizer(n_features=WORDS, ngram_range=(1, 2), token_pattern=TOKEN).transform(texts)
+    return (counts @ counts.T).toarray()
+
+
+def _mean_apart(column: np.ndarray, size: int) -> float:
+    """The difference of both sets' means, in standard deviations."""
+    return float((column[:size].mean() - column[size:].mean()) / max(float(column.std()), 1e-12))

@@ -1,0 +1,141 @@
+"""Verdicts on tables of scores, from worlds of known truth."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxaudit.audits.ks.judge import judge
+from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
+from jaxaudit.data.scores.table import score_table
+from jaxaudit.errors import InputError
+
+KEY = jax.random.key(7)
+
+
+def _columns(random, used: float, size: int = 150, **more) -> dict:
+    """Losses of a target that used a share of the query set, and of a baseline; members are remembered, too."""
+    sets = np.repeat(["query", "holdout", "members"], size)
+    hard = random.normal(3, 1, 3 * size)
+    inside = (sets == "members") | ((sets == "query") & (random.uniform(size=3 * size) < used))
+    loss = hard - inside * random.uniform(0.5, 1.5, 3 * size) + 0.3 * random.normal(size=3 * size)
+    return {"set": sets, "target.loss": loss, "baseline.loss": hard, **more}
+
+
+@pytest.mark.parametrize(("used", "verdict"), [(0.0, "forgotten"), (1.0, "not forgotten"), (0.5, "not forgotten")])
+def test_members_lead_to_every_verdict(used: float, verdict: str) -> None:
+    found = judge(KEY, score_table(_columns(np.random.default_rng(1), used))).targets[0]
+    assert found.verdict == verdict
+    assert found.method == found.usage[0].method == "scores"
+    assert found.usage[0].fraction_low <= used <= found.usage[0].fraction_high
+
+
+def test_without_anybody_of_known_truth_there_is_no_fraction() -> None:
+    columns = _columns(np.random.default_rng(2), 0.0)
+    columns["set"] = np.where(columns["set"] == "members", "reference", columns["set"])
+    found = judge_scores(KEY, score_table(columns)).targets[0]
+    assert found.verdict == "inconclusive"
+    assert found.usage[0].fraction is None
+    assert found.usage[0].upper == 1
+
+
+def test_a_baseline_adds_power() -> None:
+    columns = _columns(np.random.default_rng(3), 0.1)
+    without = {name: each for name, each in columns.items() if name != "baseline.loss"}
+    with_it, alone = (judge_scores(KEY, score_table(each)).targets[0].usage[0].p_never for each in (columns, without))
+    assert with_it < 0.01 < alone
+
+
+def test_a_score_of_unknown_direction_is_two_sided() -> None:
+    columns = _columns(np.random.default_rng(4), 0.5)
+    renamed = {name.replace("loss", "number"): each for name, each in columns.items()}
+    found = judge_scores(KEY, score_table(renamed)).targets[0]
+    assert found.verdict == "not forgotten"
+    assert found.usage[0].fraction is None
+    assert judge_scores(KEY, score_table(renamed, lower=["number"])).targets[0].usage[0].fraction is not None
+
+
+def test_sets_that_differ_without_the_target_give_no_verdict() -> None:
+    columns = _columns(np.random.default_rng(5), 0.0)
+    columns["baseline.loss"] = columns["baseline.loss"] + (columns["set"] == "query")
+    found = judge_scores(KEY, score_table(columns)).targets[0]
+    assert found.verdict == "inconclusive"
+    assert any(each.state == "failed" for each in found.finding.checks)
+    assert "baseline.loss" in found.because
+
+
+def test_several_targets_are_adjusted() -> None:
+    columns = _columns(np.random.default_rng(6), 1.0)
+    two = {**columns, "target.a.loss": columns["target.loss"], "target.b.loss": columns["baseline.loss"] + 0.0}
+    two["target.b.loss"] = two["target.b.loss"] + 0.2 * np.random.default_rng(7).normal(size=450)
+    del two["target.loss"]
+    first, second = judge_scores(KEY, score_table(two)).targets
+    assert (first.name, second.name) == ("a", "b")
+    assert first.usage[0].p_never_adjusted == 2 * first.usage[0].p_never
+    assert second.verdict != "not forgotten"
+
+
+def test_one_target_more_moves_no_other_number() -> None:
+    columns = _columns(np.random.default_rng(8), 0.2)
+    named = {name.replace("target.", "target.a."): each for name, each in columns.items()}
+    alone = judge_scores(KEY, score_table(named)).targets[0].usage[0]
+    more = {**named, "target.b.loss": named["baseline.loss"] + np.random.default_rng(9).normal(size=450)}
+    beside = judge_scores(KEY, score_table(more)).targets[0].usage[0]
+    assert (alone.p_never, alone.fraction, alone.upper) == (beside.p_never, beside.fraction, beside.upper)
+
+
+def _with_models(random, used: float, models: int, size: int = 200, holdout: int = 0) -> dict:
+    hard, memory = random.normal(3, 1, size + holdout), random.uniform(0.3, 1, size + holdout)
+    memory[size:] = 0
+
+    def loss(share: float) -> np.ndarray:
+        inside = random.uniform(size=size + holdout) < share
+        return hard - memory * inside + 0.2 * random.normal(size=size + holdout)
+
+    models_of = {f"{role}.{i}.loss": loss(share) for i in range(models) for role, share in (("unused", 0), ("used", 1))}
+    sets = np.repeat(["query", "holdout"], [size, holdout])
+    return {"set": sets, "target.loss": loss(used), **models_of}
+
+
+@pytest.mark.parametrize("holdout", [0, 200])
+@pytest.mark.parametrize(("used", "verdict"), [(0.0, "forgotten"), (0.5, "not forgotten")])
+def test_models_of_known_truth_lead_to_verdicts(used: float, verdict: str, holdout: int) -> None:
+    found = judge_scores(KEY, score_table(_with_models(np.random.default_rng(10), used, 4, holdout=holdout)))
+    assert found.targets[0].verdict == verdict
+    assert found.targets[0].usage[0].fraction_low <= used <= found.targets[0].usage[0].fraction_high
+
+
+def test_one_model_of_a_kind_is_said_first() -> None:
+    table = score_table(_with_models(np.random.default_rng(11), 0.5, 1, holdout=200))
+    found = judge_scores(KEY, table).targets[0]
+    assert "one model" in found.finding.caveats[0]
+    assert found.usage[0].fraction_confidence.word == "weak"
+
+
+def test_one_unused_model_and_no_holdout_is_inconclusive() -> None:
+    found = judge_scores(KEY, score_table(_with_models(np.random.default_rng(12), 1.0, 1))).targets[0]
+    assert found.verdict == "inconclusive"
+    assert not found.usage
+
+
+def test_the_model_before_a_deletion_shows_full_use() -> None:
+    columns = _with_models(np.random.default_rng(13), 0.0, 1, holdout=200)
+    columns = {name.replace("used.0", "before") if name.startswith("used") else name: v for name, v in columns.items()}
+    columns = {name: values for name, values in columns.items() if not name.startswith("un")}
+    found = judge_scores(KEY, score_table(columns), test=ScoresTest(question="left")).targets[0]
+    assert found.verdict == "forgotten"
+    assert found.usage[0].question == "left"
+
+
+def test_no_kind_of_record_is_missing_unsaid() -> None:
+    columns = _columns(np.random.default_rng(14), 0.0)
+    for lacking in ("query", "holdout"):
+        kept = columns["set"] != lacking
+        with pytest.raises(InputError):
+            judge_scores(KEY, score_table({name: each[kept] for name, each in columns.items()}))
+
+
+def test_the_level_of_intervals_moves_no_verdict() -> None:
+    table = score_table(_columns(np.random.default_rng(15), 0.1))
+    found = [judge_scores(KEY, table, level=level).targets[0] for level in (0.2, 0.95)]
+    assert found[0].verdict == found[1].verdict
+    assert found[0].usage[0].fraction_high < found[1].usage[0].fraction_high

@@ -1,0 +1,123 @@
+"""Tables of scores: every format says the same, and every bad table is one clear error."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from jaxaudit.data.scores.reading import load_scores
+from jaxaudit.data.scores.table import score_table
+from jaxaudit.errors import InputError
+
+GOOD = {
+    "set": ["query", "query", "holdout", "holdout", "members"],
+    "target.loss": [0.1, 0.25, 2.0, 1.5, 0.3],
+    "baseline.old.model.loss": [1.0, 2.0, 1.75, 1.5, 0.5],
+    "unused.truth_ratio": [0.5, 0.75, None, None, None],
+    "covariate.tokens": [3, 4, 5, 6, 7],
+    "group": ["a", "b", "c", "d", "e"],
+    "text": ["one", "two", "three", "four", "five"],
+}
+
+
+def _write(path: Path, columns: dict) -> Path:
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    if path.suffix == ".csv":
+        lines = [",".join(columns), *(",".join("" if v is None else str(v) for v in row.values()) for row in rows)]
+        path.write_text("\n".join(lines) + "\n")
+    elif path.suffix == ".parquet":
+        pa.parquet.write_table(pa.table(columns), path)
+    elif path.suffix == ".npz":
+        np.savez(path, **{name: np.array([np.nan if v is None else v for v in each]) for name, each in columns.items()})
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.parquet", "s.npz", "s.jsonl"])
+def test_every_format_gives_the_same_table(name: str, tmp_path: Path) -> None:
+    found = load_scores(_write(tmp_path / name, GOOD))
+    assert found.content_hash == score_table(GOOD).content_hash
+    assert [(model.role, model.name) for model in found.models] == [
+        ("target", ""),
+        ("baseline", "old.model"),
+        ("unused", ""),
+    ]
+    assert found.texts == tuple(GOOD["text"])
+    assert list(found.rows("holdout", "query")) == [2, 3, 0, 1]
+
+
+def test_a_data_frame_is_a_table() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert score_table(pandas.DataFrame(GOOD)).content_hash == score_table(GOOD).content_hash
+
+
+def test_columns_are_renamed_and_unknown_ones_are_named(tmp_path: Path) -> None:
+    columns = {"set": GOOD["set"], "my nll": GOOD["target.loss"], "note": GOOD["text"]}
+    found = load_scores(_write(tmp_path / "s.csv", columns), rename={"my nll": "target.mine"}, lower=["mine"])
+    assert found.directions == {"mine": -1}
+    assert found.ignored == ("note",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"set": None},
+        {"set": ["query", "query", "holdout", "holdout", "train"]},
+        {"target.loss": None},
+        {"target.loss": [0.1, None, 2.0, 1.5, 0.3]},
+        {"target.loss": [0.1, float("inf"), 2.0, 1.5, 0.3]},
+        {"target.loss": [1.0] * 5},
+        {"target.loss": [0.0, 0.0, 1.0, 1.0, 0.3]},
+        {"target.loss": ["a", "b", "c", "d", "e"]},
+        {"covariate.tokens": [3, None, 5, 6, 7]},
+        {"group": ["a", "", "c", "d", "e"]},
+        {"pair": [1, 2, 1, 2, None]},
+        {"group": None, "pair": [1, 1, 2, 2, None]},
+        {"text": ["one", "two", "one", "four", "five"]},
+        {"index": ["1", "1", "1", "2", "3"]},
+    ],
+)
+@pytest.mark.parametrize("name", ["s.csv", "s.jsonl"])
+def test_bad_tables_are_refused(change: dict, name: str, tmp_path: Path) -> None:
+    columns = {name: values for name, values in {**GOOD, **change}.items() if values is not None}
+    with pytest.raises(InputError):
+        load_scores(_write(tmp_path / name, columns))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[1, 2]\n",
+        b'{"set": {"set": "query"}}\n',
+        b"[" * 100_000,
+        b'{"set": "' + b"q" * 2_000_000 + b'"}\n',
+        b'{"set": "query", "target.loss": 1}\n{"set": "holdout"}\n',
+        b'{"set": "\xff\xfe", "target.loss": 1}\n',
+        gzip.compress(b'{"set": "query", "target.loss": 1}')[:-9],
+    ],
+)
+def test_bad_json_lines_are_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InputError):
+        load_scores(path)
+
+
+def test_no_message_shows_a_cell(tmp_path: Path) -> None:
+    for change in ({"target.loss": ["SECRET"] * 5}, {"set": ["SECRET"] * 5}, {"covariate.tokens": ["SECRET"] * 5}):
+        with pytest.raises(InputError) as error:
+            load_scores(_write(tmp_path / "s.csv", {**GOOD, **change}))
+        assert "SECRET" not in str(error.value)
+
+
+def test_directions_must_be_of_the_table() -> None:
+    with pytest.raises(InputError):
+        score_table(GOOD, lower=["loos"])
+    with pytest.raises(InputError):
+        score_table(GOOD, lower=["loss"], higher=["loss"])

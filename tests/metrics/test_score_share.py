@@ -1,0 +1,114 @@
+"""The share of an effect between models of known truth: how often its limits miss the truth."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxaudit.metrics.blind_baseline import blind_baseline, holdout_blind
+from jaxaudit.metrics.score_share import share_left
+
+WORLDS = 300
+
+
+def _worlds(random, size: int, records: int, models: int, used: float, seeds: float):
+    """Scores of a target, of models without and with the query set; every model has an error of its own."""
+    hard, memory = random.normal(size=records), random.uniform(0.2, 1.5, records)
+    memory[size:] = 0
+
+    def model(share: float):
+        inside = random.uniform(size=records) < share
+        return (
+            hard
+            + memory * inside
+            + seeds * random.normal() * (np.arange(records) < size)
+            + 0.3 * random.normal(size=records)
+        )
+
+    return model(used), np.stack([model(0) for _ in range(models)]), np.stack([model(1) for _ in range(models)])
+
+
+@pytest.mark.parametrize(("used", "holdout", "seeds"), [(0.0, 0, 0.1), (0.3, 60, 0.1), (0.6, 60, 0.0), (1.0, 0, 0.1)])
+def test_limits_cover_the_share(used: float, holdout: int, seeds: float) -> None:
+    """The interval misses at most as often as 5% allow, by the bound of 99.9%."""
+    random, missed, above = np.random.default_rng(11), 0, 0
+    for _ in range(WORLDS):
+        found = share_left(*_worlds(random, 60, 60 + holdout, 4, used, seeds), 60).limits
+        missed += not found.low - 1e-9 <= used <= found.high + 1e-9
+        above += found.upper < used - 1e-9
+    most = stats.binom.ppf(0.999, WORLDS, 0.05)
+    assert missed <= most
+    assert above <= most
+
+
+def test_p_values_by_seeds_keep_their_level() -> None:
+    random = np.random.default_rng(12)
+    found = [share_left(*_worlds(random, 60, 60, 5, 0.0, 0.2), 60).p_unused for _ in range(WORLDS)]
+    assert np.mean(np.array(found) <= 0.05) <= stats.binom.ppf(0.999, WORLDS, 0.05) / WORLDS
+    used = [share_left(*_worlds(random, 60, 60, 5, 1.0, 0.2), 60) for _ in range(50)]
+    assert np.mean([each.p_unused <= 0.05 for each in used]) > 0.9
+    assert np.mean([each.p_used <= 0.05 for each in used]) <= 0.2
+
+
+def test_models_that_hardly_differ_show_nothing() -> None:
+    random = np.random.default_rng(13)
+    same = random.normal(size=(4, 50))
+    found = share_left(random.normal(size=50), same, same[:3] - 0.5, 50)
+    assert np.isnan(found.limits.fraction)
+    assert found.limits.upper == 1
+    assert found.p_used is None
+
+
+def test_one_model_of_each_kind_gives_no_p_value_of_seeds() -> None:
+    random = np.random.default_rng(14)
+    found = share_left(*_worlds(random, 80, 80, 1, 0.5, 0.0), 80)
+    assert found.p_unused is None
+    assert found.limits.low < 0.5 < found.limits.high
+
+
+def test_groups_widen_the_limits() -> None:
+    random = np.random.default_rng(15)
+    groups = np.repeat(np.arange(10), 6)
+    memory = np.repeat(random.uniform(size=10) < 0.5, 6)
+
+    def noise():
+        return 0.1 * random.normal(size=60)
+
+    target, unused, used = memory + noise(), np.stack([noise(), noise()]), 1 + np.stack([noise(), noise()])
+    by_record, by_group = (share_left(target, unused, used, 60, groups=each).limits for each in (None, groups))
+    assert by_group.high - by_group.low > 1.5 * (by_record.high - by_record.low)
+
+
+@pytest.mark.parametrize("dealt", ["records", "groups", "pairs"])
+def test_false_alarms_of_the_blind_baseline(dealt: str) -> None:
+    """Sets that were dealt at random are told apart in at most 1% of deals, by the bound of 99.9%."""
+    random, alarms = np.random.default_rng(16), 0
+    for number in range(100):
+        column = np.repeat(random.standard_t(2, 20), 2)
+        order, more = random.permutation(40), {}
+        if dealt == "groups":
+            order = np.concatenate([[2 * i, 2 * i + 1] for i in random.permutation(20)])
+            more = {"groups": order // 2}
+        if dealt == "pairs":
+            flips = random.integers(0, 2, 20)
+            order = np.r_[2 * np.arange(20) + flips, 2 * np.arange(20) + 1 - flips]
+            more = {"pairs": order // 2}
+        texts = [f"record {index // 2} is {'long ' * (index % 7)}" for index in order]
+        found = blind_baseline(jax.random.fold_in(jax.random.key(1), number), {"c": column[order]}, texts, 20, **more)
+        alarms += not holdout_blind(found).passed
+    assert alarms <= stats.binom.ppf(0.999, 100, 0.01)
+
+
+def test_texts_of_another_style_are_told_apart() -> None:
+    texts = [f"the patient number {i} came in" for i in range(40)] + [f"number {i}, a customer" for i in range(40)]
+    found = holdout_blind(blind_baseline(jax.random.key(1), {"tokens": np.arange(80.0) % 7}, texts, 40))
+    assert not found.passed
+    assert found.decisive
+    assert "patient" not in found.message
+    assert "words" in found.message
+
+
+def test_without_anything_the_baseline_says_that_it_measured_nothing() -> None:
+    found = holdout_blind(blind_baseline(jax.random.key(1), {}, None, 3))
+    assert found.passed
+    assert found.value is None

@@ -11,6 +11,8 @@ from jaxaudit.errors import InputError
 ACDC = "acdc:"
 EMBEDDED = ("digits", "printed-digits")
 UNTRAINED = "untrained"
+TEXTS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+"""How names of files of texts end."""
 LARGEST_SIDE = 4096
 WIDEST = 65_536
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -228,3 +230,12 @@ def check_weights(params: Path | None, model: str | None, data: str | None) -> N
         raise InputError(
             f"--{given[0]} needs --{missing[0]}: {needs[missing[0]]}; without all of them the command runs an example."
         )
+
+
+def is_texts(path: str | Path) -> bool:
+    """Whether the name is that of a file of texts.
+
+    >>> is_texts("a/b.JSONL"), is_texts("b.jsonl.gz"), is_texts("b.csv")
+    (True, True, False)
+    """
+    return str(path).lower().endswith(TEXTS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.own_code import load_own, load_value
 from jaxaudit.cli.own_model import parse_augmentation, parse_learner, parse_model, parse_optimizer, parse_sized
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from jaxaudit.learners import Learner, NetworkLearner
@@ -183,10 +183,9 @@ def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], 
     try:
         found = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs, labels, weights)
     except Exception as error:
-        first = (str(error).strip().splitlines() or ["no message"])[0]
         raise InputError(
-            f"--learner {name} cannot be traced for {records} records of shape {record}: {type(error).__name__}: "
-            f"{first} ({NEEDED} must be pure JAX functions of arrays)."
+            f"--learner {name} cannot be traced for {records} records of shape {record}: {first_line(error)} ({NEEDED} "
+            "must be pure JAX functions of arrays)."
         ) from error
     if getattr(found, "shape", None) != (records, classes):
         shape = getattr(found, "shape", None)

@@ -141,6 +141,7 @@ def _estimates(
 ) -> Picture:
     rows = [Row(method, *msgspec.structs.astuple(value)) for method, value in found]
     best = next(row for row in rows if row.name == RETRAINING)
+    chance = best.value if guess is None else guess
 
     return Picture(
         name,
@@ -151,9 +152,7 @@ def _estimates(
         f"the best there is; original forgot nothing. {meaning} The dotted line is "
         + ("retraining." if guess is None else "guessing."),
         chart(
-            lambda axes: plot.draw_told_apart(
-                axes, rows, across, (best.low, best.high), best.value if guess is None else guess
-            ),
+            lambda axes: plot.draw_told_apart(axes, rows, across, (best.low, best.high), chance),
             row_height(len(rows)) + 0.2,
         ),
         Cells(

@@ -4,16 +4,29 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxaudit.cli.read_sets import read_inputs
-from jaxaudit.cli.unlearn.command import OF_A_MODEL, UnlearnAudit, UnlearnData, UnlearnOptions
+from jaxaudit.cli.unlearn.command import OF_A_MODEL, VARIANTS, UnlearnAudit, UnlearnData, UnlearnOptions
 from jaxaudit.data import Examples
 from jaxaudit.data.overlap import find_overlap
 from jaxaudit.errors import InputError, MissingSplit
-from jaxaudit.unlearning import Unlearn
+from jaxaudit.unlearning import (
+    Noise,
+    Unlearn,
+    becker_code,
+    fine_tune,
+    forget_by_noise,
+    golatkar,
+    gradient_ascent,
+    negative_gradient,
+    paper,
+    scrub,
+    selective_dampening,
+)
 
 TEST = "@test"
 
@@ -47,8 +60,17 @@ def make_methods(names: Sequence[str], asked: UnlearnAudit, batch_size: int) -> 
     if not 0 <= asked.alpha < math.inf:
         raise InputError(f"--alpha must be at least 0, got {asked.alpha:g}.")
     given = {"epochs": asked.unlearn_epochs, "learning_rate": asked.unlearn_rate, "batch_size": batch_size}
-    training = {name: value for name, value in given.items() if value is not None}
-    return {name: OF_A_MODEL[name](asked, training) for name in names if name in OF_A_MODEL}
+    training: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    noises: dict[str, Noise] = dict(zip(VARIANTS, (golatkar, paper, becker_code), strict=True))
+    made: dict[str, Unlearn] = {
+        "fisher": partial(forget_by_noise, noise=noises[asked.fisher_variant], alpha=asked.alpha),
+        "fine-tuning": partial(fine_tune, **training),
+        "gradient-ascent": partial(gradient_ascent, **training),
+        "negative-gradient": partial(negative_gradient, beta=asked.beta, **training),
+        "scrub": partial(scrub, **training),
+        "ssd": partial(selective_dampening, selection=asked.ssd_alpha, strength=asked.ssd_lambda),
+    }
+    return {name: made[name] for name in names if name in OF_A_MODEL}
 
 
 def read_parts(options: UnlearnOptions) -> Parts:

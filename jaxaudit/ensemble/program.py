@@ -24,6 +24,9 @@ DISPATCH = Lock()
 LEAST_WORDS = 512
 """At least so many random words are drawn, since that takes less time than starting the program."""
 
+When = tuple[Key[Array, "*models"], int | Int[Array, ""], int | Int[Array, ""]]
+"""The models' keys, an epoch, and a number of steps within the epoch."""
+
 
 def _mesh() -> Mesh:
     return Mesh(np.array(jax.local_devices()), ("models",))
@@ -63,7 +66,7 @@ def _chunk_bits(keys: Key[Array, " models"], epoch: int | Int[Array, ""], count:
 def run_block(
     learner: SteppedLearner,
     states: Any,
-    when: tuple[Key[Array, " models"], int | Int[Array, ""], int | Int[Array, ""]],
+    when: When,
     inputs: Float[Array, "examples ..."],
     labels: Int[Array, " examples"],
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
@@ -75,8 +78,8 @@ def run_block(
 ) -> Any:
     """The states after the minibatches `start` to `stop` of a block; the memory of `states` is reused.
 
-    `when` has the models' keys, the block's epoch, and the number of steps of that epoch before the block. One compiled
-    program serves all values of the last two, `start` and `stop`.
+    `when` says how many steps of the epoch precede the block. One compiled program serves all values of these numbers,
+    `start` and `stop`.
     """
     drop_axis, add_axis = partial(jax.tree.map, lambda x: x[0]), partial(jax.tree.map, lambda x: x[None])
     keys, epoch, before = when

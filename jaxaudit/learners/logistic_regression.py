@@ -59,6 +59,8 @@ class LogisticRegression:
     classes: int
     l2: float
     tolerance: float
+    piece = PIECE
+    """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
 
     def fit(
         self,
@@ -89,11 +91,6 @@ class LogisticRegression:
         """The log-probabilities, in nats; -inf for a class without members."""
         scores = jnp.matmul(inputs, params.weights.T, precision=jax.lax.Precision.HIGHEST)
         return precise_log_softmax(scores + params.intercepts)
-
-    @property
-    def piece(self) -> int:
-        """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
-        return PIECE
 
     def leave_one_out(
         self,

@@ -44,6 +44,8 @@ class NaiveBayes:
     classes: int
     smoothing: float
     variance_smoothing: float
+    largest_dtp = None
+    """None, since a class vanishes with its only member."""
 
     def fit(
         self,
@@ -108,11 +110,6 @@ class NaiveBayes:
             records,
             progress,
         )
-
-    @property
-    def largest_dtp(self) -> float | None:
-        """None, since a class vanishes with its only member."""
-        return None
 
     def dtp_bound(
         self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners.learner import LeftOut, Progress
 from jaxaudit.learners.left_out import PIECE, check_columns, check_finite, check_left_out, in_chunks, tell
 from jaxaudit.learners.logistic_objective import (

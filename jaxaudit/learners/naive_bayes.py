@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound, smoothed_naive_bayes_delta
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners import naive_bayes_leave_one_out
 from jaxaudit.learners.learner import LeftOut, Progress
 

@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners.augmentations import Augmentation, augmented, check_augmentations
 from jaxaudit.learners.learner import TrainState
 from jaxaudit.learners.stepped import TrainsBySteps

@@ -163,14 +163,10 @@ def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], cla
     if net.draws and isinstance(state, nnx.State):
         program = jax.make_jaxpr(lambda state, params, x: net.apply(params, state, x, False)[0])
         wanted = _needed(program(state, params, inputs).jaxpr)
-        places = [place for place, leaf in enumerate(_variables(state)) if isinstance(leaf, nnx.RngState)]
+        variables = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, nnx.Variable))
+        places = [place for place, leaf in enumerate(variables) if isinstance(leaf, nnx.RngState)]
         if any(wanted[place] for place in places):
             raise InputError(evaluation_draws(name))
-
-
-def _variables(state: Any) -> list[Any]:
-    """The variables that hold the leaves, in the order of the leaves."""
-    return jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, nnx.Variable))
 
 
 def _needed(jaxpr: Any) -> list[bool]:

@@ -159,7 +159,6 @@ def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " 
     dress(axes, "PDTP (nats)", "share of records above it")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.minorticks_off()
     ticks = [tick for tick in (0.001, 0.01, 0.1, 1.0, 10.0) if tick <= most]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     shares = [10.0**-power for power in range(math.ceil(-math.log10(fewest)) + 1)]

@@ -16,8 +16,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import expected_squared_grad_norms
-from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Categorical, Gaussian, Likelihood
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Categorical, Gaussian, Likelihood, precise_log_softmax
 from jaxaudit.metrics.efficacy import EfficacyByLayer, efficacy_by_layer
 from jaxaudit.models import PureModule
 

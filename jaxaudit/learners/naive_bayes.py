@@ -100,16 +100,7 @@ class NaiveBayes:
             InputError: shapes disagree, an input is not finite or not a category of its column, or a label or a record
                 is out of range.
         """
-        return naive_bayes_leave_one_out.leave_one_out(
-            self.category_counts,
-            self.classes,
-            self.smoothing,
-            self.variance_smoothing,
-            inputs,
-            labels,
-            records,
-            progress,
-        )
+        return naive_bayes_leave_one_out.leave_one_out(self, inputs, labels, records, progress)
 
     def dtp_bound(
         self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Int, Key
 
 from jaxaudit.learners.batch_order import (
     epoch_bits,
@@ -17,7 +17,7 @@ from jaxaudit.learners.batch_order import (
     traced_batches,
     traced_held_back,
 )
-from jaxaudit.learners.learner import Moment, SteppedLearner, TrainState, ValidatedLearner
+from jaxaudit.learners.learner import Inputs, Labels, Moment, SteppedLearner, TrainState, ValidatedLearner, Weights
 
 
 def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[Array, ""]) -> Moment:
@@ -26,23 +26,14 @@ def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[
 
 
 def take_step(
-    learner: SteppedLearner,
-    state: TrainState,
-    inputs: Float[Array, "batch ..."],
-    labels: Int[Array, " batch"],
-    weights: Float[Array, " batch"],
-    moment: Moment,
+    learner: SteppedLearner, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights, moment: Moment
 ) -> TrainState:
     """The training state after one step, at this epoch and with this step's key (`moment`)."""
     return learner.step(state._replace(moment=moment), inputs, labels, weights)._replace(moment=None)
 
 
 def train_by_steps(
-    learner: SteppedLearner,
-    key: Key[Array, ""],
-    inputs: Float[Array, "n ..."],
-    labels: Int[Array, " n"],
-    weights: Float[Array, " n"],
+    learner: SteppedLearner, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights
 ) -> TrainState:
     """The training state after all epochs, in the batch order that key and members determine; can be traced."""
 
@@ -68,11 +59,7 @@ def train_by_steps(
 
 
 def _judged(
-    learner: ValidatedLearner,
-    inputs: Float[Array, "n ..."],
-    labels: Int[Array, " n"],
-    held: Bool[Array, " n"],
-    state: TrainState,
+    learner: ValidatedLearner, inputs: Inputs, labels: Labels, held: Bool[Array, " n"], state: TrainState
 ) -> TrainState:
     """The state after an epoch, given the validation loss, which is computed one batch at a time."""
     most = int(held_back_counts(len(labels), learner.validation)[-1])
@@ -90,22 +77,10 @@ def _judged(
 class TrainsBySteps:
     """Base class of a `SteppedLearner`: derives `step` and `fit` from `gradient` and `update`."""
 
-    def step(
-        self: SteppedLearner,
-        state: TrainState,
-        inputs: Float[Array, "batch ..."],
-        labels: Int[Array, " batch"],
-        weights: Float[Array, " batch"],
-    ) -> TrainState:
+    def step(self: SteppedLearner, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> TrainState:
         return self.update(state, *self.gradient(state, inputs, labels, weights))
 
-    def fit(
-        self: SteppedLearner,
-        key: Key[Array, ""],
-        inputs: Float[Array, "n ..."],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> Any:
+    def fit(self: SteppedLearner, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights) -> Any:
         return self.finish(train_by_steps(self, key, inputs, labels, weights))
 
 

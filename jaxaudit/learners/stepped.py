@@ -8,21 +8,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
 
-from jaxaudit.learners.batch_order import (
-    epoch_bits,
-    held_back_bits,
-    held_back_counts,
-    init_key,
-    step_key,
-    traced_batches,
-    traced_held_back,
-)
+from jaxaudit.learners import batch_order
 from jaxaudit.learners.learner import Inputs, Labels, Moment, SteppedLearner, TrainState, ValidatedLearner, Weights
 
 
 def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[Array, ""]) -> Moment:
     """The `Moment` of a step of the model with this key; can be traced."""
-    return Moment(jnp.asarray(epoch, jnp.int32), step_key(key, epoch, step))
+    return Moment(jnp.asarray(epoch, jnp.int32), batch_order.step_key(key, epoch, step))
 
 
 def take_step(
@@ -39,12 +31,14 @@ def train_by_steps(
 
     member, judge = weights > 0, None
     if isinstance(learner, ValidatedLearner):
-        held = traced_held_back(held_back_bits(key, len(labels)), member, learner.validation)
+        held = batch_order.traced_held_back(batch_order.held_back_bits(key, len(labels)), member, learner.validation)
         member, judge = member & ~held, partial(_judged, learner, inputs, labels, held)
 
     def epoch(index: Array, state: TrainState) -> TrainState:
-        bits = epoch_bits(key, index, len(labels))
-        batches = traced_batches(bits, member, learner.batch_size, learner.batch_coupled or judge is not None)
+        bits = batch_order.epoch_bits(key, index, len(labels))
+        batches = batch_order.traced_batches(
+            bits, member, learner.batch_size, learner.batch_coupled or judge is not None
+        )
 
         def take(state: TrainState, batch: tuple[Array, Array, Array]) -> tuple[TrainState, None]:
             chosen, weight, step = batch
@@ -55,14 +49,14 @@ def train_by_steps(
         state = jax.lax.scan(take, state, (*batches, jnp.arange(len(batches[0]))))[0]
         return state if judge is None else judge(state)
 
-    return jax.lax.fori_loop(0, learner.epochs, epoch, learner.init(init_key(key)))
+    return jax.lax.fori_loop(0, learner.epochs, epoch, learner.init(batch_order.init_key(key)))
 
 
 def _judged(
     learner: ValidatedLearner, inputs: Inputs, labels: Labels, held: Bool[Array, " n"], state: TrainState
 ) -> TrainState:
     """The state after an epoch, given the validation loss, which is computed one batch at a time."""
-    most = int(held_back_counts(len(labels), learner.validation)[-1])
+    most = int(batch_order.held_back_counts(len(labels), learner.validation)[-1])
     places = jnp.arange(-(-most // learner.batch_size) * learner.batch_size)
     order = jnp.argsort(~held, stable=True)[places % max(len(labels), 1)].reshape(-1, learner.batch_size)
     real = (places < jnp.sum(held)).reshape(-1, learner.batch_size)

@@ -38,21 +38,16 @@ _VARIABLES = frozenset(
 def describe_machine() -> dict[str, Any]:
     """Versions, devices, and everything else that affects the rounding of a number."""
     devices = jax.local_devices()
+    of_pytorch = [name for name in _OF_PYTORCH if name in sys.modules] if "torchax" in sys.modules else []
     return {
         "jaxaudit": __version__,
-        "versions": {
-            name: version(name) for name in (*_PACKAGES, *(_of_pytorch() if "torchax" in sys.modules else ()))
-        },
+        "versions": {name: version(name) for name in (*_PACKAGES, *of_pytorch)},
         "python": platform.python_version(),
         "device": f"{devices[0].platform}: {devices[0].device_kind}",
         "devices": len(devices),
         "cores": os.cpu_count() or 1,
         "environment": _environment(),
     }
-
-
-def _of_pytorch() -> list[str]:
-    return [name for name in _OF_PYTORCH if name in sys.modules]
 
 
 def _environment() -> dict[str, str]:

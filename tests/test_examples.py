@@ -143,7 +143,7 @@ def test_a_method_is_scored_by_the_files_of_its_models(tmp_path: Path):
     accuracies: dict[str, Any] = {"remaining_accuracy": np.full(16, 0.9), "test_accuracy": np.full(16, 0.8)}
     np.savez(tmp_path / "retrained.npz", logits=random.normal(size=(16, 30, 3)), **accuracies)
     np.save(tmp_path / "labels.npy", labels)
-    for shift, said in ((0.0, "inconclusive"), (1.0, "told from retrained")):
+    for shift, said in ((0.0, "inconclusive"), (1.0, "distinguishable")):
         half: dict[str, Any] = {name: each[:8] for name, each in accuracies.items()}
         np.savez(tmp_path / "unlearned.npz", logits=random.normal(size=(8, 30, 3)) + shift * own, **half)
         done = subprocess.run(

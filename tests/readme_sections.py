@@ -223,6 +223,8 @@ TOOLS = {
     "art.metrics": "ART",
     "MembershipInferenceBlackBox": "ART",
     "CanaryScoreAuditor": "jax_privacy",
+    "unlearning_evaluation": "unlearning_evaluation",
+    "Deep Unlearn": "Deep Unlearn",
 }
 """Other tools for audits, by words of what was run of them."""
 

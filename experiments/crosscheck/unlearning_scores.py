@@ -59,7 +59,7 @@ def of_challenge(path: Path, random: np.random.Generator) -> Iterable[Check]:
     ours = log_odds(log_softmax(logits, axis=-1), labels)
     _, confidence = theirs["compute_logit_scaled_confidence"](logits.copy(), labels)
     yield Check(
-        "metrics.log_odds.log_odds",
+        "metrics.scores.log_odds",
         f"{CHALLENGE} compute_logit_scaled_confidence",
         f"log-odds (nats) of {len(labels):,} outputs on {CLASSES} classes",
         np.abs(ours - confidence).max(),

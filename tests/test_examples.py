@@ -101,6 +101,17 @@ def test_a_script_ends_with_a_verdict(script: str, tmp_path: Path):
 
 
 @pytest.mark.outer
+def test_the_company_that_did_nothing_is_told_from_the_one_that_trained_again(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "deletion_case.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    again, nothing = (part.partition("\n  ")[2] for part in done.stdout.split("$ jaxaudit ks --challenge")[1:])
+    assert again.startswith("trained_again.csv: forgotten. ")
+    assert nothing.startswith("did_nothing.csv: not forgotten. ")
+
+
+@pytest.mark.outer
 def test_an_attack_on_records_is_named_on_the_command_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     train(load_bank(planned(tmp_path / "bank", 20, 0, holdout=True)), range(20), 4.0)
     monkeypatch.chdir(tmp_path)
@@ -143,7 +154,7 @@ def test_a_method_is_scored_by_the_files_of_its_models(tmp_path: Path):
     accuracies: dict[str, Any] = {"remaining_accuracy": np.full(16, 0.9), "test_accuracy": np.full(16, 0.8)}
     np.savez(tmp_path / "retrained.npz", logits=random.normal(size=(16, 30, 3)), **accuracies)
     np.save(tmp_path / "labels.npy", labels)
-    for shift, said in ((0.0, "inconclusive"), (1.0, "told from retrained")):
+    for shift, said in ((0.0, "inconclusive"), (1.0, "distinguishable")):
         half: dict[str, Any] = {name: each[:8] for name, each in accuracies.items()}
         np.savez(tmp_path / "unlearned.npz", logits=random.normal(size=(8, 30, 3)) + shift * own, **half)
         done = subprocess.run(

@@ -118,8 +118,8 @@ def _told_apart(result: UnlearnResult) -> tuple[Picture, ...]:
     lira = [(name, method.u_lira) for name, method in compared if method.u_lira is not None]
     if not quality or not lira:
         return ()
-    most = "Further right is better forgetting; what lies left of the band is told from retrained models."
-    least = "Further left is better forgetting; what lies right of the band is told from retrained models."
+    most = "Further right is better forgetting; what lies left of the band is distinguishable from retrained models."
+    least = "Further left is better forgetting; what lies right of the band is distinguishable from retrained models."
     return (
         _estimates(
             result, "quality", "Forgetting quality F, of the challenge of 2023", "forgetting quality F", quality, most

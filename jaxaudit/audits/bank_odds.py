@@ -1,6 +1,6 @@
 """Log-odds of each record's own class, and accuracy, of the models of a bank. One file is read at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,19 +15,29 @@ BLOCK = 1 << 19
 """Number of values that are converted at a time."""
 FINEST = 103.0
 """Just below the log-odds (nats) of the smallest probability that float32 holds."""
+LARGEST: dict[Kind, float] = {"logits": FINEST, "probabilities": LIMIT, "log_odds": LIMIT}
+"""The largest log-odds (nats) that attacks tell apart in outputs of each kind; larger ones are cut to it."""
 
 
 class ModelOutputs(NamedTuple):
     """The outputs of one model of a bank; NaN for dropped records.
 
     Attributes:
-        log_odds: nats, of each record's own class; the mean over the views of a record.
+        by_view: log-odds (nats) of each record's own class in each view; infinite where a probability was rounded to 0
+            or 1.
         correct: the share of its views in which the record's own class has the largest output; with a bank of log-odds,
             has a probability above one half.
     """
 
-    log_odds: Float32[np.ndarray, " n"]
+    by_view: Float[np.ndarray, "n views"]
     correct: Float32[np.ndarray, " n"]
+
+    @property
+    def log_odds(self) -> Float32[np.ndarray, " n"]:
+        """Log-odds of each record's own class. Those of several views are cut at 20 nats, as every test cuts them, and
+        then averaged."""
+        with np.errstate(over="ignore"):
+            return _mean_of_views(self.by_view).astype(np.float32)
 
 
 def model_outputs(bank: Bank, model: int) -> ModelOutputs:
@@ -48,17 +58,11 @@ def decode_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views va
 
 
 def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
-    """The outputs of a model from values of the kind that this bank stores.
-
-    Log-odds of several views are cut at 20 nats, as every test cuts them, and then averaged; those of one view may be
-    infinite, where a probability was rounded to 0 or 1.
-    """
+    """The outputs of a model from values of the kind that this bank stores."""
     labels = np.where(bank.dropped, 0, bank.labels)
-    odds, correct = (np.empty(len(values), np.float32) for _ in range(2))
+    odds, correct = np.empty(values.shape[:2]), np.empty(len(values), np.float32)
     for part in _parts(values):
-        found, hits = _of_class(bank.description.outputs, values[part], labels[part])
-        with np.errstate(over="ignore"):
-            odds[part] = _mean_of_views(found)
+        odds[part], hits = _of_class(bank.description.outputs, values[part], labels[part])
         correct[part] = hits.mean(axis=1)
     odds[bank.dropped] = correct[bank.dropped] = np.nan
     return ModelOutputs(odds, correct)
@@ -109,60 +113,14 @@ def _probabilities(bank: Bank, values: np.ndarray) -> np.ndarray:
     return special.softmax(values, axis=2) if bank.description.outputs == "logits" else values.clip(0, 1)
 
 
-def bank_log_odds(bank: Bank, models: Sequence[int] | None = None) -> Float32[np.ndarray, "models n"]:
-    """Log-odds (nats) of each record's own class, for these models of a bank; see `ModelOutputs`.
-
-    Args:
-        bank: the bank.
-        models: their numbers; by default all finished models.
-
-    Raises:
-        InputError: as `Bank.outputs`.
-    """
-    chosen = bank.finished().tolist() if models is None else models
-    found = np.empty((len(chosen), bank.description.records), np.float32)
-    for index, model in enumerate(chosen):
-        found[index] = model_outputs(bank, model).log_odds
-    return found
-
-
-def bank_accuracy(bank: Bank, models: Sequence[int] | None = None) -> Float[np.ndarray, " models"]:
-    """The accuracy of these models of a bank on their own training records; NaN if the bank holds none of them.
-
-    Args:
-        bank: the bank.
-        models: their numbers; by default all finished models.
-
-    Raises:
-        InputError: as `Bank.outputs`.
-    """
-    chosen = bank.finished().tolist() if models is None else models
-    return np.array([own_accuracy(bank, model, model_outputs(bank, model)) for model in chosen])
-
-
-def log_odds_by_view(bank: Bank, model: int) -> Float[np.ndarray, "views n"]:
-    """Log-odds (nats) of each record's own class in each view, in float64; NaN for dropped records.
-
-    Raises:
-        InputError: as `Bank.outputs`.
-    """
-    odds = log_odds_of(bank.description.outputs, bank.outputs(model), np.where(bank.dropped, 0, bank.labels))
-    odds[:, bank.dropped] = np.nan
-    return odds
-
-
 def log_odds_of(
     kind: Kind, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "views n"]:
-    """Log-odds (nats) of each record's own class in each view, in float64, from outputs of this kind.
-
-    Cut at the limit of the stored format: log-odds from logits at `FINEST`, others at 20.
-    """
-    odds = np.empty((values.shape[1], len(values)))
+    """Log-odds (nats) of each record's own class in each view, from outputs of this kind; cut at `LARGEST`."""
+    odds = np.empty(values.shape[:2])
     for part in _parts(values):
-        odds[:, part] = _of_class(kind, values[part], labels[part])[0].T
-    most = FINEST if kind == "logits" else LIMIT
-    return np.clip(odds, -most, most, out=odds)
+        odds[part] = _of_class(kind, values[part], labels[part])[0]
+    return odds.T.clip(-LARGEST[kind], LARGEST[kind])
 
 
 def own_accuracy(bank: Bank, model: int, outputs: ModelOutputs) -> float:

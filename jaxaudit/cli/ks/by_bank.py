@@ -7,11 +7,11 @@ import jax
 import numpy as np
 
 from jaxaudit.audits.ks.available import made_tests, possible_tests
-from jaxaudit.audits.ks.bank.open import open_bank, target_outputs
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import TESTS, KSTest, MembersTest
+from jaxaudit.audits.open_bank import open_bank, target_outputs
 from jaxaudit.cli.harness import Job
 from jaxaudit.cli.ks.inputs import as_outputs, name_apart
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, with_all

@@ -28,22 +28,13 @@ def outputs_path(directory: Path, model: int) -> Path:
     return directory / FOLDER / f"{model:05}.npy"
 
 
-def outputs_of(directory: Path, model: int, description: Description) -> np.ndarray:
-    """`[n, views, values]`, read-only: the outputs of a model, read and checked; `log_odds` have one value.
-
-    Raises:
-        InputError: the file is a link, damaged or cut short; or its numbers are of another shape, NaN, or not what the
-            description says.
-    """
-    return open_outputs(directory, model, description)()
-
-
 def open_outputs(directory: Path, model: int, description: Description) -> Callable[[], np.ndarray]:
-    """A function that reads the outputs of a model as `outputs_of` does; only the header of the file is read before.
+    """A function that reads and checks the outputs of a model, `[n, views, values]` and read-only; `log_odds` have one
+    value. Only the header of the file is read before it is called.
 
     Raises:
         InputError: the file is a link, damaged or cut short, or its numbers are of another shape or type, or more than
-            there is memory for. Other errors are found when the function is called.
+            there is memory for. That numbers are NaN, or of another kind, is found when the function is called.
     """
     path, whole = outputs_path(directory, model), os.path.lexists(directory / WHOLE)
     stored = StoredArray(directory / WHOLE if whole else path)
@@ -71,7 +62,7 @@ def load_into(path: Path, description: Description) -> np.ndarray:
     Read as by `load_outputs`; several views of a record, and log-odds, only from a .npy file.
 
     Raises:
-        InputError: as `load_outputs` and `outputs_of`.
+        InputError: as `load_outputs` and `open_outputs`.
     """
     if description.queries == 1 and description.outputs != "log_odds":
         names = description.class_names or description.classes

@@ -16,6 +16,7 @@ from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.membership import Membership
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.exchangeability import Alike
+from jaxaudit.metrics.rank_scale import RankScale
 
 
 class Kind(StrEnum):
@@ -92,6 +93,11 @@ class Pool(NamedTuple):
         return np.r_[self.query, self.holdout, self.reference, self.members]
 
     @property
+    def classless(self) -> bool:
+        """Whether records have no classes: each model gives a number for a record, and has no accuracy."""
+        return len(self.examples.class_names) < 2
+
+    @property
     def columns(self) -> Int[np.ndarray, " n"]:
         """The index of each record among those of the sets as they were given, if `kept` has an entry for each set."""
         return np.flatnonzero(np.concatenate([*self.kept.values()]))
@@ -157,6 +163,7 @@ class ShadowModels:
         bank: the bank that the models come from; None if they were trained here. `numbers`: their numbers there.
         views: for attacks, log-odds (nats) in each view of a record, in float64 and all at the coarsest of
             `resolutions`; None unless they were requested.
+        scale: of a bank of scores, the scale on which log-odds are the ranks of scores; None for log-odds in nats.
         models_per_batch: the number of models trained at the same time; None if none was trained here.
     """
 
@@ -175,6 +182,7 @@ class ShadowModels:
     bank: Bank | None = None
     numbers: Int[np.ndarray, " models"] | None = None
     views: Float[np.ndarray, "models views examples"] | None = None
+    scale: RankScale | None = None
     models_per_batch: int | None = None
 
     def __len__(self) -> int:

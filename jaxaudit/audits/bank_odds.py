@@ -1,21 +1,33 @@
 """Log-odds of each record's own class, and accuracy, of the models of a bank. One file is read at a time."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from jaxtyping import Float, Float32, Int
 from scipy import special
 
+from jaxaudit.audits.resolution import grid_of
 from jaxaudit.data.bank.bank import Bank
-from jaxaudit.data.bank.description import Kind
+from jaxaudit.data.bank.description import Description, Kind
+from jaxaudit.data.bank.outputs import load_into
+from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.metrics.scores import LIMIT, cut, log_odds
 
 BLOCK = 1 << 19
 """Number of values that are converted at a time."""
 FINEST = 103.0
 """Just below the log-odds (nats) of the smallest probability that float32 holds."""
-LARGEST: dict[Kind, float] = {"logits": FINEST, "probabilities": LIMIT, "log_odds": LIMIT}
+LARGEST: dict[Kind, float] = {
+    "logits": FINEST,
+    "probabilities": LIMIT,
+    "log_odds": LIMIT,
+    "log_likelihood": LIMIT,
+    "score": float("inf"),
+}
 """The largest log-odds (nats) that attacks tell apart in outputs of each kind; larger ones are cut to it."""
 
 
@@ -24,9 +36,9 @@ class ModelOutputs(NamedTuple):
 
     Attributes:
         by_view: log-odds (nats) of each record's own class in each view; infinite where a probability was rounded to 0
-            or 1.
+            or 1. Of a bank of scores the scores themselves, larger for records that were used.
         correct: the share of its views in which the record's own class has the largest output; with a bank of log-odds,
-            has a probability above one half.
+            has a probability above one half. NaN where records have no classes.
     """
 
     by_view: Float[np.ndarray, "n views"]
@@ -62,7 +74,7 @@ def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutput
     labels = np.where(bank.dropped, 0, bank.labels)
     odds, correct = np.empty(values.shape[:2]), np.empty(len(values), np.float32)
     for part in _parts(values):
-        odds[part], hits = _of_class(bank.description.outputs, values[part], labels[part])
+        odds[part], hits = _of_class(bank.description.outputs, upward(bank.description, values[part]), labels[part])
         correct[part] = hits.mean(axis=1)
     odds[bank.dropped] = correct[bank.dropped] = np.nan
     return ModelOutputs(odds, correct)
@@ -116,11 +128,11 @@ def _probabilities(bank: Bank, values: np.ndarray) -> np.ndarray:
 def log_odds_of(
     kind: Kind, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "views n"]:
-    """Log-odds (nats) of each record's own class in each view, from outputs of this kind; cut at `LARGEST`."""
-    odds = np.empty(values.shape[:2])
+    """`ModelOutputs.by_view` of outputs of this kind on records of these classes, views first; cut at `LARGEST`."""
+    odds, most = np.empty(values.shape[:2]), LARGEST[kind]
     for part in _parts(values):
         odds[part] = _of_class(kind, values[part], labels[part])[0]
-    return odds.T.clip(-LARGEST[kind], LARGEST[kind])
+    return odds.T.clip(-most, most)
 
 
 def own_accuracy(bank: Bank, model: int, outputs: ModelOutputs) -> float:
@@ -129,9 +141,33 @@ def own_accuracy(bank: Bank, model: int, outputs: ModelOutputs) -> float:
     return float(outputs.correct[members].mean(dtype=np.float64)) if members.any() else float("nan")
 
 
+def upward(said: Description, values: np.ndarray) -> np.ndarray:
+    """The same outputs, or where a `lower` score means that a record was used, their negatives."""
+    return -values if said.direction == "lower" else values
+
+
+def score_outputs(path: Path, said: Description, records: int) -> Outputs:
+    """A model's outputs on this many records without classes, from a file of one column.
+
+    The second column has log-odds, or scores that are larger for records that were used; the first is 0, as of all
+    other classes.
+
+    Raises:
+        InputError: as `load_into`.
+    """
+    values = load_into(path, msgspec.structs.replace(said, records=records, counts=None))
+    own = log_odds_of(said.outputs, upward(said, values), np.zeros(records, int))[0]
+    grid = grid_of(said, values, "float32", path.name)
+    return replace(grid, values=np.stack([np.zeros_like(own), own], axis=1), own_class=True)
+
+
 def _of_class(kind: Kind, values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Log-odds, and whether the class is predicted correctly, of each view of these records."""
     values = values.astype(np.float64)
+    if kind in ("score", "log_likelihood"):
+        with np.errstate(divide="ignore"):
+            own = values[:, :, 0] if kind == "score" else values[:, :, 0] - np.log(-np.expm1(values[:, :, 0]))
+        return own, np.full(own.shape, np.nan)
     if kind == "log_odds":
         return values[:, :, 0], values[:, :, 0] > 0
     hits = values.argmax(axis=2) == labels[:, None]

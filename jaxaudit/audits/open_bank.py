@@ -11,7 +11,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
-from jaxaudit.audits.bank_odds import LARGEST, as_logits, decode_outputs, model_outputs, own_accuracy, own_logits
+from jaxaudit.audits.bank_odds import (
+    LARGEST,
+    as_logits,
+    decode_outputs,
+    model_outputs,
+    own_accuracy,
+    own_logits,
+    score_outputs,
+)
 from jaxaudit.audits.resolution import as_stored, at_resolution, coarser, detail_of, distinct, grid_of
 from jaxaudit.data.bank.bank import Bank, load_bank, row_blocks
 from jaxaudit.data.bank.description import Sizes
@@ -19,12 +27,16 @@ from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.bank.reading import read_models
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.groups import numbered
-from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.outputs.outputs import Outputs, logit_step
 from jaxaudit.data.overlap import MEMBERS, refuse_held
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike
+from jaxaudit.metrics.rank_scale import rank_scale
 from jaxaudit.shadow_models import Kind, Pool, ShadowModels, pool_of_sets
+
+NO_CLASS = ("",)
+"""The class names of records without classes."""
 
 
 def open_bank(
@@ -41,7 +53,7 @@ def open_bank(
 
     Only models that some test of use can use are kept, unless `by_view` is given. Files are read a few at a time. The
     log-odds of a record with several views are the mean over views, see `ModelOutputs`; confidences are computed from
-    the log-odds.
+    the log-odds. In place of scores of any unit, log-odds are those of their ranks (`RankScale`).
 
     Args:
         bank: the bank, or its directory.
@@ -81,7 +93,8 @@ def open_bank(
     pool, columns = pool_of(bank, records)
     odds, correct = (np.empty((len(numbers), len(columns)), np.float32) for _ in range(2))
     own = np.empty(len(numbers))
-    views = np.empty((len(numbers), bank.description.queries, len(columns))) if by_view else None
+    ranked = bank.description.outputs == "score"
+    views = np.empty((len(numbers), bank.description.queries, len(columns))) if by_view or ranked else None
     most = LARGEST[bank.description.outputs]
 
     def read(index: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
@@ -96,8 +109,12 @@ def open_bank(
     kinds = [] if by_view else kinds_of(bank)
     # Models of other kinds are read only for the hash.
     used = np.array([index for index, each in enumerate(numbers) if by_view or kinds[each] != Kind.OTHER], int)
-    stored = distinct(grids[index] for index in used)
-    if views is not None and len(stored) > 1:
+    stored, scale = distinct(grids[index] for index in used), None
+    if ranked and views is not None and len(used):
+        scale, stored = rank_scale(views[used], max(map(logit_step, stored))), ()
+        views = scale(views)
+        odds = views[:, 0].astype(np.float32)
+    elif views is not None and len(stored) > 1:
         details = [detail_of(each) for each in stored]
         for index, file in enumerate(grids):
             views[index] = at_resolution(views[index], coarser([detail_of(file)], details))
@@ -115,7 +132,8 @@ def open_bank(
         content_hash=content_hash,
         bank=bank,
         numbers=np.array(numbers, int),
-        views=views,
+        views=views if by_view else None,
+        scale=scale,
     )
     found = found if by_view else found.take(used)
     if members is None:
@@ -172,7 +190,7 @@ def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarra
     examples = Examples(
         np.zeros((len(columns), 0), np.float32),
         bank.labels[columns],
-        names or tuple(map(str, range(said.classes))),
+        NO_CLASS if said.scored else names or tuple(map(str, range(said.classes))),
         "records",
     )
     groups = None
@@ -193,6 +211,8 @@ def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:
         InputError: as `load_into`.
     """
     labels = np.where(bank.dropped, 0, bank.labels)[columns]
+    if bank.description.scored:
+        return score_outputs(path, bank.description, len(labels))
     values = load_into(path, msgspec.structs.replace(bank.description, records=len(labels), counts=None))
     grid = grid_of(bank.description, values, "float32", path.name)
     if bank.description.outputs == "log_odds":

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import special
+from scipy import special, stats
 
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.metrics.ks import Rho, deciding
@@ -249,6 +249,23 @@ def target_accuracy(
     if guess == 1:
         advice = f"; {ONE_CLASS} if you know that rows and columns are in order, allow an unrelated target"
     return Check(check, passed, reach, minimum, True, message + ("" if passed else advice))
+
+
+def target_order(
+    scores: Float[np.ndarray, " n"], usual: Float[np.ndarray, " n"], name: str, minimum: float = MIN_REACH
+) -> Check:
+    """The target finds the records hard that shadow models find hard: the rows of its outputs are in order.
+
+    The number is Spearman's correlation of the target's outputs with the mean of the shadow models'.
+    """
+    related = float(np.corrcoef(stats.rankdata(scores), stats.rankdata(usual))[0, 1]) if np.ptp(scores) else 0.0
+    passed = related >= minimum
+    message = f"rank correlation of {name} with the mean of the shadow models on the query set: {related:.2f}"
+    advice = (
+        "; its rows may not be in the order of the query set, or the direction of the bank is not that of its scores. "
+        "If the target really finds other records hard, allow an unrelated target"
+    )
+    return Check(TARGET_OUTPUTS, passed, related, minimum, True, message + ("" if passed else advice))
 
 
 def reference_like_target(

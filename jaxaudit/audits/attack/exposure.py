@@ -145,14 +145,14 @@ def beside_pdtp(
 def revealing_classes(shadows: ShadowModels) -> Int[np.ndarray, " n"] | None:
     """The class whose probability differs most, on average, between models with a record and models without it.
 
-    None if the bank stores log-odds, which have no other class, or has too many classes; -1 for a record that all
-    models or none were trained on.
+    None if the bank stores one number for each record, of no other class, or has too many classes; -1 for a record that
+    all models or none were trained on.
     """
     bank, columns, inside = shadows.bank, shadows.pool.columns, shadows.membership
     assert bank is not None
     assert shadows.numbers is not None
     classes = bank.description.classes
-    if bank.description.outputs == "log_odds" or 16 * len(columns) * classes > MAX_BYTES // 4:
+    if not bank.description.by_class or 16 * len(columns) * classes > MAX_BYTES // 4:
         return None
     sums = np.zeros((2, len(columns), classes))
     for model, own in zip(shadows.numbers.tolist(), inside, strict=True):

@@ -123,7 +123,8 @@ def attack_records(
         known: the shadow models, from `open_bank` with `by_view`.
         targets: models to attack, at thresholds set on the shadow models. Without targets, only the shadow models are
             attacked.
-        attacks: the deciding attack first; by default all that the bank has enough models for, `stacked` first. The
+        attacks: the deciding attack first; by default all that the bank has enough models for, `stacked` first (of a
+            bank of scores without those that compare probabilities, such as RMIA). The
             other attacks do not affect the verdict. Only the default deciding attack can give the verdict that attacks
             fail.
         false_positive_rates: the stated rates.
@@ -146,6 +147,13 @@ def attack_records(
     own, columns, bank = shadow_scores(known), known.pool.columns, known.bank
     assert bank is not None
     check(own)
+    unlike = [each.name for each in named if known.scale is not None and getattr(each, "of_likelihoods", False)]
+    if unlike and attacks is not None:
+        raise InputError(
+            f"{' and '.join(unlike)}: compares probabilities of records, and this is a bank of scores; plan one of "
+            "log-likelihoods (`outputs`), or name other attacks."
+        )
+    named = tuple(each for each in named if each.name not in unlike)
     chosen, left_out = _possible(named, own, refuse=attacks is not None)
     groups = compared(targets, known, own, len(chosen))
     records = known.pool.given

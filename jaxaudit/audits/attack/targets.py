@@ -17,7 +17,7 @@ from jaxaudit.audits.attack.sections import AttackedTarget, Named
 from jaxaudit.audits.attack.target_finding import find_target
 from jaxaudit.audits.resolution import Detail, at_resolution, coarser, detail_of
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.outputs.outputs import Outputs, logit_step
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
 from jaxaudit.metrics.attack_rates import attack_rates, called_at
@@ -30,8 +30,8 @@ class RecordTarget(NamedTuple):
 
     Attributes:
         name: the name that is shown.
-        log_odds: nats, of each record's own class in each view, as `log_odds_of` computes them. One column for each
-            attacked record, dropped ones included.
+        log_odds: nats, of each record's own class in each view, as `log_odds_of` computes them; of a bank of scores the
+            scores, larger for records that were used. One column for each attacked record, dropped ones included.
         members: which of these records it was trained on, if known.
         stored: its outputs as stored in its file, if there is one; they show the resolution of the log-odds.
     """
@@ -101,7 +101,10 @@ def compared(
                 "records."
             )
         said, details = target.log_odds[:, columns].astype(np.float64), own_details
-        if target.stored is not None:
+        if known.scale is not None:
+            known.scale.refuse_coarse(0.0 if target.stored is None else logit_step(target.stored), target.name)
+            said = known.scale(said)
+        elif target.stored is not None:
             details = [detail_of(target.stored)]
         coarse = coarser(own_details, details)
         # Round to the target's own resolution too: its file may store one of two classes more precisely.

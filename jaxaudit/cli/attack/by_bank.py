@@ -47,6 +47,8 @@ def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     beside = options.audit.pdtp
     pdtp = None if beside is None else _measured_pdtp(beside, bank, records)
     known = open_for_attacks(bank, len(USUAL if attacks is None else attacks), records)
+    if known.scale is not None and attacks is None:
+        say("attacks that compare probabilities (rmia) are left out: this is a bank of scores, of which ranks are used")
     missing = bank.missing()
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")

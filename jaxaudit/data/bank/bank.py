@@ -41,7 +41,7 @@ class Bank:
     Attributes:
         directory: its directory.
         description: the content of `bank.json`.
-        labels: class of each record, from 0.
+        labels: class of each record, from 0; all 0 where records have no classes.
         membership: which records each model is trained on.
         seeds: of the training of each model; None if there are none.
         groups: of query and holdout records, if groups are kept whole.
@@ -128,7 +128,8 @@ def load_bank(path: str | Path) -> Bank:
             )
         return stored[:]
 
-    labels = read(LABELS, "iu", (n,))
+    _refuse_unsaid(directory, LABELS, not description.scored, "classes")
+    labels = np.zeros(n, int) if description.scored else read(LABELS, "iu", (n,))
     dropped = _booleans(read(DROPPED, "b", (n,)), DROPPED) if _there(directory, DROPPED) else np.zeros(n, bool)
     outside = ~dropped & ((labels < 0) | (labels >= description.classes))
     if outside.any():

@@ -22,7 +22,7 @@ from jaxaudit.audits.bank_odds import (
 )
 from jaxaudit.audits.resolution import as_stored, at_resolution, coarser, detail_of, distinct, grid_of
 from jaxaudit.data.bank.bank import Bank, load_bank, row_blocks
-from jaxaudit.data.bank.description import Sizes
+from jaxaudit.data.bank.description import SCORED, Sizes
 from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.bank.reading import read_models
 from jaxaudit.data.examples import Examples, concatenate
@@ -190,7 +190,7 @@ def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarra
     examples = Examples(
         np.zeros((len(columns), 0), np.float32),
         bank.labels[columns],
-        NO_CLASS if said.scored else names or tuple(map(str, range(said.classes))),
+        NO_CLASS if said.outputs in SCORED else names or tuple(map(str, range(said.classes))),
         "records",
     )
     groups = None
@@ -211,7 +211,7 @@ def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:
         InputError: as `load_into`.
     """
     labels = np.where(bank.dropped, 0, bank.labels)[columns]
-    if bank.description.scored:
+    if bank.description.outputs in SCORED:
         return score_outputs(path, bank.description, len(labels))
     values = load_into(path, msgspec.structs.replace(bank.description, records=len(labels), counts=None))
     grid = grid_of(bank.description, values, "float32", path.name)

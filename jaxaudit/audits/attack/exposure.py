@@ -9,6 +9,7 @@ from jaxaudit.audits.attack.result import RecordArrays
 from jaxaudit.audits.attack.sections import MOST_POINTS, BesidePDTP, Exposure, Riskiest
 from jaxaudit.audits.bank_odds import BLOCK
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.description import BY_CLASS
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.metrics.attack import correlation
 from jaxaudit.metrics.attack_rates import AttackRates, called_at
@@ -152,7 +153,7 @@ def revealing_classes(shadows: ShadowModels) -> Int[np.ndarray, " n"] | None:
     assert bank is not None
     assert shadows.numbers is not None
     classes = bank.description.classes
-    if not bank.description.by_class or 16 * len(columns) * classes > MAX_BYTES // 4:
+    if bank.description.outputs not in BY_CLASS or 16 * len(columns) * classes > MAX_BYTES // 4:
         return None
     sums = np.zeros((2, len(columns), classes))
     for model, own in zip(shadows.numbers.tolist(), inside, strict=True):

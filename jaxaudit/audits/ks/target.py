@@ -190,8 +190,9 @@ class FileTarget(NamedTuple):
             if not (self.allow_unrelated or pool.classless)
         )
         if pool.classless and not self.allow_unrelated and len(evidence.models):
-            usual = evidence.models.log_odds[:, pool.query].mean(axis=0)
-            checks = (target_order(log_odds[: evidence.queries], usual, file.name),)
+            dealt = evidence.dealt
+            usual = evidence.models.log_odds[:, dealt].mean(axis=0)
+            checks = (target_order(log_odds[dealt], usual, evidence.queries, file.name),)
         seen = signals(file.probabilities, query.labels) if with_signals else None
         before = None
         if self.before is not None and self.before_on_holdout is not None:

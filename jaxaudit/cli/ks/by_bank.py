@@ -22,7 +22,7 @@ from jaxaudit.cli.read_sets import reader
 from jaxaudit.cli.sets import ALL
 from jaxaudit.cli.shadows.sets import count_of
 from jaxaudit.data.bank.bank import Bank, load_bank
-from jaxaudit.data.bank.description import Sizes
+from jaxaudit.data.bank.description import SCORED, Sizes
 from jaxaudit.data.classes import align_target_data
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import npy_shape
@@ -161,7 +161,7 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
     name, said = options.data.members, bank.description
     if name is None:
         return None
-    if said.scored:
+    if said.outputs in SCORED:
         count = count_of("--members", name)
         return Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)
     read = reader(replace(options.data, image_size=said.image_size, gray=said.gray), said.group_columns)
@@ -188,14 +188,14 @@ def _members_groups(options: KSOptions, bank: Bank, members: Examples | None) ->
 
 def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:
     target, said = options.target, bank.description
-    if said.scored and target.target_kind != "auto":
+    if said.outputs in SCORED and target.target_kind != "auto":
         raise InputError(f"--target-kind {target.target_kind}: this is a bank of {said.outputs}; leave it out.")
     known = (
         [None] * len(target.target)
         if members is None
         else [
             score_outputs(path, said, len(members))
-            if said.scored
+            if said.outputs in SCORED
             else load_outputs(path, members.class_names, len(members), as_outputs(target.target_kind), of="members")
             for path in target.members_target
         ]
@@ -216,7 +216,7 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
         told = target.target_kind == "auto" and own not in plain
         files = [
             target_outputs(path, bank, columns)
-            if said.scored or target.target_kind == "log-odds" or (told and _is_of_shape(path, own))
+            if said.outputs in SCORED or target.target_kind == "log-odds" or (told and _is_of_shape(path, own))
             else load_outputs(path, classes, rows, as_outputs(target.target_kind), of=of)
             for path in paths
         ]

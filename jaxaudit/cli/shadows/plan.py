@@ -21,7 +21,7 @@ from jaxaudit.cli.read_sets import group_columns
 from jaxaudit.cli.shadows.options import OF_SCORES, BankData, PlannedModels, PlanOptions, parse_own_designs
 from jaxaudit.cli.shadows.sets import BankSets, count_bank_sets, read_bank_sets
 from jaxaudit.data.bank.bank import DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS
-from jaxaudit.data.bank.description import DESCRIPTION, Description, Kind, read_description
+from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, Kind, read_description
 from jaxaudit.data.bank.outputs import FOLDER
 from jaxaudit.data.bank.writing import bank_files, grow, make_folder
 from jaxaudit.data.formats.arrays import read_npy
@@ -188,7 +188,7 @@ def deal_of(key: Key[Array, ""], sets: BankSets, description: Description, coins
         dropped=sets.dropped,
         coins=coins,
     )
-    labels = {} if description.scored else {LABELS: sets.labels}
+    labels = {} if description.outputs in SCORED else {LABELS: sets.labels}
     arrays: Arrays = {**labels, MEMBERSHIP: dealt.membership, SEEDS: dealt.seeds}
     if sets.groups is not None:
         arrays[GROUPS] = sets.groups.dealt.astype(np.int64)

@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.audits.open_bank import Usable, kinds_of, pool_of, usable_models
 from jaxaudit.cli.harness import Summary
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
-from jaxaudit.data.bank.description import DESCRIPTION
+from jaxaudit.data.bank.description import DESCRIPTION, SCORED
 from jaxaudit.data.bank.outputs import outputs_path
 from jaxaudit.errors import visible
 from jaxaudit.paths import without_folders
@@ -93,7 +93,7 @@ def _lines(found: Found) -> Iterator[str]:
     kind = said.outputs.replace("_", "-")
     views = "" if said.queries == 1 else f", {said.queries} views of each record"
     what = f"{kind} of {said.classes} classes"
-    if said.scored:
+    if said.outputs in SCORED:
         what = f"{kind}, {said.direction} for records that a model was trained on"
     yield (
         f"{visible(str(found.path))}: {len(found.usable.accuracy)} of {len(bank)} shadow models finished; "

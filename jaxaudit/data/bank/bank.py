@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
-from jaxaudit.data.bank.description import DESCRIPTION, Description, read_description
+from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, read_description
 from jaxaudit.data.bank.holes import refuse_holes
 from jaxaudit.data.bank.outputs import FOLDER, WHOLE, open_outputs, outputs_path
 from jaxaudit.data.formats.arrays import StoredArray
@@ -128,8 +128,8 @@ def load_bank(path: str | Path) -> Bank:
             )
         return stored[:]
 
-    _refuse_unsaid(directory, LABELS, not description.scored, "classes")
-    labels = np.zeros(n, int) if description.scored else read(LABELS, "iu", (n,))
+    _refuse_unsaid(directory, LABELS, description.outputs not in SCORED, "classes")
+    labels = np.zeros(n, int) if description.outputs in SCORED else read(LABELS, "iu", (n,))
     dropped = _booleans(read(DROPPED, "b", (n,)), DROPPED) if _there(directory, DROPPED) else np.zeros(n, bool)
     outside = ~dropped & ((labels < 0) | (labels >= description.classes))
     if outside.any():

@@ -19,6 +19,10 @@ MOST_ROWS = 1 << 34
 
 PValue = Annotated[float, Meta(ge=0, le=1)]
 Kind = Literal["logits", "probabilities", "log_odds", "score", "log_likelihood"]
+BY_CLASS: tuple[Kind, ...] = ("logits", "probabilities")
+"""Kinds of outputs with a number for each class; the others have one for each record."""
+SCORED: tuple[Kind, ...] = ("score", "log_likelihood")
+"""Kinds of outputs of records without classes."""
 Direction = Literal["lower", "higher"]
 Size = Annotated[int, Meta(ge=0, le=MOST_RECORDS)]
 Hash = Annotated[str, Meta(pattern="^blake2b:[0-9a-f]{32}$")] | None
@@ -121,20 +125,10 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return Sizes(counts.query, counts.holdout, counts.calibration)
 
     @property
-    def by_class(self) -> bool:
-        """Whether files of outputs have a number for each class, and not one for each record."""
-        return self.outputs in ("logits", "probabilities")
-
-    @property
-    def scored(self) -> bool:
-        """Whether records have no classes."""
-        return self.outputs in ("score", "log_likelihood")
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a file of outputs; without an axis of views where there is one view."""
         views = () if self.queries == 1 else (self.queries,)
-        return (self.records, *views, *((self.classes,) if self.by_class else ()))
+        return (self.records, *views, *((self.classes,) if self.outputs in BY_CLASS else ()))
 
     def __post_init__(self) -> None:
         # Decoding turns a ValueError into one that names the field.
@@ -142,9 +136,10 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise ValueError(f"counts are of {sum(self.sizes)} records, but there are {self.records}")
         if not self.sizes.query:
             raise ValueError("there is no query record")
-        if self.scored != (self.classes == 1) or self.scored != (self.direction is not None):
-            raise ValueError(f"{self.outputs} go with {'a direction and no' if self.scored else 'two or more'} classes")
-        if self.scored and (self.queries > 1 or self.class_names):
+        scored = self.outputs in SCORED
+        if scored != (self.classes == 1) or scored != (self.direction is not None):
+            raise ValueError(f"{self.outputs} go with {'a direction and no' if scored else 'two or more'} classes")
+        if scored and (self.queries > 1 or self.class_names):
             raise ValueError(f"{self.outputs} is of records without classes, in one view")
         if len(self.class_names) not in (0, self.classes) or len(set(self.class_names)) < len(self.class_names):
             raise ValueError(f"class_names must be {self.classes} different names, or none")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxaudit.data.bank.description import Description
+from jaxaudit.data.bank.description import BY_CLASS, SCORED, Description
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.formats.pickles import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES
@@ -68,12 +68,12 @@ def load_into(path: Path, description: Description) -> np.ndarray:
     Raises:
         InputError: as `load_outputs` and `open_outputs`.
     """
-    if description.scored:
+    if description.outputs in SCORED:
         values = read_outputs(path, Expected(description.records, 1, None, "bank")).values
         if values.shape[1:] != (1,):
             raise InputError(f"{path.name}: has {values.shape[1]} columns; give one number for each record.")
         values = values[:, 0]
-    elif description.queries == 1 and description.by_class:
+    elif description.queries == 1 and description.outputs in BY_CLASS:
         names = description.class_names or description.classes
         # The kind of outputs is checked below, since no option can declare it here.
         values = load_outputs(path, names, description.records, "logits", of="bank").values
@@ -105,10 +105,10 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
     """
     _refuse_form(values.dtype, values.shape, description, source)
     viewed = values.reshape(len(values), description.queries, -1)
-    if not description.by_class:
-        bad = int((~np.isfinite(values) if description.scored else np.isnan(values)).sum())
+    if description.outputs not in BY_CLASS:
+        bad = int((~np.isfinite(values) if description.outputs in SCORED else np.isnan(values)).sum())
         if bad:
-            what = "numbers are NaN or infinite" if description.scored else "log-odds are NaN"
+            what = "numbers are NaN or infinite" if description.outputs in SCORED else "log-odds are NaN"
             raise InputError(f"{source}: {bad} {what}; did the model diverge?")
         if description.outputs == "log_likelihood":
             _refuse_unlikely(-values if description.direction == "lower" else values, source)

@@ -16,7 +16,7 @@ import pytest
 from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit
 
-from jaxaudit.audits.bank_odds import bank_accuracy
+from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data import load
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.errors import InputError
@@ -61,7 +61,7 @@ def test_a_script_trains_what_is_missing(digits: Path, script: str):
     bank = load_bank("bank")
     assert bank.finished().tolist() == list(range(MODELS))
     assert {path.suffix for path in Path("bank/outputs").iterdir()} == {".npy"}
-    accuracy = bank_accuracy(bank)
+    accuracy = open_bank(bank).own_accuracy
     assert accuracy.min() > 0.8
     # They say of their own training records what the bank has of theirs.
     assert [f"model {model}: accuracy {each:.1%}" in out for model, each in enumerate(accuracy)] == [True] * MODELS
@@ -77,7 +77,7 @@ def test_a_script_trains_what_is_missing(digits: Path, script: str):
     plan("--outputs", bank.description.outputs)
     done = jaxaudit("shadows", "add", "bank", *(f"other/outputs/{model:05}.npy" for model in range(MODELS)))
     assert done.code == 0, done.err
-    np.testing.assert_allclose(bank_accuracy(load_bank("bank")), accuracy)
+    np.testing.assert_allclose(open_bank("bank").own_accuracy, accuracy)
 
 
 ANSWERS = {
@@ -140,7 +140,7 @@ def test_a_private_recipe_trains_its_bank_and_claims_what_its_noise_proves(digit
     assert under < 1e-5 < over
     assert load_bank("bank").finished().tolist() == list(range(16))
     # A tenth is what guesses would reach; 100 records a set are few for this noise.
-    assert bank_accuracy(load_bank("bank")).mean() > 0.2
+    assert open_bank("bank").own_accuracy.mean() > 0.2
     if importlib.util.find_spec("jax_privacy"):
         done = jaxaudit("attack", "--shadows", "bank", "--attacks", "base", "--delta", "1e-5", "--json")
         assert done.result["epsilon"]["bound"] < epsilon
@@ -193,7 +193,7 @@ def test_your_own_learner_trains_a_bank(digits: Path):
         *("--learner", f"{EXAMPLES / 'own_learner.py'}:learner"),
     )
     assert done.code == 0, done.err
-    assert bank_accuracy(load_bank("bank")).min() > 0.6
+    assert open_bank("bank").own_accuracy.min() > 0.6
 
 
 def test_your_own_format_becomes_records(

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key, Shaped
 
-from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.models import Design
+from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.audits.power.audit import SOURCES, measure_power, power_of_models
 from jaxaudit.audits.power.plan import reduced
 from jaxaudit.audits.power.result import PowerAudit

@@ -43,7 +43,7 @@ class World(NamedTuple):
 
     scores: np.ndarray
     known: np.ndarray
-    more: dict[str, np.ndarray]
+    more: dict[str, Any]
 
 
 def world(random: np.random.Generator, records: int, dealt: str) -> World:
@@ -88,7 +88,12 @@ def p_of_inference(random: np.random.Generator, scores: np.ndarray, size: int) -
     half = size // 2
     weights = logistic(np.concatenate([suspected[:half], other[:half]]), np.repeat([0.0, 1.0], half))
     said = [each[half:] @ weights for each in (suspected, other)]
-    return float(stats.ttest_ind(*said, alternative="less").pvalue)
+    return p_of_means(*said)
+
+
+def p_of_means(suspected: np.ndarray, other: np.ndarray, **how: Any) -> float:
+    """The p-value of a one-sided t-test of "the suspected set is lower"."""
+    return float(np.asarray(stats.ttest_ind(suspected, other, alternative="less", **how))[1])
 
 
 def logistic(inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -136,7 +141,7 @@ def power() -> list[dict[str, Any]]:
         for place, (effect, moves) in enumerate(EFFECTS.items()):
             for used in USED:
                 random = np.random.default_rng([2, size, place, int(100 * used)])
-                found = dict.fromkeys(TESTS, 0)
+                found: dict[str, float] = {str(name): 0.0 for name in TESTS}
                 for run in range(RUNS):
                     made = world(random, 2 * size, "records")
                     inside = np.arange(2 * size) < round(used * size)
@@ -146,11 +151,7 @@ def power() -> list[dict[str, Any]]:
                     p_values = {
                         "test of scores": p_of_scores(key, moved, True),
                         "without covariates and baseline": p_of_scores(key, moved, False),
-                        "t-test of the first score": float(
-                            stats.ttest_ind(
-                                scores[:size, 0], scores[size:, 0], equal_var=False, alternative="less"
-                            ).pvalue
-                        ),
+                        "t-test of the first score": p_of_means(scores[:size, 0], scores[size:, 0], equal_var=False),
                         "dataset inference": p_of_inference(random, scores, size),
                     }
                     for name, p_value in p_values.items():
@@ -162,7 +163,12 @@ def power() -> list[dict[str, Any]]:
     return rows
 
 
-TESTS = ("test of scores", "without covariates and baseline", "t-test of the first score", "dataset inference")
+TESTS: tuple[str, ...] = (
+    "test of scores",
+    "without covariates and baseline",
+    "t-test of the first score",
+    "dataset inference",
+)
 
 
 def page(result: dict[str, Any]) -> list[str]:

@@ -37,14 +37,14 @@ def logits_of_pytorch(module: Any, records: Any) -> np.ndarray:
 
 
 def score(method: str, unlearned: ja.metrics.Answers, retrained: ja.metrics.Answers) -> None:
-    """Prints a line: how well these models are told from as many retrained ones."""
+    """Prints a line: how distinguishable these models are from as many retrained ones."""
     challenge = ja.metrics.challenge_score(KEY, unlearned, retrained)
     lira = ja.metrics.u_lira(KEY, unlearned.log_odds, retrained.log_odds).accuracy
-    told = "told from retrained" if lira.low > 0.5 else "inconclusive"
+    verdict = "distinguishable" if lira.low > 0.5 else "inconclusive"
     numbers = (
         f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})" for each in (lira, challenge.quality, challenge.score)
     )
-    print(f"{len(unlearned.log_odds):2} {method:16}", *(f"{each:20}" for each in numbers), told)
+    print(f"{len(unlearned.log_odds):2} {method:16}", *(f"{each:20}" for each in numbers), verdict)
 
 
 def first(models: int, side: ja.metrics.Answers) -> ja.metrics.Answers:

@@ -189,7 +189,11 @@ def _sentences(record: dict[str, Any]) -> list[str]:
             for each, rows in methods.items()
             if each not in ("original", "retraining") and rows[index]["u_lira"][1] <= 0.5
         ]
-        told = f"Not told from retraining by U-LiRA: {', '.join(same)}." if same else "U-LiRA tells every method."
+        told = (
+            f"U-LiRA does not distinguish from retraining: {', '.join(same)}."
+            if same
+            else "U-LiRA distinguishes every method from retraining."
+        )
         found.append(
             f"- {name}: the best score is that of {best}, {ranged(methods[best][index]['score'], 3)}; retraining "
             f"{ranged(methods['retraining'][index]['score'], 3)}, the original "

@@ -5,19 +5,15 @@ from . import kernels as kernels
 from . import metrics as metrics
 from . import models as models
 from .audits.attack.attack import attack as attack
-from .audits.attack.evidence import bank_outputs as bank_outputs
 from .audits.attack.result import AttackAudit as AttackAudit
 from .audits.attack.result import AttackResult as AttackResult
 from .audits.attack.targets import RecordTarget as RecordTarget
 from .audits.attack.train_splits import SplitModels as SplitModels
 from .audits.attack.train_splits import train_splits as train_splits
-from .audits.bank_odds import bank_accuracy as bank_accuracy
-from .audits.bank_odds import bank_log_odds as bank_log_odds
 from .audits.efficacy.audit import NamedWeights as NamedWeights
 from .audits.efficacy.audit import measure_efficacy as measure_efficacy
 from .audits.efficacy.result import EfficacyAudit as EfficacyAudit
 from .audits.finding import Finding as Finding
-from .audits.ks.bank.open import open_bank as open_bank
 from .audits.ks.bank.plan import BankPlan as BankPlan
 from .audits.ks.bank.plan import plan_bank as plan_bank
 from .audits.ks.judge import judge as judge
@@ -34,6 +30,7 @@ from .audits.ks.tests import ReferenceTest as ReferenceTest
 from .audits.ks.tests import RhoTest as RhoTest
 from .audits.ks.tests import ShadowTest as ShadowTest
 from .audits.ks.train import train_shadows as train_shadows
+from .audits.open_bank import open_bank as open_bank
 from .audits.pdtp.audit import measure_pdtp as measure_pdtp
 from .audits.pdtp.audit import reduce_pdtp as reduce_pdtp
 from .audits.pdtp.measured import PDTPAudit as PDTPAudit
@@ -41,6 +38,7 @@ from .audits.pool import Part as Part
 from .audits.power.audit import measure_power as measure_power
 from .audits.power.audit import power_of_models as power_of_models
 from .audits.power.result import PowerAudit as PowerAudit
+from .audits.power.scores import power_of_scores as power_of_scores
 from .audits.unlearn.audit import compare_unlearning as compare_unlearning
 from .audits.unlearn.result import UnlearnAudit as UnlearnAudit
 from .data import Examples as Examples

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
+from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.membership import Membership
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.exchangeability import Alike
+from jaxaudit.metrics.rank_scale import RankScale
 
 
 class Kind(StrEnum):
@@ -91,6 +93,21 @@ class Pool(NamedTuple):
         return np.r_[self.query, self.holdout, self.reference, self.members]
 
     @property
+    def classless(self) -> bool:
+        """Whether records have no classes: each model gives a number for a record, and has no accuracy."""
+        return len(self.examples.class_names) < 2
+
+    @property
+    def columns(self) -> Int[np.ndarray, " n"]:
+        """The index of each record among those of the sets as they were given, if `kept` has an entry for each set."""
+        return np.flatnonzero(np.concatenate([*self.kept.values()]))
+
+    @property
+    def given(self) -> int:
+        """The number of records of the sets as they were given, if `kept` has an entry for each set."""
+        return sum(map(len, self.kept.values()))
+
+    @property
     def reference_apart(self) -> bool:
         """Whether the reference is a separate set, not the calibration set."""
         return self.reference.start >= self.calibration.stop
@@ -131,7 +148,7 @@ class ShadowModels:
 
     Attributes:
         pool: the records.
-        kinds: the kind of each model: a `Kind`, or a name that a user's own test defines.
+        kinds: the kind of each model: a `Kind`, or a name that a user's own test defines; empty if no test uses them.
         membership: the models' membership masks.
         log_odds: log-odds of each record's own class, in nats; NaN for records without outputs.
         correct: whether each record is classified correctly; with several views, the share of views.
@@ -143,6 +160,10 @@ class ShadowModels:
         resolutions: outputs of some models as they were stored, one for each resolution of the files; empty if the
             outputs were not stored.
         content_hash: the hash of the bank that the models come from; empty if they were trained here.
+        bank: the bank that the models come from; None if they were trained here. `numbers`: their numbers there.
+        views: for attacks, log-odds (nats) in each view of a record, in float64 and all at the coarsest of
+            `resolutions`; None unless they were requested.
+        scale: of a bank of scores, the scale on which log-odds are the ranks of scores; None for log-odds in nats.
         models_per_batch: the number of models trained at the same time; None if none was trained here.
     """
 
@@ -158,10 +179,14 @@ class ShadowModels:
     signals: Signals | None = None
     resolutions: tuple[Outputs, ...] = ()
     content_hash: str = ""
+    bank: Bank | None = None
+    numbers: Int[np.ndarray, " models"] | None = None
+    views: Float[np.ndarray, "models views examples"] | None = None
+    scale: RankScale | None = None
     models_per_batch: int | None = None
 
     def __len__(self) -> int:
-        return len(self.kinds)
+        return len(self.membership)
 
     def of(self, *kinds: str) -> Int[np.ndarray, " some"]:
         """The indices of the models of these kinds, kind after kind."""
@@ -183,10 +208,10 @@ class ShadowModels:
         """
 
         def taken(array: Any) -> Any:
-            # As `array[models][:, records]`, in C order.
-            return array[models] if records is None else np.take(array[models], records, axis=1)
+            # As `array[models][..., records]`, in C order.
+            return array[models] if records is None else np.take(array[models], records, axis=-1)
 
-        kinds: Sequence[str] = np.array(self.kinds, object)[models].tolist()
+        kinds: Sequence[str] = np.array(self.kinds, object)[models].tolist() if self.kinds else ()
         return replace(
             self,
             pool=pool or (self.pool if records is None else self.pool.take(records)),
@@ -198,6 +223,8 @@ class ShadowModels:
             own_accuracy=self.own_accuracy[models],
             designs=self.designs[models],
             signals=self.signals and Signals(*(each[models] for each in self.signals)),
+            numbers=None if self.numbers is None else self.numbers[models],
+            views=None if self.views is None else taken(self.views),
         )
 
     @property

@@ -25,7 +25,7 @@ DOCS = ROOT / "docs"
 COMMAND_LINE = DOCS / "command_line"
 """A page a command, with its help."""
 START = DOCS / "start.md"
-DELETION = DOCS / "how_to" / "test_a_claimed_deletion.md"
+DELETION = DOCS / "how_to" / "a_worked_deletion_case.md"
 REFERENCES = DOCS / "references.md"
 PAPERS = ROOT / "jaxaudit" / "report" / "papers.bib"
 LETTERS = {r"{\`e}": "è", r"{\'e}": "é", r"{\"a}": "ä", r"{\"O}": "Ö"}
@@ -52,14 +52,6 @@ MEMBERS_COMMAND = (
     "ks --query deal/query.npz --holdout deal/holdout.npz --members deal/members.npz",
     "--target query_outputs.csv --holdout-target holdout_outputs.csv --members-target members_outputs.csv",
 )
-PATIENTS_DEAL = "deal records.csv --groups patient --members-share 0.4 --holdout-share 0.3 --seed 1 --out deal"
-PATIENTS_COMMAND = (
-    "ks --query deal/query.npz --holdout deal/holdout.npz --members deal/members.npz",
-    "--groups group --holdout-groups group --members-groups group",
-    "--target march_query.csv --holdout-target march_holdout.csv --members-target march_members.csv",
-    "--target july_query.csv --holdout-target july_holdout.csv --members-target july_members.csv",
-)
-
 COMMANDS = tuple(SESSIONS)
 OTHERS = (
     "deal",
@@ -68,6 +60,7 @@ OTHERS = (
     "shadows add",
     "shadows import",
     "shadows show",
+    "scores open-unlearning",
     "report",
     "cite",
     "doctor",
@@ -151,24 +144,28 @@ def session_section(*words: str) -> str:
 
 def start_section() -> str:
     """What the audit by shadow models prints, on the files that the page makes."""
-    return _after(START, "", (), "start files", START_COMMAND)
+    return _after(START, (), "start files", START_COMMAND)
 
 
 def members_section() -> str:
     """What the members test prints, on the deal and the outputs that the page makes."""
-    return _after(START, "", (MEMBERS_DEAL,), "members files", MEMBERS_COMMAND)
+    return _after(START, (MEMBERS_DEAL,), "members files", MEMBERS_COMMAND)
 
 
 def patients_section() -> str:
-    """What the test of a deal by patients prints, on the records and the outputs that the page makes."""
-    return _after(DELETION, "patients records", (PATIENTS_DEAL,), "patients model", PATIENTS_COMMAND)
-
-
-def _after(page: Path, records: str, before: Sequence[str], outputs: str, command: Sequence[str]) -> str:
-    """What a command prints after the page's program that makes records (if any), others, and that of the outputs."""
+    """What the blind test of a deletion prints, of two companies' answers."""
     with tempfile.TemporaryDirectory() as folder:
-        if records:
-            _program(page, records, folder)
+        return f"```text\n{_python([str(ROOT / 'examples' / 'deletion_case.py')], Path(folder))}\n```"
+
+
+def left_section() -> str:
+    """What the members test prints of one unlearned model that forgot too much."""
+    return _after(SCORE, (MEMBERS_DEAL,), "over-forgotten model", (*MEMBERS_COMMAND, "--question left"))
+
+
+def _after(page: Path, before: Sequence[str], outputs: str, command: Sequence[str]) -> str:
+    """What a command prints after others, and the page's program that makes the outputs."""
+    with tempfile.TemporaryDirectory() as folder:
         for each in before:
             _run(each.split(), Path(folder))
         _program(page, outputs, folder)
@@ -223,6 +220,8 @@ TOOLS = {
     "art.metrics": "ART",
     "MembershipInferenceBlackBox": "ART",
     "CanaryScoreAuditor": "jax_privacy",
+    "unlearning_evaluation": "unlearning_evaluation",
+    "Deep Unlearn": "Deep Unlearn",
 }
 """Other tools for audits, by words of what was run of them."""
 
@@ -430,6 +429,7 @@ def main(names: list[str]) -> None:
         (START, "members session"): members_section,
         (START, "start session"): start_section,
         (SCORE, "score session"): score_section,
+        (SCORE, "left session"): left_section,
         (DELETION, "patients session"): patients_section,
         (REFERENCES, "references"): references_section,
         (COMPARISON, "cross-checks"): crosschecks_section,

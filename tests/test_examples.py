@@ -16,7 +16,7 @@ import pytest
 from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit
 
-from jaxaudit.audits.bank_odds import bank_accuracy
+from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data import load
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.errors import InputError
@@ -61,7 +61,7 @@ def test_a_script_trains_what_is_missing(digits: Path, script: str):
     bank = load_bank("bank")
     assert bank.finished().tolist() == list(range(MODELS))
     assert {path.suffix for path in Path("bank/outputs").iterdir()} == {".npy"}
-    accuracy = bank_accuracy(bank)
+    accuracy = open_bank(bank).own_accuracy
     assert accuracy.min() > 0.8
     # They say of their own training records what the bank has of theirs.
     assert [f"model {model}: accuracy {each:.1%}" in out for model, each in enumerate(accuracy)] == [True] * MODELS
@@ -77,7 +77,7 @@ def test_a_script_trains_what_is_missing(digits: Path, script: str):
     plan("--outputs", bank.description.outputs)
     done = jaxaudit("shadows", "add", "bank", *(f"other/outputs/{model:05}.npy" for model in range(MODELS)))
     assert done.code == 0, done.err
-    np.testing.assert_allclose(bank_accuracy(load_bank("bank")), accuracy)
+    np.testing.assert_allclose(open_bank("bank").own_accuracy, accuracy)
 
 
 ANSWERS = {
@@ -98,6 +98,17 @@ def test_a_script_ends_with_a_verdict(script: str, tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr
     assert re.match(ANSWERS[script], done.stdout), done.stdout
+
+
+@pytest.mark.outer
+def test_the_company_that_did_nothing_is_told_from_the_one_that_trained_again(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "deletion_case.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    again, nothing = (part.partition("\n  ")[2] for part in done.stdout.split("$ jaxaudit ks --challenge")[1:])
+    assert again.startswith("trained_again.csv: forgotten. ")
+    assert nothing.startswith("did_nothing.csv: not forgotten. ")
 
 
 @pytest.mark.outer
@@ -129,7 +140,7 @@ def test_a_private_recipe_trains_its_bank_and_claims_what_its_noise_proves(digit
     assert under < 1e-5 < over
     assert load_bank("bank").finished().tolist() == list(range(16))
     # A tenth is what guesses would reach; 100 records a set are few for this noise.
-    assert bank_accuracy(load_bank("bank")).mean() > 0.2
+    assert open_bank("bank").own_accuracy.mean() > 0.2
     if importlib.util.find_spec("jax_privacy"):
         done = jaxaudit("attack", "--shadows", "bank", "--attacks", "base", "--delta", "1e-5", "--json")
         assert done.result["epsilon"]["bound"] < epsilon
@@ -143,7 +154,7 @@ def test_a_method_is_scored_by_the_files_of_its_models(tmp_path: Path):
     accuracies: dict[str, Any] = {"remaining_accuracy": np.full(16, 0.9), "test_accuracy": np.full(16, 0.8)}
     np.savez(tmp_path / "retrained.npz", logits=random.normal(size=(16, 30, 3)), **accuracies)
     np.save(tmp_path / "labels.npy", labels)
-    for shift, said in ((0.0, "inconclusive"), (1.0, "told from retrained")):
+    for shift, said in ((0.0, "inconclusive"), (1.0, "distinguishable")):
         half: dict[str, Any] = {name: each[:8] for name, each in accuracies.items()}
         np.savez(tmp_path / "unlearned.npz", logits=random.normal(size=(8, 30, 3)) + shift * own, **half)
         done = subprocess.run(
@@ -182,7 +193,7 @@ def test_your_own_learner_trains_a_bank(digits: Path):
         *("--learner", f"{EXAMPLES / 'own_learner.py'}:learner"),
     )
     assert done.code == 0, done.err
-    assert bank_accuracy(load_bank("bank")).min() > 0.6
+    assert open_bank("bank").own_accuracy.min() > 0.6
 
 
 def test_your_own_format_becomes_records(

@@ -1,33 +1,55 @@
 """Log-odds of each record's own class, and accuracy, of the models of a bank. One file is read at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from jaxtyping import Float, Float32, Int
 from scipy import special
 
+from jaxaudit.audits.resolution import grid_of
 from jaxaudit.data.bank.bank import Bank
-from jaxaudit.data.bank.description import Kind
+from jaxaudit.data.bank.description import Description, Kind
+from jaxaudit.data.bank.outputs import load_into
+from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.metrics.scores import LIMIT, cut, log_odds
 
 BLOCK = 1 << 19
 """Number of values that are converted at a time."""
 FINEST = 103.0
 """Just below the log-odds (nats) of the smallest probability that float32 holds."""
+LARGEST: dict[Kind, float] = {
+    "logits": FINEST,
+    "probabilities": LIMIT,
+    "log_odds": LIMIT,
+    "log_likelihood": LIMIT,
+    "score": float("inf"),
+}
+"""The largest log-odds (nats) that attacks tell apart in outputs of each kind; larger ones are cut to it."""
 
 
 class ModelOutputs(NamedTuple):
     """The outputs of one model of a bank; NaN for dropped records.
 
     Attributes:
-        log_odds: nats, of each record's own class; the mean over the views of a record.
+        by_view: log-odds (nats) of each record's own class in each view; infinite where a probability was rounded to 0
+            or 1. Of a bank of scores the scores themselves, larger for records that were used.
         correct: the share of its views in which the record's own class has the largest output; with a bank of log-odds,
-            has a probability above one half.
+            has a probability above one half. NaN where records have no classes.
     """
 
-    log_odds: Float32[np.ndarray, " n"]
+    by_view: Float[np.ndarray, "n views"]
     correct: Float32[np.ndarray, " n"]
+
+    @property
+    def log_odds(self) -> Float32[np.ndarray, " n"]:
+        """Log-odds of each record's own class. Those of several views are cut at 20 nats, as every test cuts them, and
+        then averaged."""
+        with np.errstate(over="ignore"):
+            return _mean_of_views(self.by_view).astype(np.float32)
 
 
 def model_outputs(bank: Bank, model: int) -> ModelOutputs:
@@ -48,17 +70,11 @@ def decode_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views va
 
 
 def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
-    """The outputs of a model from values of the kind that this bank stores.
-
-    Log-odds of several views are cut at 20 nats, as every test cuts them, and then averaged; those of one view may be
-    infinite, where a probability was rounded to 0 or 1.
-    """
+    """The outputs of a model from values of the kind that this bank stores."""
     labels = np.where(bank.dropped, 0, bank.labels)
-    odds, correct = (np.empty(len(values), np.float32) for _ in range(2))
+    odds, correct = np.empty(values.shape[:2]), np.empty(len(values), np.float32)
     for part in _parts(values):
-        found, hits = _of_class(bank.description.outputs, values[part], labels[part])
-        with np.errstate(over="ignore"):
-            odds[part] = _mean_of_views(found)
+        odds[part], hits = _of_class(bank.description.outputs, upward(bank.description, values[part]), labels[part])
         correct[part] = hits.mean(axis=1)
     odds[bank.dropped] = correct[bank.dropped] = np.nan
     return ModelOutputs(odds, correct)
@@ -109,60 +125,14 @@ def _probabilities(bank: Bank, values: np.ndarray) -> np.ndarray:
     return special.softmax(values, axis=2) if bank.description.outputs == "logits" else values.clip(0, 1)
 
 
-def bank_log_odds(bank: Bank, models: Sequence[int] | None = None) -> Float32[np.ndarray, "models n"]:
-    """Log-odds (nats) of each record's own class, for these models of a bank; see `ModelOutputs`.
-
-    Args:
-        bank: the bank.
-        models: their numbers; by default all finished models.
-
-    Raises:
-        InputError: as `Bank.outputs`.
-    """
-    chosen = bank.finished().tolist() if models is None else models
-    found = np.empty((len(chosen), bank.description.records), np.float32)
-    for index, model in enumerate(chosen):
-        found[index] = model_outputs(bank, model).log_odds
-    return found
-
-
-def bank_accuracy(bank: Bank, models: Sequence[int] | None = None) -> Float[np.ndarray, " models"]:
-    """The accuracy of these models of a bank on their own training records; NaN if the bank holds none of them.
-
-    Args:
-        bank: the bank.
-        models: their numbers; by default all finished models.
-
-    Raises:
-        InputError: as `Bank.outputs`.
-    """
-    chosen = bank.finished().tolist() if models is None else models
-    return np.array([own_accuracy(bank, model, model_outputs(bank, model)) for model in chosen])
-
-
-def log_odds_by_view(bank: Bank, model: int) -> Float[np.ndarray, "views n"]:
-    """Log-odds (nats) of each record's own class in each view, in float64; NaN for dropped records.
-
-    Raises:
-        InputError: as `Bank.outputs`.
-    """
-    odds = log_odds_of(bank.description.outputs, bank.outputs(model), np.where(bank.dropped, 0, bank.labels))
-    odds[:, bank.dropped] = np.nan
-    return odds
-
-
 def log_odds_of(
     kind: Kind, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "views n"]:
-    """Log-odds (nats) of each record's own class in each view, in float64, from outputs of this kind.
-
-    Cut at the limit of the stored format: log-odds from logits at `FINEST`, others at 20.
-    """
-    odds = np.empty((values.shape[1], len(values)))
+    """`ModelOutputs.by_view` of outputs of this kind on records of these classes, views first; cut at `LARGEST`."""
+    odds, most = np.empty(values.shape[:2]), LARGEST[kind]
     for part in _parts(values):
-        odds[:, part] = _of_class(kind, values[part], labels[part])[0].T
-    most = FINEST if kind == "logits" else LIMIT
-    return np.clip(odds, -most, most, out=odds)
+        odds[part] = _of_class(kind, values[part], labels[part])[0]
+    return odds.T.clip(-most, most)
 
 
 def own_accuracy(bank: Bank, model: int, outputs: ModelOutputs) -> float:
@@ -171,9 +141,33 @@ def own_accuracy(bank: Bank, model: int, outputs: ModelOutputs) -> float:
     return float(outputs.correct[members].mean(dtype=np.float64)) if members.any() else float("nan")
 
 
+def upward(said: Description, values: np.ndarray) -> np.ndarray:
+    """The same outputs, or where a `lower` score means that a record was used, their negatives."""
+    return -values if said.direction == "lower" else values
+
+
+def score_outputs(path: Path, said: Description, records: int) -> Outputs:
+    """A model's outputs on this many records without classes, from a file of one column.
+
+    The second column has log-odds, or scores that are larger for records that were used; the first is 0, as of all
+    other classes.
+
+    Raises:
+        InputError: as `load_into`.
+    """
+    values = load_into(path, msgspec.structs.replace(said, records=records, counts=None))
+    own = log_odds_of(said.outputs, upward(said, values), np.zeros(records, int))[0]
+    grid = grid_of(said, values, "float32", path.name)
+    return replace(grid, values=np.stack([np.zeros_like(own), own], axis=1), own_class=True)
+
+
 def _of_class(kind: Kind, values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Log-odds, and whether the class is predicted correctly, of each view of these records."""
     values = values.astype(np.float64)
+    if kind in ("score", "log_likelihood"):
+        with np.errstate(divide="ignore"):
+            own = values[:, :, 0] if kind == "score" else values[:, :, 0] - np.log(-np.expm1(values[:, :, 0]))
+        return own, np.full(own.shape, np.nan)
     if kind == "log_odds":
         return values[:, :, 0], values[:, :, 0] > 0
     hits = values.argmax(axis=2) == labels[:, None]

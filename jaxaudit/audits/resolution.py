@@ -1,7 +1,7 @@
 """The resolution of stored outputs, and rounding of log-odds from several files to the coarsest resolution."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -9,13 +9,27 @@ from scipy import special
 
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.description import Description
-from jaxaudit.data.outputs.outputs import Outputs, match_logits, match_precision
-from jaxaudit.data.outputs.precision import MOST_DECIMALS, coarsest_dtype, decimals_of, significant_of, step_near
+from jaxaudit.data.outputs.outputs import Outputs, logit_step, match_logits, match_precision
+from jaxaudit.data.outputs.precision import (
+    MOST_DECIMALS,
+    as_dtype,
+    coarsest_dtype,
+    decimals_of,
+    round_decimals,
+    round_significant,
+    significant_of,
+    step_near,
+)
+from jaxaudit.metrics.scores import LIMIT, cut
 
 Coarsening = Callable[[Float[np.ndarray, "*any"]], Float[np.ndarray, "*any"]]
 """Log-odds (nats) in, the same at another resolution out."""
 SEEN = 1 << 16
 """Sample size: numbers of a file from which its resolution is found."""
+FEW = 1 << 12
+"""Sample size: numbers of a file from which its grid is found."""
+MOST_PRINTED = 12
+"""The most decimals of a grid that float64 can resolve."""
 
 
 def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
@@ -82,3 +96,96 @@ def _step(file: Outputs) -> float:
     if file.kind == "logits":
         return 10.0**-MOST_DECIMALS
     return max(10.0**-MOST_DECIMALS, step_near(1.0, file.decimals, file.significant, file.dtype))
+
+
+class Detail(NamedTuple):
+    """The resolution at which a file stores log-odds.
+
+    Attributes:
+        logits: whether the file holds logits or log-odds; else probabilities.
+        decimals, significant, dtype: as in `Outputs`.
+        step: of logits, the step between neighbouring log-odds (nats). Of probabilities, the step of a grid on which
+            all of them lie, or 0 if small ones have relative precision, as a float32 softmax has.
+    """
+
+    logits: bool
+    decimals: int | None
+    significant: int | None
+    dtype: str
+    step: float
+
+    @property
+    def relative(self) -> float:
+        """The step between neighbouring probabilities near 1, from their digits alone."""
+        return step_near(1.0, None, self.significant, self.dtype)
+
+    def coarsens(self, other: "Detail") -> bool:
+        """Whether log-odds of the other file lose precision when they are rounded to this resolution."""
+        if self[:4] == other[:4] and (self.logits or self.step == other.step):
+            return False
+        if self.logits:
+            # The resolution of logits cannot be seen in a softmax of them.
+            return other.logits and self.step > other.step
+        return other.logits or self.step > other.step or self.relative > other.relative
+
+    def round(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+        """Log-odds (nats) in float64, rounded to this resolution.
+
+        Probabilities of a record's class and of all other classes are rounded one by one, since a file holds both. If
+        the probability of the class is rounded to 1, the log-odds are cut at 20 nats, as by `log_odds_of`.
+        """
+        odds = odds.astype(np.float64)
+        if self.logits:
+            return np.rint(odds / self.step) * self.step
+        with np.errstate(divide="ignore"):
+            made = np.log(self._rounded(special.expit(odds))) - np.log(self._rounded(special.expit(-odds)))
+        # Scores of equal log-odds must stay equal, so log-odds beyond the cut are not rounded.
+        return cut(np.where(np.abs(odds) < LIMIT, made, odds))
+
+    def _rounded(self, shares: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+        if self.significant is not None:
+            shares = round_significant(shares, self.significant)
+        if self.decimals is not None:
+            shares = round_decimals(shares, self.decimals)
+        elif self.step:
+            shares = np.rint(shares / self.step) * self.step
+        return as_dtype(shares, self.dtype)
+
+
+def coarser(own: Sequence[Detail], others: Sequence[Detail]) -> tuple[Detail, ...]:
+    """The resolutions among `others` that are coarser than every resolution in `own`."""
+    return tuple(other for other in others if all(other.coarsens(each) for each in own))
+
+
+def at_resolution(odds: Float[np.ndarray, "*any"], details: Sequence[Detail]) -> Float[np.ndarray, "*any"]:
+    """Log-odds (nats) rounded to each of these resolutions in turn; unchanged if there are none."""
+    for each in details:
+        odds = each.round(odds)
+    return odds
+
+
+def detail_of(file: Outputs) -> Detail:
+    """The resolution at which these outputs store log-odds."""
+    logits = file.kind == "logits"
+    step = logit_step(file) if logits else _grid_of(file)
+    return Detail(logits, file.decimals, file.significant, file.dtype, step)
+
+
+def _grid_of(file: Outputs) -> float:
+    """The step of a grid on which all probabilities of a file lie, small ones included; 0 without such a grid."""
+    if file.decimals is not None:
+        return 10.0**-file.decimals
+    near = step_near(1.0, None, None, file.dtype)
+    # With one column, the probability of the other class is 1 minus it.
+    if file.values.shape[1] == 1:
+        return near
+    # An odd stride samples all classes.
+    some = file.values[:: file.values.size // FEW | 1].astype(np.float64)
+    printed = [10.0**-decimals for decimals in range(1, MOST_PRINTED + 1)]
+    # Of two classes, one probability may have been computed as 1 minus the other.
+    parts = some.T if some.shape[1] == 2 else [some]
+    for step in sorted([near, *(each for each in printed if each > near)], reverse=True):
+        # Equal up to the last bits of float64; a small number must not round to 0.
+        if any(np.allclose(np.rint(part / step) * step, part, rtol=1e-15, atol=0) for part in parts):
+            return step
+    return 0.0

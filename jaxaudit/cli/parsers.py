@@ -26,8 +26,6 @@ SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
     "validation": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.1"),
     "beta": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.95"),
-}
-FACTORS: dict[str, tuple[Callable[[float], bool], str]] = {
     "ssd_alpha": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 10"),
     "ssd_lambda": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 1"),
 }
@@ -158,7 +156,7 @@ def parse_time(text: str) -> float | None:
 
 def share_check(name: str) -> Callable[[float], None]:
     """A function that rejects an out-of-range share for the option of this name, one of `SHARES`."""
-    allowed, words = (SHARES | FACTORS)[name]
+    allowed, words = SHARES[name]
 
     def check(share: float) -> None:
         if not allowed(share):

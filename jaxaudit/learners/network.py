@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, Key, Real
+from jaxtyping import Array, Float, Key, Real
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners.augmentations import Augmentation, augmented, check_augmentations
-from jaxaudit.learners.learner import TrainState
+from jaxaudit.learners.learner import Inputs, Labels, TrainState, Weights
 from jaxaudit.learners.stepped import TrainsBySteps
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 
@@ -51,13 +51,7 @@ class NetworkLearner(TrainsBySteps):
         params, state = self.net.init(key)
         return TrainState(params, state, self.optimizer.init(params))
 
-    def gradient(
-        self,
-        state: TrainState,
-        inputs: Real[Array, "batch ..."],
-        labels: Int[Array, " batch"],
-        weights: Float[Array, " batch"],
-    ) -> tuple[Any, Any]:
+    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
         """The gradient of the weighted mean loss, and the module's state after the batch."""
 
         if self.augment:
@@ -71,9 +65,7 @@ class NetworkLearner(TrainsBySteps):
 
         return jax.grad(loss, has_aux=True)(state.params)
 
-    def _losses(
-        self, logits: Float[Array, "batch classes"], inputs: Any, labels: Int[Array, " batch"]
-    ) -> Float[Array, " batch"]:
+    def _losses(self, logits: Float[Array, "batch classes"], inputs: Any, labels: Labels) -> Float[Array, " batch"]:
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
         if self.label_smoothing:
             # The cross-entropy with the uniform distribution over classes, for label smoothing.

@@ -11,7 +11,7 @@
 | how are records split so that use can be tested later? | `deal` |
 | may a classifier be published? | `pdtp`, `seed_floor`, `publishable`, the bounds of `stability` |
 | how well does an attack detect members? | `attack_metrics`, `membership_scores`, `correlation` |
-| can unlearned models be told from retrained ones? | `challenge_score`, `u_lira`, `place` |
+| are unlearned models distinguishable from retrained ones? | `challenge_score`, `u_lira`, `place` |
 | what do weights expose about records? | `efficacy_by_layer`, `efficacy` |
 | do the assumptions of a test hold for these outputs? | `Check` and the checks, `alike` |
 

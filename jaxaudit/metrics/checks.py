@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import special
+from scipy import special, stats
 
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.metrics.ks import Rho, deciding
@@ -249,6 +249,31 @@ def target_accuracy(
     if guess == 1:
         advice = f"; {ONE_CLASS} if you know that rows and columns are in order, allow an unrelated target"
     return Check(check, passed, reach, minimum, True, message + ("" if passed else advice))
+
+
+def target_order(
+    scores: Float[np.ndarray, " n"], usual: Float[np.ndarray, " n"], size: int, name: str, minimum: float = MIN_REACH
+) -> Check:
+    """The target finds the records hard that shadow models find hard: the rows of its outputs are in order.
+
+    The number is Spearman's correlation of the target's outputs with the mean of the shadow models', the lower one of
+    the query set, which are the first `size` records, and the other records. In another order it is as high as chance
+    allows, so at least three standard errors of that are asked for.
+    """
+    parts = [part for part in (slice(0, size), slice(size, None)) if len(scores[part]) > 1]
+    fewest = min(len(scores[part]) for part in parts)
+    related = min(
+        float(np.corrcoef(*map(stats.rankdata, (scores[part], usual[part])))[0, 1]) if np.ptp(scores[part]) else 0.0
+        for part in parts
+    )
+    minimum = min(max(minimum, 3 / fewest**0.5), 0.9)
+    passed = related >= minimum
+    message = f"lowest rank correlation of {name} with the mean of the shadow models on a set: {related:.2f}"
+    advice = (
+        f", under {minimum:.2f}; its rows may not be in the order of the records, or the direction of the bank is not "
+        "that of its scores. If the target really finds other records hard, allow an unrelated target"
+    )
+    return Check(TARGET_OUTPUTS, passed, related, minimum, True, message + ("" if passed else advice))
 
 
 def reference_like_target(

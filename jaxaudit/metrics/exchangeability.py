@@ -262,6 +262,9 @@ def _sampled_alike(found: Alike, name: str, sets: str, level: float) -> Check:
         "clustered": "similar records are in the same one of them, as if groups were dealt whole (then name them)",
     }
     measured = {name: getattr(found, name) for name in said if not math.isnan(getattr(found, name))}
+    if not measured:
+        message = f"not measured whether {sets} were sampled differently, because the records are not at hand"
+        return Check(name, False, None, level, False, message)
     smallest = min(1.0, len(measured) * min(measured.values()))
     passed = smallest > level
     if passed:

@@ -247,6 +247,11 @@ def swapped(p_smaller: float, alpha: float, question: Question = "used") -> tupl
     """Returns a doubt if the holdout scores significantly higher than the query set."""
     if p_smaller > alpha / 2:
         return ()
+    if question == "left":
+        return (
+            f"the query set is remembered less than records that were never used (p = {p_smaller:.3g}), as after "
+            "over-forgetting; or query set and holdout are swapped, or have different sources",
+        )
     return (
         f"the holdout {WORDING[question].more} the query set (p = {p_smaller:.3g}): query set and holdout may be "
         "swapped, or the holdout may have another source",

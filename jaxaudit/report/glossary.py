@@ -132,13 +132,13 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         GOLATKAR,
     ),
     "forgetting quality": (
-        "How hard it is to tell unlearned models from retrained ones by their outputs on each forgotten record. Larger "
-        "is better; even models that were retrained once more reach only about 0.2.",
+        "How hard it is to distinguish unlearned models from retrained ones by their outputs on each forgotten record. "
+        "Larger is better; even models that were retrained once more reach only about 0.2.",
         TRIANTAFILLOU,
     ),
     "U-LiRA": (
         "A membership attack that knows how models unlearn: each forgotten record's log-odds under a model is compared "
-        "with those of unlearned and of retrained models. Its accuracy is 0.5 if they cannot be told apart.",
+        "with those of unlearned and of retrained models. Its accuracy is 0.5 if they are not distinguishable.",
         HAYES,
     ),
     "distinguishable": (

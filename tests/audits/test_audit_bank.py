@@ -12,12 +12,12 @@ from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.simulated_shadows import evidence_of
 
 from jaxaudit.audits.ks.available import possible_tests
-from jaxaudit.audits.ks.bank.open import kinds_of, open_bank
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.result import KSAudit, Rates
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import HoldoutTest, ReferenceTest, ShadowTest
+from jaxaudit.audits.open_bank import kinds_of, open_bank
 from jaxaudit.audits.power.audit import power_of_models
 from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.data.bank.bank import Bank, load_bank

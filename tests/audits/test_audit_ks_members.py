@@ -60,9 +60,11 @@ def by_members(*targets: FileTarget, **options: Any) -> tuple[TargetResult, ...]
     return audit.targets
 
 
-OTHER = WORLD.outputs(np.random.default_rng(3), np.zeros(len(POOL.asked)))[-len(MEMBERS) :] - 9
-SWAPPED = UNUSED._replace(on_members=with_log_odds(OTHER, MEMBERS, "members"))
+OTHER = WORLD.outputs(np.random.default_rng(3), np.zeros(len(POOL.asked))) - 9
+SWAPPED = UNUSED._replace(on_members=with_log_odds(OTHER[-len(MEMBERS) :], MEMBERS, "members"))
 """Outputs on members that look less used than the holdout."""
+OVER = UNUSED._replace(outputs=with_log_odds(OTHER[: len(QUERY)], QUERY, "over.csv"))
+"""Outputs on the query set that look less used than the holdout, as after over-forgetting."""
 
 
 @pytest.mark.parametrize(
@@ -73,8 +75,9 @@ SWAPPED = UNUSED._replace(on_members=with_log_odds(OTHER, MEMBERS, "members"))
         (UNUSED, 0.01, "inconclusive", "of the memory may be left"),
         (FORGETFUL, 0.25, "inconclusive", "cannot tell how much memory of the query set is left"),
         (SWAPPED, 0.25, "inconclusive", "the holdout is remembered more than the members"),
+        (OVER, 0.25, "inconclusive", "the query set is remembered less than records that were never used (p = 0.0005)"),
     ],
-    ids=["all", "none", "a limit that is too large", "no memory", "members of another model"],
+    ids=["all", "none", "a limit that is too large", "no memory", "members of another model", "over-forgotten"],
 )
 def test_what_is_left_is_the_same_number_in_other_words(
     given: FileTarget, stated: float, verdict: str, reason: str

@@ -23,10 +23,10 @@ from support.banks import (
 )
 from support.memory import at_most
 
-from jaxaudit.audits.bank_odds import bank_accuracy, bank_log_odds, model_outputs, said
+from jaxaudit.audits.bank_odds import model_outputs, said
 from jaxaudit.audits.ks.available import Available, available_tests
-from jaxaudit.audits.ks.bank.open import kinds_of, pool_of, target_outputs
 from jaxaudit.audits.ks.bank.row_check import first_models, match_row
+from jaxaudit.audits.open_bank import kinds_of, open_bank, pool_of, target_outputs
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import Kind
@@ -40,26 +40,26 @@ def slow_log_odds(values: np.ndarray, label: int) -> float:
 
 def test_log_odds_and_accuracy_are_those_of_the_definition(tmp_path: Path):
     bank = load_bank(write_bank(tmp_path / "bank"))
-    found = bank_log_odds(bank)
+    found = open_bank(bank, by_view=True).log_odds
     assert (found.dtype, found.shape) == (np.float32, (3, RECORDS))
     for model in range(3):
         wanted = [slow_log_odds(row, label) for row, label in zip(logits(model, rows()[model]), labels(), strict=True)]
         np.testing.assert_allclose(found[model], wanted, rtol=1e-6)
-    np.testing.assert_array_equal(bank_log_odds(bank, [2, 0]), found[[2, 0]])
+    np.testing.assert_array_equal(open_bank(bank, [2, 0], by_view=True).log_odds, found[[2, 0]])
     wanted = [(logits(model, rows()[model]).argmax(axis=1) == labels())[rows()[model]].mean() for model in range(3)]
-    np.testing.assert_allclose(bank_accuracy(bank), wanted)
-    np.testing.assert_allclose(bank_accuracy(bank, [1]), wanted[1:2])
+    np.testing.assert_allclose(open_bank(bank, by_view=True).own_accuracy, wanted)
+    np.testing.assert_allclose(open_bank(bank, [1], by_view=True).own_accuracy, wanted[1:2])
 
 
 def test_logits_probabilities_and_log_odds_say_the_same(tmp_path: Path):
     plain = load_bank(write_bank(tmp_path / "logits"))
-    found = bank_log_odds(plain)
+    found = open_bank(plain, by_view=True).log_odds
     for kind in ("probabilities", "log_odds"):
         folder = write_bank(tmp_path / kind, outputs=kind)
         for model in range(3):
             each = softmax(logits(model, rows()[model])) if kind == "probabilities" else found[model].astype(np.float64)
             save(folder, model, each)
-        np.testing.assert_allclose(bank_log_odds(load_bank(folder)), found, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(open_bank(folder, by_view=True).log_odds, found, rtol=1e-5, atol=1e-6)
 
 
 def test_a_probability_of_one_is_infinite_and_cut_before_views_are_averaged(tmp_path: Path):
@@ -87,9 +87,12 @@ def test_dropped_records_say_nothing(tmp_path: Path):
     np.save(folder / "membership.npy", members)
     np.save(folder / "labels.npy", np.where(dropped, -1, labels()))
     bank = load_bank(folder)
-    assert np.isnan(bank_log_odds(bank)[:, dropped]).all()
-    assert np.isfinite(bank_log_odds(bank)[:, ~dropped]).all()
-    assert np.isfinite(bank_accuracy(bank)).all()
+    odds = model_outputs(bank, 0).log_odds
+    assert np.isnan(odds[dropped]).all()
+    assert np.isfinite(odds[~dropped]).all()
+    shadows = open_bank(bank, by_view=True)
+    np.testing.assert_array_equal(shadows.log_odds[0], odds[~dropped])
+    assert np.isfinite(shadows.own_accuracy).all()
 
 
 def test_of_a_large_bank_one_file_of_outputs_is_in_memory(tmp_path: Path):

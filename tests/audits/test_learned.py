@@ -11,12 +11,12 @@ import pytest
 from support.banks import CLASSES, QUERY, RECORDS, logits, planned, save, target
 from support.simulated_shadows import shadow_models
 
-from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.judge import evidence_for, judge
 from jaxaudit.audits.ks.learned import without_unlearned
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import HoldoutTest, MembersTest, ReferenceTest, ShadowTest
+from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.outputs.outputs import load_outputs

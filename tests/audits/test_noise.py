@@ -3,6 +3,7 @@
 Models remember nothing. Every bound fails with probability 1 in 1,000 where the rate is as stated; keys are fixed.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -12,20 +13,20 @@ from scipy import stats
 from support.banks import QUERY, RECORDS, logits, planned, train
 from support.saved_runs.ks import check
 
-from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, RecordAttack, ShadowScores, Stacked
-from jaxaudit.audits.attack.evidence import BankOutputs, bank_outputs
+from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, RecordAttack, Stacked
 from jaxaudit.audits.attack.finding import SURELY
-from jaxaudit.audits.attack.records import attack_records
+from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.targets import RecordTarget
-from jaxaudit.audits.ks.bank.open import open_bank
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import HoldoutTest, ReferenceTest, ShadowTest
 from jaxaudit.audits.ks.tests.rho import RhoTest
-from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.audits.open_bank import open_bank
+from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.metrics.checks import distances_apart
 from jaxaudit.metrics.ks import noise_floor, rho
+from jaxaudit.shadow_models import ShadowModels
 
 KEY = jax.random.key(21)
 ALPHA = 0.05
@@ -41,21 +42,21 @@ def most(runs: int, rate: float = ALPHA) -> int:
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bank, BankOutputs]:
+def empty(tmp_path_factory: pytest.TempPathFactory) -> ShadowModels:
     """A bank of the holdout test, whose outputs are drawn again for every run."""
     bank = load_bank(planned(tmp_path_factory.mktemp("empty") / "bank", 16, 0, holdout=True))
     train(bank, range(16), 0.0)
-    return bank, bank_outputs(bank, 1)
+    return open_for_attacks(bank, 1)
 
 
-def noise(known: BankOutputs, place: int) -> tuple[BankOutputs, RecordTarget]:
+def noise(known: ShadowModels, place: int) -> tuple[ShadowModels, RecordTarget]:
     """Log-odds of models and of a target that differ by record, and by nothing that the records' use tells."""
     random = np.random.default_rng([3, place])
-    shape = known.shadowed.models.shape
+    assert known.views is not None
+    shape = known.views.shape
     level, width = random.normal(2, 2, shape[2]), np.exp(random.normal(0, 0.4, shape[2]))
-    models, target = (level + width * random.normal(size=(count, *shape[1:])) for count in (len(known.models), 1))
-    shadowed: ShadowScores = known.shadowed._replace(models=models)
-    return known._replace(shadowed=shadowed), RecordTarget("target", target[0])
+    models, target = (level + width * random.normal(size=(count, *shape[1:])) for count in (len(known), 1))
+    return replace(known, views=models), RecordTarget("target", target[0])
 
 
 @pytest.mark.outer
@@ -71,12 +72,12 @@ def noise(known: BankOutputs, place: int) -> tuple[BankOutputs, RecordTarget]:
     ids=lambda each: "-".join(one.name for one in each) if isinstance(each, list) else str(each),
 )
 def test_attacks_by_a_bank_succeed_on_noise_at_most_at_5_percent(
-    attacks: list[RecordAttack], runs: int, empty: tuple[Bank, BankOutputs]
+    attacks: list[RecordAttack], runs: int, empty: ShadowModels
 ):
     """Over models by their 95% intervals; over a target at 1%. Neither the level nor the attacks beside move either."""
     found = {"models": 0, "target": 0}
     for place in range(runs):
-        known, target = noise(empty[1], place)
+        known, target = noise(empty, place)
         audit = attack_records(known, [target], attacks=attacks)
         verdicts = audit.finding.verdict, audit.result.targets[0].finding.verdict
         found["models"] += verdicts[0] == "attack succeeds"

@@ -12,11 +12,11 @@ from support.record_attacks import target_of
 
 from jaxaudit import attack, load_bank
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, Stacked
-from jaxaudit.audits.attack.evidence import bank_outputs
+from jaxaudit.audits.attack.records import open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.finding import Finding
-from jaxaudit.audits.ks.bank.open import open_bank
+from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.formats import arrays
 
@@ -137,12 +137,12 @@ def test_a_bank_has_one_hash_whoever_reads_it(tmp_path: Path):
     train(bank, range(20))
     models = bank.finished().tolist()
     whole = open_bank(bank, models).content_hash
-    assert whole == bank_outputs(bank, 1).content_hash == bank_outputs(bank, 1, records=30).content_hash
+    assert whole == open_for_attacks(bank, 1).content_hash == open_for_attacks(bank, 1, records=30).content_hash
     assert whole == open_bank(bank, models[::-1]).content_hash
     changed = np.load(folder / "outputs" / "00003.npy")
     changed[5, 1] += 0.5
     save(folder, 3, changed)
-    assert bank_outputs(bank, 1).content_hash == open_bank(bank, models).content_hash != whole
+    assert open_for_attacks(bank, 1).content_hash == open_bank(bank, models).content_hash != whole
 
 
 def test_files_are_opened_by_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -156,7 +156,7 @@ def test_files_are_opened_by_one_thread(tmp_path: Path, monkeypatch: pytest.Monk
         return header(*args)
 
     monkeypatch.setattr(arrays, "_checked_header", noted)
-    bank_outputs(bank, 1)
+    open_for_attacks(bank, 1)
     open_bank(bank, bank.finished().tolist())
     assert len(threads) >= 24
     assert set(threads) == {threading.get_ident()}

@@ -11,10 +11,10 @@ from support.record_attacks import target_of
 
 from jaxaudit import attack
 from jaxaudit.attacks.records import BASE, LiRA
-from jaxaudit.audits.attack.detail import detail_of
-from jaxaudit.audits.attack.evidence import bank_outputs, memory_of
+from jaxaudit.audits.attack.records import memory_of, open_for_attacks, shadow_scores
 from jaxaudit.audits.attack.targets import compared
 from jaxaudit.audits.bank_odds import log_odds_of
+from jaxaudit.audits.resolution import detail_of
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.errors import InputError
 
@@ -47,8 +47,8 @@ def test_files_of_one_kind_are_compared_as_they_are(dtype: str, tmp_path: Path):
     odds = sure(USED, 2)
     same = target_of(tmp_path / "same.npy", probabilities(odds).astype(dtype), bank)
     targets = [same, target_of(tmp_path / "logits.npy", logits(odds), bank), same._replace(name="bare", stored=None)]
-    known = bank_outputs(bank, 1)
-    assert all(each.shadowed.models is known.shadowed.models for each in compared(targets, known, 1))
+    known = open_for_attacks(bank, 1)
+    assert all(each.shadowed.models is known.views for each in compared(targets, known, shadow_scores(known), 1))
     found = attack(bank, targets, attacks=[LiRA()])
     one, other, bare = found.result.targets
     assert [each.finding.verdict for each in (found, one, other)] == ["attack succeeds"] * 3

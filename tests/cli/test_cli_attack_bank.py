@@ -16,7 +16,7 @@ from support.other_tools import write_lira
 
 from jaxaudit import attack
 from jaxaudit.attacks.records import BASE, RECORD_ATTACKS, LiRA, LiRACode, ShadowScores
-from jaxaudit.audits.bank_odds import bank_log_odds
+from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.runs.saved import read_run
 
@@ -55,7 +55,9 @@ def test_without_a_target_every_model_is_one(folder: Path):
         assert scores.files == names
         found = {name: scores[name] for name in names}
     bank = load_bank("bank")
-    shadowed = ShadowScores(bank_log_odds(bank)[:, None].astype(np.float64), np.array(bank.membership))
+    shadowed = ShadowScores(
+        open_bank(bank, by_view=True).log_odds[:, None].astype(np.float64), np.array(bank.membership)
+    )
     for each in RECORD_ATTACKS:
         if each.name in names:
             assert found[each.name].shape == (MODELS, RECORDS)

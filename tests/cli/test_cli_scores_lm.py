@@ -52,7 +52,8 @@ def test_a_table_has_the_scores_of_every_model_and_no_text(here: Path):
     sets = tuple(word for of in SETS for word in (f"--{of}", f"{of}.jsonl"))
     done = jaxaudit("scores", "lm", "target", *sets, "--baseline", "base", "--before", "old/final", "--out", "s.csv")
     assert done.code == 0, done.err
-    assert done.out == "Scored 18 records (query 6, holdout 6, members 6) by 3 models: s.csv\n"
+    assert done.out.startswith("s.csv: 18 records (query 6, holdout 6, members 6), scored by 3 models.\n")
+    assert "jaxaudit ks --scores s.csv" in done.out
     assert "scoring 18 records by 3 models" in done.err
     assert SECRET not in done.out + done.err + Path("s.csv").read_text()
     found = csv.read_csv("s.csv").to_pydict()
@@ -64,6 +65,7 @@ def test_a_table_has_the_scores_of_every_model_and_no_text(here: Path):
     encoded = model.encode(questions, [each["answer"] for of in SETS for each in records(of)])
     for name, each in token_scores(model, encoded).items():
         np.testing.assert_array_equal(found[f"baseline.{name}"], each)
+    assert found["group"] == [0, 0, 1, 1, 2, 2] * 3
     assert found["covariate.tokens"] == [len(each.tokens) - each.start for each in encoded]
 
 

@@ -16,7 +16,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarra
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(1)
     found = {name: random.normal(size=8) for name in ("guess", "y", "age")} | {"sd": random.uniform(0.1, 2, 8)}
-    return {**found, "of": np.array(["query", "holdout"] * 3 + ["members", "reference"]), "who": np.arange(8) // 2}
+    return {**found, "of": np.array(["query", "holdout"] * 3 + ["members", "reference"]), "who": 7 - np.arange(8) // 2}
 
 
 def write(rows: dict[str, np.ndarray]) -> None:
@@ -30,12 +30,12 @@ def test_errors_are_those_of_scipy_and_columns_pass_through(rows: dict[str, np.n
     further = ("--group", "who", "--covariate", "age", "--covariate", "sd", *(("--sigma", "sd") if sigma else ()))
     done = jaxaudit(*WORDS, *further)
     score = "nll" if sigma else "squared_error"
-    assert done.out == f"Scored 8 records (query 3, holdout 3, members 1, reference 1) by {score}: s.csv\n"
+    assert done.out.startswith(f"s.csv: 8 records (query 3, holdout 3, members 1, reference 1), scored by {score}.\n")
     found = csv.read_csv("s.csv").to_pydict()
     assert list(found) == ["set", "group", "covariate.age", "covariate.sd", f"target.{score}"]
     wanted = -stats.norm.logpdf(rows["y"], rows["guess"], rows["sd"]) if sigma else (rows["y"] - rows["guess"]) ** 2
     np.testing.assert_allclose(found[f"target.{score}"], wanted, rtol=1e-12)
-    assert found["group"] == list(rows["who"])
+    assert found["group"] == [0, 0, 1, 1, 2, 2, 3, 3]
     np.testing.assert_array_equal(found["covariate.age"], rows["age"])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.banks import describe, rows, save, write_bank
 
-from jaxaudit.audits.ks.bank.open import open_bank
+from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.formats.parsing import open_bounded, parsing

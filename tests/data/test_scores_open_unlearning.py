@@ -11,8 +11,9 @@ import pytest
 from support.evaluation_logs import ATTACKS, SECRET, muse_log, summary_of, tofu_log, write_log
 
 from jaxaudit.data.scores import open_unlearning
-from jaxaudit.data.scores.joined_logs import Joined, Role, joined, model_names, refuse_repeated
+from jaxaudit.data.scores.joined_logs import Joined, joined, model_names, refuse_repeated
 from jaxaudit.data.scores.open_unlearning import read_log
+from jaxaudit.data.scores.table import Role, score_table
 from jaxaudit.errors import InputError
 
 Log = dict[str, Any]
@@ -24,7 +25,9 @@ def table_of(folder: Path, logs: dict[Role, list[Log]], block: int | None = None
         for role, those in logs.items()
     }
     read = {role: dict(zip(model_names(those), map(read_log, those), strict=True)) for role, those in paths.items()}
-    return joined(read, block)
+    made = joined(read, block)
+    assert [model.name for model in score_table(made.columns).of("target")] == list(read["target"])
+    return made
 
 
 def test_what_is_taken(tmp_path: Path):
@@ -123,6 +126,15 @@ def test_a_score_without_any_number_is_an_empty_column(tmp_path: Path):
     assert found.empty == ("unused.unused0.min_k of holdout",)
     assert found.records == {"query": 40, "holdout": 40}
     assert found.columns["unused.unused0.min_k"][40:] == [None] * 40
+
+
+def test_a_score_that_is_the_same_for_all_records_is_left_out(tmp_path: Path):
+    log = tofu_log(1)
+    for each in log["extraction_strength"]["value_by_index"].values():
+        each["score"] = 0.0
+    found = table_of(tmp_path, {"target": [log], "unused": [tofu_log(2)]})
+    assert found.constant == ("target.target0.extraction_strength",)
+    assert "unused.unused0.extraction_strength" in found.columns
 
 
 def test_a_target_without_any_number_is_refused(tmp_path: Path):
@@ -239,9 +251,10 @@ def test_a_log_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, mo
 
 def test_names_of_models():
     assert model_names([Path("x/NPO.json"), Path("x/RMU.json")]) == ["NPO", "RMU"]
-    assert model_names([Path("TOFU_EVAL.json")]) == ["TOFU_EVAL"]
+    assert model_names([Path("TOFU_EVAL.json"), Path(), Path("..")]) == ["TOFU_EVAL", "model", "model_2"]
     assert model_names([Path("a/evals/TOFU_EVAL.json"), Path("a/evals_forget10/TOFU_EVAL.json")]) == ["a", "a_2"]
     assert model_names([Path("Llama-3.2-1B/TOFU_EVAL.json")]) == ["Llama-3.2-1B"]
+    assert model_names([Path("x" * 200 + ".json")]) == ["x" * 100]
     assert model_names([Path("a b\x1b,/TOFU_EVAL.json")]) == ["a_b"]
     assert model_names([Path("a/TOFU_EVAL.json"), Path("a_2.json"), Path("a/MUSE_EVAL.json")]) == ["a", "a_2", "a_3"]
 
@@ -254,5 +267,5 @@ def test_a_model_is_no_evidence_against_itself(tmp_path: Path):
     with pytest.raises(InputError, match="twice as `unused`"):
         refuse_repeated({"target": [two], "unused": [one, tmp_path / "link" / "TOFU_EVAL.json"]})
     for role in ("before", "baseline", "unused", "used"):
-        with pytest.raises(InputError, match=f"as `target` and as `{role}`"):
+        with pytest.raises(InputError, match=f"as a target and as `{role}`"):
             refuse_repeated({"target": [one], role: [one]})

@@ -3,11 +3,12 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 import pytest
+from pyarrow import parquet
 
 from jaxaudit.data.scores.reading import load_scores
 from jaxaudit.data.scores.table import score_table
@@ -30,9 +31,12 @@ def _write(path: Path, columns: dict) -> Path:
         lines = [",".join(columns), *(",".join("" if v is None else str(v) for v in row.values()) for row in rows)]
         path.write_text("\n".join(lines) + "\n")
     elif path.suffix == ".parquet":
-        pa.parquet.write_table(pa.table(columns), path)
+        parquet.write_table(pa.table(columns), path)
     elif path.suffix == ".npz":
-        np.savez(path, **{name: np.array([np.nan if v is None else v for v in each]) for name, each in columns.items()})
+        arrays: dict[str, Any] = {
+            name: np.array([np.nan if v is None else v for v in each]) for name, each in columns.items()
+        }
+        np.savez(path, **arrays)
     else:
         path.write_text("\n".join(map(json.dumps, rows)) + "\n")
     return path

@@ -66,6 +66,23 @@ def log_odds(folder: Path) -> None:
     (folder / "bank" / "bank.json").write_text(json.dumps(said))
 
 
+def scores(folder: Path) -> None:
+    """Models of one score for each record, without classes, and a target's scores in columns of text."""
+    bank(folder)
+    found = load_bank(folder / "bank")
+    counts = {"query": QUERY, "holdout": HOLDOUT, "calibration": RECORDS - QUERY - HOLDOUT}
+    said = describe(models=MODELS, outputs="score", direction="lower", classes=None, counts=counts, seed=3)
+    (folder / "bank" / "bank.json").write_text(json.dumps(said))
+    own = np.arange(RECORDS), found.labels
+    (folder / "bank" / "labels.npy").unlink()
+    for path in sorted((folder / "bank" / "outputs").iterdir()):
+        np.save(path, -np.load(path)[own])
+    everything = -np.load(folder / "all.npy")[own]
+    np.savetxt(folder / "all.csv", everything)
+    for role, part in (("query", found.query), ("holdout", found.holdout)):
+        np.save(folder / f"out_{role}.npy", everything[part])
+
+
 def _log_odds(values: np.ndarray) -> np.ndarray:
     share = softmax(values)
     return np.log(share) - np.log1p(-share)
@@ -86,6 +103,12 @@ def attacked(folder: Path, choose: random.Random) -> object:
     words += choose.choice((("--target", "all.npy", "--members", "members.npy"), ("--target", "all.npy"), ()))
     words += choose.choice((("--attacks", "lira,rmia,base"), ("--attacks", "bavaria-t,attack-r"), ()))
     return _kept(folder, words, choose)
+
+
+def scored(folder: Path, choose: random.Random) -> object:
+    attack = ["attack", "--shadows", "bank", "--attacks", "lira,base", "--target", "all.csv"]
+    judge = ["ks", "--shadows", "bank", "--target", "out_query.npy", "--holdout-target", "out_holdout.npy"]
+    return _kept(folder, choose.choice((attack, judge)), choose)
 
 
 def _kept(folder: Path, words: list[str], choose: random.Random) -> object:
@@ -139,6 +162,7 @@ READERS = [
     Reader("bank-ks-log-odds", log_odds, judged, 3),
     Reader("bank-attack", bank, attacked, 4),
     Reader("bank-attack-views", several_views, attacked, 3),
+    Reader("bank-scores", scores, scored, 3),
     Reader("bank-power", log_odds, asked("power", "--shadows", "bank"), 2),
     Reader("bank-add", bank, added, 3, writes=True),
     Reader("bank-plan", planned_bank, planned_again, 3, writes=True),

@@ -44,6 +44,9 @@ def bank(tree: Tree, choose: random.Random) -> str | None:
         )
         said["groups"] = False
         tree.pop(name.replace("bank.json", "groups.npy"), None)
+    if "direction" in said and choose.random() < 0.5:
+        said["outputs"] = choose.choice(("log_likelihood", "score", "log_odds", "logits", 1))
+        said["direction"] = choose.choice(("higher", "lower", "up", None, 1))
     if said.get("classes") != classes:
         said.pop("class_names", None)
     tree[name] = json.dumps(said).encode()
@@ -57,7 +60,7 @@ def _bear_out(tree: Tree, folder: str, said: dict[str, Any], of: dict[str, int],
     """Arrays of the sizes that are claimed, all of zeros but for a few rows, as far as files may seem to be large."""
     models, records = of["models"], of["records"]
     values = (records, *([of["queries"]] if of["queries"] > 1 else []))
-    values += () if said.get("outputs") == "log_odds" else (of["classes"],)
+    values += () if said.get("outputs") in ("log_odds", "score", "log_likelihood") else (of["classes"],)
     outputs = sorted(name for name in tree if name.startswith(f"{folder}outputs/"))
     for name in outputs[1:]:
         del tree[name]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from support.banks import logits, rows, write_bank
+from support.evaluation_logs import tofu_log, write_log
 from support.other_tools import write_lira
 from support.saved_runs import RUNS, save
 
@@ -44,6 +45,7 @@ SHARES = {"--level", "--subsample", "--learning-rate", "--penalty", "--fraction"
 SHARES |= {"--holdout-share"}
 TRAPS: Tree = {each: Special(each) for each in ("folder", "pipe")}
 TRAPS |= {"dangling": Link("nothing"), "circular": Link("itself"), "outside": Link("{outside}/kept")}
+LOG = "TOFU_EVAL.json"
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
 SETS += ("--hidden", "4", "--epochs", "2", "--models-per-batch", "3")
 PEOPLE = ("--csv", "people.csv", "--label", "class", "--epochs", "2", "--models-per-batch", "3")
@@ -60,6 +62,7 @@ USUAL = {
     "shadows add": ("bank", "outputs.npy"),
     "shadows show": ("bank",),
     "shadows import": ("exp", "--out", "new"),
+    "scores open-unlearning": (f"a/{LOG}", "--unused", f"b/{LOG}", "--out", "new.csv"),
 }
 
 
@@ -74,6 +77,8 @@ def prepare(line: str) -> Callable[[Path], object]:
         save(RUNS["efficacy"](), folder / "run")
         write_bank(folder / "bank")
         write_lira(folder / "exp", 4)
+        for seed, model in enumerate("ab"):
+            write_log(folder / model, tofu_log(seed), LOG)
         np.save(folder / "outputs.npy", logits(3, rows()[3]))
         (folder / f"it{SUFFIX}").write_text(json.dumps([*line.split(), *USUAL[line]]))
 
@@ -96,9 +101,11 @@ def options_of(words: list[str]) -> list[Any]:
 def fields_called(words: list[str]) -> list[Field]:
     from jaxaudit.cli.app import COMMANDS
     from jaxaudit.cli.deal.command import DEAL
+    from jaxaudit.cli.scores.command import SCORES
     from jaxaudit.cli.shadows.command import SHADOWS
 
-    known = [each for each in (*COMMANDS, DEAL, *SHADOWS) if each.name.split() == words[: len(each.name.split())]]
+    every = (*COMMANDS, DEAL, *SHADOWS, *SCORES)
+    known = [each for each in every if each.name.split() == words[: len(each.name.split())]]
     return [field for each in known for field in fields_of(each.options())]
 
 
@@ -109,7 +116,7 @@ def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     name = choose.choice(option.opts)
     value = choose.choice(choose.choice((NUMBERS, NUMBERS, PATHS, names.ODD)))
     if option.param_type_name == "argument":
-        words[2 if words[0] == "shadows" else 1] = value
+        words[2 if words[0] in ("shadows", "scores") else 1] = value
     elif option.is_flag:
         words.append(name)
     elif choose.random() < 0.1:

@@ -1,6 +1,7 @@
 """The exact test of scores: against slow twins, and its error rate over many random deals."""
 
 from itertools import combinations
+from typing import Any
 
 import jax
 import numpy as np
@@ -80,6 +81,7 @@ def test_p_values_are_exact(dealt: str, known: bool, monkeypatch: pytest.MonkeyP
         of_unit = np.repeat(random.standard_t(2, 30), 2)
         covariate = of_unit[:, None] + random.normal(size=(60, 1))
         scores = np.stack([of_unit + random.normal(size=60), covariate[:, 0] ** 3 + random.normal(size=60)], axis=1)
+        more: dict[str, Any]
         if dealt == "groups":
             order = np.concatenate([[2 * i, 2 * i + 1] for i in random.permutation(30)])
             more = {"groups": order // 2}

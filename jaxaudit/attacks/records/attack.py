@@ -98,7 +98,8 @@ class RecordAttack(Protocol):
 
     An attack may have a method `relative`, if its score of a record depends on other records. It returns, for a given
     input, whether the target may have used those other records. If so, the false positive rate on a target that used
-    none of the records cannot be calibrated with shadow models that used half of them.
+    none of the records cannot be calibrated with shadow models that used half of them. An attack that compares
+    probabilities themselves sets `of_likelihoods`: it is not made with scores of any unit.
     """
 
     @property

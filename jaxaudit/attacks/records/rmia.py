@@ -32,6 +32,7 @@ class RMIA:
     gamma: float = 2.0
     scale: float = 0.3
     source = "Zarifzadeh, Liu & Shokri 2024"
+    of_likelihoods = True
 
     def __post_init__(self) -> None:
         if not self.gamma > 0 or not 0 <= self.scale <= 1:

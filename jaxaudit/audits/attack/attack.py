@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.audits.attack.evidence import BankOutputs, bank_outputs
-from jaxaudit.audits.attack.records import USUAL, attack_records
+from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.splits import attack_splits
 from jaxaudit.audits.attack.targets import RecordTarget
@@ -16,10 +15,11 @@ from jaxaudit.audits.attack.train_splits import SplitModels
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
+from jaxaudit.shadow_models import ShadowModels
 
 
 def attack(
-    models: SplitModels | BankOutputs | Bank | Path | str,
+    models: SplitModels | ShadowModels | Bank | Path | str,
     targets: Sequence[RecordTarget] = (),
     *,
     attacks: Sequence[Any] | None = None,
@@ -35,7 +35,7 @@ def attack(
     `attack_records`.
 
     Args:
-        models: from `train_splits`; or a bank of shadow models, its directory, or the `BankOutputs` read from it.
+        models: from `train_splits`; or a bank of shadow models, its directory, or `open_bank(bank, by_view=True)`.
         targets: with a bank only: models to attack, at thresholds set on the shadow models. Without targets, only the
             shadow models are attacked.
         attacks: on random halves `jaxaudit.attacks.Attack`, all tested together; with a bank
@@ -74,6 +74,6 @@ def attack(
     if isinstance(models, str | Path):
         models = load_bank(Path(models))
     if isinstance(models, Bank):
-        models = bank_outputs(models, len(USUAL if attacks is None else attacks))
+        models = open_for_attacks(models, len(USUAL if attacks is None else attacks))
     how: dict[str, Any] = {"attacks": attacks, "level": level, "delta": delta, "pdtp": pdtp, "progress": progress}
     return attack_records(models, targets, **how)

@@ -7,10 +7,14 @@ from scipy import stats
 from jaxaudit.audits.attack.finding import SURELY
 from jaxaudit.audits.attack.result import RecordArrays
 from jaxaudit.audits.attack.sections import MOST_POINTS, BesidePDTP, Exposure, Riskiest
+from jaxaudit.audits.bank_odds import BLOCK
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.description import BY_CLASS
+from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.metrics.attack import correlation
 from jaxaudit.metrics.attack_rates import AttackRates, called_at
 from jaxaudit.metrics.vulnerability import Vulnerability
+from jaxaudit.shadow_models import ShadowModels
 
 NAMED_AT = 0.01
 """The false positive rate at which a record counts as named."""
@@ -53,30 +57,26 @@ def surely_named(seen: Vulnerability, models: int) -> int:
     return int((sure & (seen.named[known] >= OFTEN)).sum())
 
 
-def exposure_of(
-    bank: Bank, columns: Int[np.ndarray, " n"], known: RecordArrays, at_fpr: float, models: int
-) -> Exposure:
-    """The exposure of the records in these columns of a bank.
+def exposure_of(shadows: ShadowModels, known: RecordArrays, at_fpr: float) -> Exposure:
+    """The exposure of the records of a bank.
 
     Args:
-        bank: the bank.
-        columns: index of each record in the bank.
-        known: results of these records, in the same order.
+        shadows: the shadow models that were attacked.
+        known: results of the records, in the same order.
         at_fpr: the false positive rate at which records are named.
-        models: number of shadow models that were attacked.
     """
     found = known.vulnerability
     separations, named = found.separation[np.isfinite(found.separation)], found.named[np.isfinite(found.named)]
     counts, edges = np.histogram(separations, bins=BINS, range=(0, 1))
     return Exposure(
         at_fpr=at_fpr,
-        surely_named=surely_named(found, models),
+        surely_named=surely_named(found, len(shadows)),
         exposed=float((named >= OFTEN).mean()) if len(named) else float("nan"),
         judged=len(named),
         copies=int((known.copies >= 0).sum()),
         separation_edges=tuple(edges.tolist()),
         separation_counts=tuple(counts.tolist()),
-        riskiest=tuple(_riskiest(bank, columns, known, at) for at in riskiest_order(found)[:LISTED].tolist()),
+        riskiest=tuple(_riskiest(shadows, known, at) for at in riskiest_order(found)[:LISTED].tolist()),
     )
 
 
@@ -97,14 +97,15 @@ def place_in_set(bank: Bank, column: int) -> tuple[str, int]:
     raise IndexError(column)
 
 
-def _riskiest(bank: Bank, columns: Int[np.ndarray, " n"], known: RecordArrays, at: int) -> Riskiest:
-    found, column, group = known.vulnerability, int(columns[at]), int(known.copies[at])
-    of, place = place_in_set(bank, column)
+def _riskiest(shadows: ShadowModels, known: RecordArrays, at: int) -> Riskiest:
+    found, examples, group = known.vulnerability, shadows.pool.examples, int(known.copies[at])
+    assert shadows.bank is not None
+    of, place = place_in_set(shadows.bank, int(shadows.pool.columns[at]))
     revealing = None if known.revealing is None or known.revealing[at] < 0 else int(known.revealing[at])
     return Riskiest(
         set=of,
         place=place,
-        label=_class_of(bank, int(bank.labels[column])),
+        label=examples.class_names[examples.labels[at]],
         named=float(found.named[at]),
         named_low=float(found.named_low[at]),
         named_high=float(found.named_high[at]),
@@ -114,14 +115,9 @@ def _riskiest(bank: Bank, columns: Int[np.ndarray, " n"], known: RecordArrays, a
         gap_high=float(found.gap_high[at]),
         saturated=float(known.saturated[at]),
         separation=float(found.separation[at]),
-        revealing=None if revealing is None else _class_of(bank, revealing),
+        revealing=None if revealing is None else examples.class_names[revealing],
         copies=0 if group < 0 else int((known.copies == group).sum()) - 1,
     )
-
-
-def _class_of(bank: Bank, number: int) -> str:
-    names = bank.description.class_names
-    return names[number] if names else str(number)
 
 
 def beside_pdtp(
@@ -145,3 +141,33 @@ def beside_pdtp(
         pdtp=tuple(pdtp[listed].tolist()),
         named=tuple(named[listed].tolist()),
     )
+
+
+def revealing_classes(shadows: ShadowModels) -> Int[np.ndarray, " n"] | None:
+    """The class whose probability differs most, on average, between models with a record and models without it.
+
+    None if the bank stores one number for each record, of no other class, or has too many classes; -1 for a record that
+    all models or none were trained on.
+    """
+    bank, columns, inside = shadows.bank, shadows.pool.columns, shadows.membership
+    assert bank is not None
+    assert shadows.numbers is not None
+    classes = bank.description.classes
+    if bank.description.outputs not in BY_CLASS or 16 * len(columns) * classes > MAX_BYTES // 4:
+        return None
+    sums = np.zeros((2, len(columns), classes))
+    for model, own in zip(shadows.numbers.tolist(), inside, strict=True):
+        values = bank.outputs(model)
+        rows = max(1, BLOCK // (values.shape[1] * classes))
+        for start in range(0, len(columns), rows):
+            part = slice(start, start + rows)
+            said = values[columns[part]].astype(np.float64)
+            if bank.description.outputs == "logits":
+                said = np.exp(said - said.max(axis=2, keepdims=True))
+            said = (said / said.sum(axis=2, keepdims=True)).mean(axis=1)
+            sums[0, part] += np.where(own[part, None], said, 0.0)
+            sums[1, part] += np.where(own[part, None], 0.0, said)
+    times = inside.sum(axis=0)
+    both = (times > 0) & (times < len(inside))
+    apart = sums[0] / np.maximum(times, 1)[:, None] - sums[1] / np.maximum(len(inside) - times, 1)[:, None]
+    return np.where(both, np.abs(apart).argmax(axis=1), -1)

@@ -6,14 +6,19 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, ShadowScores
-from jaxaudit.attacks.records.attack import check, enough
+from jaxaudit.attacks.records.attack import Dealt, check, deal_of, enough, unused_records
 from jaxaudit.attacks.records.lira_code import LiRACode
 from jaxaudit.audits.attack.epsilon import bound_of_recipe
-from jaxaudit.audits.attack.evidence import BankOutputs, revealing_classes
-from jaxaudit.audits.attack.exposure import beside_pdtp, called_by_shadows, exposure_of, rate_named_at
+from jaxaudit.audits.attack.exposure import (
+    beside_pdtp,
+    called_by_shadows,
+    exposure_of,
+    rate_named_at,
+    revealing_classes,
+)
 from jaxaudit.audits.attack.finding import find
 from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult, RecordArrays
 from jaxaudit.audits.attack.targets import (
@@ -21,23 +26,83 @@ from jaxaudit.audits.attack.targets import (
     TargetScores,
     compared,
     judged_targets,
+    memory_of,
     scores_of,
     target_scores,
 )
+from jaxaudit.audits.bank_odds import LARGEST
 from jaxaudit.audits.finding import UNDECIDED
+from jaxaudit.audits.open_bank import open_bank
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, SOURCE, AttackRates, attack_rates
 from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
 from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
+from jaxaudit.shadow_models import ShadowModels
 
 USUAL: tuple[RecordAttack, ...] = tuple(each for each in RECORD_ATTACKS if not isinstance(each, LiRACode))
+LEAST_MODELS = 4
 MOST_UNJUDGED = 0.5
 """An attack without a score for more than this share of records is rejected."""
 
 
+def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> ShadowModels:
+    """Reads the outputs of every finished model in each view, a few files at a time.
+
+    Args:
+        bank: the bank.
+        attacks: number of attacks that score all records, for the estimate of memory.
+        records: attack only the first `records` of the bank; by default all.
+
+    Raises:
+        InputError: fewer than `LEAST_MODELS` models are finished, there is too little memory, or as `Bank.outputs`.
+    """
+    models, count = bank.finished(), int(np.count_nonzero(~bank.dropped[:records]))
+    if len(models) < LEAST_MODELS:
+        raise InputError(
+            f"the bank has {len(models)} finished shadow model{'' if len(models) == 1 else 's'}, and an attack "
+            f"compares each with others: finish at least {LEAST_MODELS}, preferably 32."
+        )
+    needed = memory_of(len(models), bank.description.queries, count, attacks)
+    if needed > MAX_BYTES:
+        raise InputError(
+            f"{len(models)} models of {count:,} records need {needed >> 30} GiB of memory for {attacks} "
+            "attacks; name fewer (`attacks`)."
+        )
+    return open_bank(bank, models.tolist(), records=records, by_view=True)
+
+
+def shadow_scores(shadows: ShadowModels) -> ShadowScores:
+    """The input of attacks: how these models and the planned models of their bank were dealt, and their log-odds.
+
+    Raises:
+        InputError: the models are not of a bank opened `by_view`; no record is a member of some models and a non-member
+            of others; or all models have equal outputs.
+    """
+    odds, membership = shadows.views, shadows.membership
+    if odds is None or shadows.bank is None:
+        raise InputError("attacks need the outputs in each view: open the bank with `by_view`, or give the bank.")
+    inside = membership.sum(axis=0)
+    if not ((inside > 0) & (inside < len(membership))).any():
+        raise InputError("no record was in the training sets of some finished models and not of others.")
+    if np.ptp(odds, axis=0).max() == 0:
+        raise InputError("all finished models say the same of every record; were the same outputs saved for each?")
+    bank, columns, planned = shadows.bank, shadows.pool.columns, shadows.bank.membership
+    # How records were dealt to models, set by set, from the masks of all planned models.
+    dealt = Dealt(*(np.full(bank.description.records, np.inf) for _ in Dealt._fields))
+    for part in (bank.query, bank.holdout, bank.calibration):
+        kept = np.flatnonzero(~bank.dropped[part]) + part.start
+        if len(kept):
+            for whole, own in zip(dealt, deal_of(np.array(planned[:, kept])), strict=True):
+                whole[kept] = own
+    dealt = Dealt(*(each[columns] for each in dealt))
+    return ShadowScores(odds, membership, dealt=dealt, unused=unused_records(planned[:, columns]))
+
+
 def attack_records(
-    known: BankOutputs,
+    known: ShadowModels,
     targets: Sequence[RecordTarget] = (),
     *,
     attacks: Sequence[RecordAttack] | None = None,
@@ -55,10 +120,11 @@ def attack_records(
     logits or probabilities. The rates over shadow models do not depend on targets.
 
     Args:
-        known: the shadow models, from `bank_outputs`.
+        known: the shadow models, from `open_bank` with `by_view`.
         targets: models to attack, at thresholds set on the shadow models. Without targets, only the shadow models are
             attacked.
-        attacks: the deciding attack first; by default all that the bank has enough models for, `stacked` first. The
+        attacks: the deciding attack first; by default all that the bank has enough models for, `stacked` first (of a
+            bank of scores without those that compare probabilities, such as RMIA). The
             other attacks do not affect the verdict. Only the default deciding attack can give the verdict that attacks
             fail.
         false_positive_rates: the stated rates.
@@ -78,12 +144,21 @@ def attack_records(
         raise InputError(
             f"attacks are {', '.join(each.name for each in named) or 'none'}: give each once, at least one."
         )
-    bank, own = known.bank, known.shadowed
+    own, columns, bank = shadow_scores(known), known.pool.columns, known.bank
+    assert bank is not None
     check(own)
+    unlike = [each.name for each in named if known.scale is not None and getattr(each, "of_likelihoods", False)]
+    if unlike and attacks is not None:
+        raise InputError(
+            f"{' and '.join(unlike)}: compares probabilities of records, and this is a bank of scores; plan one of "
+            "log-likelihoods (`outputs`), or name other attacks."
+        )
+    named = tuple(each for each in named if each.name not in unlike)
     chosen, left_out = _possible(named, own, refuse=attacks is not None)
-    groups = compared(targets, known, len(chosen))
-    if pdtp is not None and pdtp.shape != (known.records,):
-        raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {known.records:,} records.")
+    groups = compared(targets, known, own, len(chosen))
+    records = known.pool.given
+    if pdtp is not None and pdtp.shape != (records,):
+        raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {records:,} records.")
     # Raises before the attacks are run.
     epsilon = None if delta is None else bound_of_recipe(bank, own, chosen[0], delta, level)
     results: list[AttackOutcome] = []
@@ -102,7 +177,7 @@ def attack_records(
             continue
         rates = attack_rates(scores, own.membership, false_positive_rates=false_positive_rates, level=level)
         scored = target_scores(attack, groups, own, scores, alone)
-        of_targets = _of_targets(scored, targets, known, false_positive_rates, level)
+        of_targets = _of_targets(scored, targets, columns, false_positive_rates, level)
         best = best or (attack, scores, scored)
         kept[attack.name] = np.stack([each.target_scores for each in scored]) if scored else scores
         whole: dict[str, Any] = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
@@ -118,11 +193,11 @@ def attack_records(
     seen = vulnerability(odds, own.membership, called, judged, level=level)
     by_record = RecordArrays(
         vulnerability=seen,
-        saturated=(np.abs(own.models) >= known.limit).mean(axis=(0, 1)),
-        copies=same_outputs(odds, bank.labels[known.columns]),
-        revealing=revealing_classes(bank, known.models.tolist(), known.columns),
-        called=np.zeros((0, len(known.columns)), bool),
-        pdtp=None if pdtp is None else pdtp[known.columns],
+        saturated=(np.abs(own.models) >= LARGEST[bank.description.outputs]).mean(axis=(0, 1)),
+        copies=same_outputs(odds, known.pool.examples.labels),
+        revealing=revealing_classes(known),
+        called=np.zeros((0, len(columns)), bool),
+        pdtp=None if pdtp is None else pdtp[columns],
     )
     result = AttackResult(
         finding=UNDECIDED,
@@ -130,11 +205,11 @@ def attack_records(
         level=level,
         models=len(own.models),
         references=(groups[0].shadowed if groups else own).references,
-        records=len(known.columns),
+        records=len(columns),
         views=bank.description.queries,
         left_out=left_out,
         attacks=tuple(results),
-        exposure=exposure_of(bank, known.columns, by_record, named_at, len(own.models)),
+        exposure=exposure_of(known, by_record, named_at),
         epsilon=epsilon,
         beside_pdtp=None if by_record.pdtp is None else beside_pdtp(by_record.pdtp, seen.named, seen.separation),
     )
@@ -144,7 +219,7 @@ def attack_records(
         result=msgspec.structs.replace(result, finding=find(result, usual), targets=judgements),
         scores=kept,
         truth=own.membership,
-        records=known.columns,
+        records=columns,
         by_record=replace(by_record, called=calls),
         sources=(*(each.source for each in results), SOURCE, *(() if epsilon is None else (OF_EPSILON,))),
     )
@@ -176,15 +251,15 @@ def _possible(
 def _of_targets(
     scored: Sequence[TargetScores],
     targets: Sequence[RecordTarget],
-    known: BankOutputs,
+    columns: Int[np.ndarray, " n"],
     false_positive_rates: Sequence[float],
     level: float,
 ) -> AttackRates | None:
     """The rates on targets of known membership; None without such targets."""
     told = [
-        (each, target.members[known.columns])
+        (each, target.members[columns])
         for each, target in zip(scored, targets, strict=True)
-        if target.members is not None and 0 < target.members[known.columns].sum() < len(known.columns)
+        if target.members is not None and 0 < target.members[columns].sum() < len(columns)
     ]
     if not told:
         return None

@@ -6,9 +6,10 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxaudit.audits.bank_odds import log_odds_of
+from jaxaudit.audits.bank_odds import log_odds_of, score_outputs
 from jaxaudit.audits.resolution import grid_of
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.description import SCORED
 from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
 from jaxaudit.data.outputs.outputs import Kind, Outputs, load_outputs
@@ -36,6 +37,9 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[
     logits or probabilities of every class, which are converted to log-odds. The stored outputs show the resolution of
     the log-odds.
 
+    Of a bank of scores, the file has one column, and scores take the place of log-odds: larger for records that were
+    used.
+
     Raises:
         InputError: as `load_outputs`; the file has another number of rows; or the bank has several views and the file
             has one.
@@ -46,7 +50,7 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[
         if shape[:1] and shape[0] not in known:
             sizes = ", ".join(f"{count:,} ({what})" for count, what in known.items())
             raise InputError(f"{path.name}: has {shape[0]:,} rows; the bank has {sizes}: give one row per record.")
-        if shape[1:] == said.shape[1:] != (said.classes,):
+        if shape[1:] == said.shape[1:] != (said.classes,) and said.outputs not in SCORED:
             records = shape[0]
             values = load_into(path, msgspec.structs.replace(said, records=records, counts=None))
             grid = grid_of(said, values, values.dtype.name, path.name)
@@ -61,6 +65,9 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[
     # The number of rows of a file other than .npy is unknown before it is read.
     for records, what in sorted(known.items(), reverse=True):
         try:
+            if said.outputs in SCORED:
+                outputs = score_outputs(path, said, records)
+                return outputs.values[None, :, 1], outputs
             outputs = load_outputs(path, said.class_names or said.classes, records, kind, of=what)
         except InputError as error:
             problem = problem or error

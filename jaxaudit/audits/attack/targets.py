@@ -10,19 +10,19 @@ from scipy import stats
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import check
-from jaxaudit.audits.attack.detail import Detail, at_resolution, coarser, detail_of
-from jaxaudit.audits.attack.evidence import BankOutputs, memory_of
 from jaxaudit.audits.attack.exposure import rate_named_at
 from jaxaudit.audits.attack.finding import SURELY
 from jaxaudit.audits.attack.result import AttackResult
 from jaxaudit.audits.attack.sections import AttackedTarget, Named
 from jaxaudit.audits.attack.target_finding import find_target
+from jaxaudit.audits.resolution import Detail, at_resolution, coarser, detail_of
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.outputs.outputs import Outputs, logit_step
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
 from jaxaudit.metrics.attack_rates import attack_rates, called_at
 from jaxaudit.metrics.vulnerability import likeness
+from jaxaudit.shadow_models import ShadowModels
 
 
 class RecordTarget(NamedTuple):
@@ -30,8 +30,8 @@ class RecordTarget(NamedTuple):
 
     Attributes:
         name: the name that is shown.
-        log_odds: nats, of each record's own class in each view, as `log_odds_of` computes them. One column for each
-            attacked record, dropped ones included.
+        log_odds: nats, of each record's own class in each view, as `log_odds_of` computes them; of a bank of scores the
+            scores, larger for records that were used. One column for each attacked record, dropped ones included.
         members: which of these records it was trained on, if known.
         stored: its outputs as stored in its file, if there is one; they show the resolution of the log-odds.
     """
@@ -75,20 +75,22 @@ class TargetScores(NamedTuple):
     scores: Float[np.ndarray, "models n"]
 
 
-def compared(targets: Sequence[RecordTarget], known: BankOutputs, attacks: int) -> tuple[Group, ...]:
+def compared(
+    targets: Sequence[RecordTarget], known: ShadowModels, whole: ShadowScores, attacks: int
+) -> tuple[Group, ...]:
     """Pairs each target with the shadow models, at the coarser of their resolutions. Targets do not affect one another.
 
     Args:
         targets: the targets.
-        known: the shadow models.
+        known: the shadow models. `whole`: the input of attacks made of them.
         attacks: number of attacks that score all records, for the estimate of memory.
 
     Raises:
         InputError: a target's log-odds have the wrong shape or are not finite, or there is too little memory for the
             shadow models at all of these resolutions.
     """
-    wanted = (known.bank.description.queries, known.records)
-    own_details, whole, unused = [detail_of(each) for each in known.stored], known.shadowed, known.shadowed.unused
+    wanted, columns = (whole.models.shape[1], known.pool.given), known.pool.columns
+    own_details, unused = [detail_of(each) for each in known.resolutions], whole.unused
     # The models at each coarser resolution; at their own resolution they are not copied.
     by_coarse: dict[tuple[Detail, ...], Float[np.ndarray, "models views n"]] = {(): whole.models}
     found: dict[tuple[tuple[Detail, ...], bool], tuple[list[np.ndarray], list[int]]] = {}
@@ -98,8 +100,11 @@ def compared(targets: Sequence[RecordTarget], known: BankOutputs, attacks: int) 
                 f"{target.name}: has log-odds of shape {target.log_odds.shape}, but the bank's are {wanted}: views, "
                 "records."
             )
-        said, details = target.log_odds[:, known.columns].astype(np.float64), own_details
-        if target.stored is not None:
+        said, details = target.log_odds[:, columns].astype(np.float64), own_details
+        if known.scale is not None:
+            known.scale.refuse_coarse(0.0 if target.stored is None else logit_step(target.stored), target.name)
+            said = known.scale(said)
+        elif target.stored is not None:
             details = [detail_of(target.stored)]
         coarse = coarser(own_details, details)
         # Round to the target's own resolution too: its file may store one of two classes more precisely.
@@ -108,7 +113,7 @@ def compared(targets: Sequence[RecordTarget], known: BankOutputs, attacks: int) 
             _refuse_many(len(by_coarse), whole.models.shape, attacks)
             by_coarse[coarse] = at_resolution(whole.models, coarse)
         # Records that a target is declared to have used cannot serve as known non-members.
-        lent = unused is not None and (target.members is None or not (unused & target.members[known.columns]).any())
+        lent = unused is not None and (target.members is None or not (unused & target.members[columns]).any())
         rows, indices = found.setdefault((coarse, lent), ([], []))
         rows.append(said)
         indices.append(index)
@@ -118,6 +123,18 @@ def compared(targets: Sequence[RecordTarget], known: BankOutputs, attacks: int) 
         check(group)
         groups.append(Group(group, tuple(indices)))
     return tuple(groups)
+
+
+def memory_of(models: int, views: int, records: int, attacks: int, others: int = 0) -> int:
+    """Bytes of memory that attacks on all records take.
+
+    Args:
+        models, views, records: numbers in the bank.
+        attacks: number of attacks.
+        others: number of further resolutions at which targets are compared with the models. Each takes the log-odds of
+            all models once more, and the scores of two attacks.
+    """
+    return 8 * models * records * (views + attacks + 12 + others * (views + 2))
 
 
 def _refuse_many(others: int, shape: tuple[int, ...], attacks: int) -> None:

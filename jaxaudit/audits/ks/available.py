@@ -59,11 +59,13 @@ def available_tests(pool: Pool, finished: Iterable[str], planned: Iterable[str] 
     reference, which = (pool.reference, "reference") if pool.reference_apart else (pool.calibration, "calibration")
     referred = reference.stop - reference.start
     no_holdout = "" if pool.holdout.stop > pool.holdout.start else "There is no holdout."
+    classless = "The records have no classes." if pool.classless else ""
     few_records = f"There are {referred} {which} records; it needs {LEAST_RECORDS}." if referred < LEAST_RECORDS else ""
+    few_records = classless or few_records
     return (
         _available(HoldoutTest(), pool, counts, OF_HOLDOUT, no_holdout),
         _available(ReferenceTest(), pool, counts, OF_SHADOW, few_records),
-        _available(ShadowTest(), pool, counts, OF_SHADOW, ""),
+        _available(ShadowTest(), pool, counts, OF_SHADOW, classless),
     )
 
 

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy import special
 
 from jaxaudit.audits.ks.result import Truth
 from jaxaudit.audits.resolution import Coarsening, as_logits, resolution_of, rounded
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.outputs.outputs import Outputs, confidence_of, match_logits, match_precision
-from jaxaudit.metrics.checks import RECIPE, Check
+from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, match_logits, match_precision
+from jaxaudit.metrics.checks import RECIPE, Check, models_of_test
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.usage import Designs
@@ -202,6 +203,12 @@ class Evidence:
         """The accuracy of each model of these kinds on its own training records, in the same order."""
         return self.models.own_accuracy[self.models.of(*kinds)]
 
+    def fit(self, name: str, *kinds: str) -> Check:
+        """The check of this name: whether the models of these kinds fit their own training data."""
+        if self.pool.classless:
+            return Check(name, True, None, None, False, "models of records without classes have no accuracy")
+        return models_of_test(name, self.own_accuracy(*kinds), self.min_accuracy, self.advice.recipe)
+
     def among(self, models: Bool[np.ndarray, " models"]) -> "Evidence":
         """The same evidence, from only some of the models."""
         return replace(self, models=self.models.take(np.flatnonzero(models)), _known={})
@@ -234,8 +241,14 @@ def of_file(
 
     Logits give log-odds directly. Probabilities near 1 have little information on log-odds: if a file contains
     probabilities, the outputs of all models are rounded like them; where the models' outputs were stored, the target's
-    are rounded like those. A value that is rounded to 0 or 1 counts as half a step away from it.
+    are rounded like those. A value that is rounded to 0 or 1 counts as half a step away from it. Scores are brought to
+    the scale of the models.
     """
+    if models.scale is not None:
+        models.scale.refuse_coarse(max(map(logit_step, files)), files[0].name)
+        odds = models.scale(np.concatenate([_log_odds(*each) for each in zip(files, labels, strict=True)]))
+        none, own = np.zeros((0, len(labels[0]))), special.expit(odds[None, : len(labels[0])]).astype(np.float32)
+        return odds, lambda odds: odds, Compared(none, none, none, own, own)
     compared = _compared(files[0], labels[0], models)
     grids = (*files, *models.resolutions)
     if as_logits(grids):

@@ -28,6 +28,10 @@ BY_CLASSES = (
     "Whether the known members are like query set and holdout was measured on their classes alone, and whether they "
     "share records with these was not looked at: the bank has no records. Give the query records and the holdout, too."
 )
+BY_NUMBERS = (
+    "Whether the known members are like query set and holdout, and share no records with these, was not looked at: "
+    "only numbers of these records are known."
+)
 
 
 def judge(
@@ -170,5 +174,6 @@ def evidence_for(
     evidence = Evidence(shadows, min_accuracy, own_recipe, tuple(reduced), targets=len(kept))
     evidence = without_unlearned(evidence, tests)
     if members is not None and not pool.examples.inputs.size and pool.at_hand is None:
-        evidence = replace(evidence, limitations=(*evidence.limitations, BY_CLASSES))
+        sentence = BY_NUMBERS if pool.classless else BY_CLASSES
+        evidence = replace(evidence, limitations=(*evidence.limitations, sentence))
     return evidence, kept

@@ -154,6 +154,8 @@ def resembling(evidence: Evidence, said: TargetOutputs) -> Resembles | None:
 
 def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
     """The checks that are the same for every target and test, as far as the models allow them."""
+    if evidence.pool.classless:
+        return ()
     query, own = evidence.query, evidence.own_accuracy(Kind.QUERY, Kind.CALIBRATION)
     known = next((kind for kind in WITHOUT_QUERY if evidence.count(kind)), None)
     checks = [preflight.shadow_accuracy(own, evidence.min_accuracy)] if len(own) else []

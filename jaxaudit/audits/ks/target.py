@@ -14,7 +14,7 @@ from jaxaudit.audits.pool import Part, target_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import MEMBERS_OUTPUTS, TARGET_OUTPUTS, target_accuracy
+from jaxaudit.metrics.checks import MEMBERS_OUTPUTS, TARGET_OUTPUTS, target_accuracy, target_order
 from jaxaudit.metrics.ema import Signals, signals
 from jaxaudit.shadow_models import Pool
 
@@ -187,8 +187,12 @@ class FileTarget(NamedTuple):
         checks = tuple(
             target_accuracy(_accuracy(each, own), own, each.name, of=of, check=name)
             for each, own, of, name in asked
-            if not self.allow_unrelated
+            if not (self.allow_unrelated or pool.classless)
         )
+        if pool.classless and not self.allow_unrelated and len(evidence.models):
+            dealt = evidence.dealt
+            usual = evidence.models.log_odds[:, dealt].mean(axis=0)
+            checks = (target_order(log_odds[dealt], usual, evidence.queries, file.name),)
         seen = signals(file.probabilities, query.labels) if with_signals else None
         before = None
         if self.before is not None and self.before_on_holdout is not None:

@@ -11,9 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, RecordAttack
-from jaxaudit.audits.attack.evidence import bank_outputs
 from jaxaudit.audits.attack.exposure import place_in_set
-from jaxaudit.audits.attack.records import USUAL, attack_records
+from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.target_file import prefixes, read_members, target_log_odds
 from jaxaudit.audits.attack.targets import RecordTarget
@@ -47,7 +46,9 @@ def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     targets, records = _targets(options, bank)
     beside = options.audit.pdtp
     pdtp = None if beside is None else _measured_pdtp(beside, bank, records)
-    known = bank_outputs(bank, len(USUAL if attacks is None else attacks), records)
+    known = open_for_attacks(bank, len(USUAL if attacks is None else attacks), records)
+    if known.scale is not None and attacks is None:
+        say("attacks that compare probabilities (rmia) are left out: this is a bank of scores, of which ranks are used")
     missing = bank.missing()
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
@@ -74,7 +75,7 @@ def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
 
     return Job(
         options=options,
-        data=describe_bank(path, bank, {}, len(known.models), known.content_hash),
+        data=describe_bank(path, bank, {}, len(known), known.content_hash),
         audit=audit,
         outcome=outcome,
         label="attacking",

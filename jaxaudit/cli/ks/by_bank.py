@@ -6,12 +6,13 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from jaxaudit.audits.bank_odds import score_outputs
 from jaxaudit.audits.ks.available import made_tests, possible_tests
-from jaxaudit.audits.ks.bank.open import open_bank, target_outputs
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import TESTS, KSTest, MembersTest
+from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.harness import Job
 from jaxaudit.cli.ks.inputs import as_outputs, name_apart
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, with_all
@@ -19,8 +20,9 @@ from jaxaudit.cli.ks.run import described_files, load_own_tests, outcome_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import reader
 from jaxaudit.cli.sets import ALL
+from jaxaudit.cli.shadows.sets import count_of
 from jaxaudit.data.bank.bank import Bank, load_bank
-from jaxaudit.data.bank.description import Sizes
+from jaxaudit.data.bank.description import SCORED, Sizes
 from jaxaudit.data.classes import align_target_data
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import npy_shape
@@ -82,6 +84,8 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
     known[MembersTest.name] = MembersTest(stated=audit.stated_share, question=audit.question)
     named = parse_tests(audit.tests or ALL)
     names = tuple(named)
+    if audit.tests is not None and ALL in names and shadows.pool.classless:
+        say("--tests all: the reference and the shadow test need classes, and are left out")
     if ALL in names:
         names = with_all(names, [test.name for test in possible_tests(shadows, targets, audit.stated_share)])
     allowed = ", ".join(known)
@@ -149,14 +153,17 @@ def _own_script(bank: Bank) -> bool:
 
 
 def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
-    """The known members, with the bank's classes.
+    """The known members, with the bank's classes; of records without classes only their number is known.
 
     Raises:
-        InputError: they have a class that the bank does not name.
+        InputError: they have a class that the bank does not name, or are no number of records without classes.
     """
     name, said = options.data.members, bank.description
     if name is None:
         return None
+    if said.outputs in SCORED:
+        count = count_of("--members", name)
+        return Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)
     read = reader(replace(options.data, image_size=said.image_size, gray=said.gray), said.group_columns)
     members, names = read(name), said.class_names or tuple(map(str, range(said.classes)))
     first = members.take(slice(1))
@@ -181,11 +188,15 @@ def _members_groups(options: KSOptions, bank: Bank, members: Examples | None) ->
 
 def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:
     target, said = options.target, bank.description
+    if said.outputs in SCORED and target.target_kind != "auto":
+        raise InputError(f"--target-kind {target.target_kind}: this is a bank of {said.outputs}; leave it out.")
     known = (
         [None] * len(target.target)
         if members is None
         else [
-            load_outputs(path, members.class_names, len(members), as_outputs(target.target_kind), of="members")
+            score_outputs(path, said, len(members))
+            if said.outputs in SCORED
+            else load_outputs(path, members.class_names, len(members), as_outputs(target.target_kind), of="members")
             for path in target.members_target
         ]
     )
@@ -205,7 +216,7 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
         told = target.target_kind == "auto" and own not in plain
         files = [
             target_outputs(path, bank, columns)
-            if target.target_kind == "log-odds" or (told and _is_of_shape(path, own))
+            if said.outputs in SCORED or target.target_kind == "log-odds" or (told and _is_of_shape(path, own))
             else load_outputs(path, classes, rows, as_outputs(target.target_kind), of=of)
             for path in paths
         ]

@@ -1,6 +1,7 @@
 """Runs `jaxaudit scores lm`: reads the records, scores them by every model, and writes the table."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.lm import QUESTION, LMOptions, parse_template
 from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.texts import SETS, Texts, read_texts
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, visible
 from jaxaudit.models.language_model import Encoded, LanguageModel
 from jaxaudit.models.token_scores import SCORES, token_scores
 
@@ -72,7 +73,9 @@ def score(options: LMOptions) -> Summary:
     write_scores(options.table, {name: [v for v, k in zip(of, kept, strict=True) if k] for name, of in columns.items()})
     sets = Counter(of for of, k in zip(columns["set"], kept, strict=True) if k)
     said = ", ".join(f"{name} {sets[name]:,}" for name in SETS if sets[name])
-    return Summary((f"Scored {kept.sum():,} records ({said}) by {counted}: {options.table}",))
+    shown = shlex.quote(str(options.table))
+    head = f"{shown}: {kept.sum():,} records ({said}), scored by {counted}."
+    return Summary(tuple(map(visible, (head, "", f"To judge: jaxaudit ks --scores {shown}"))))
 
 
 def _records(options: LMOptions) -> Records:
@@ -92,6 +95,10 @@ def _records(options: LMOptions) -> Records:
         if any(value is not None for value in values):
             texts = any(isinstance(value, str) for value in values)
             columns[name] = [None if each is None else str(each) for each in values] if texts else values
+    if "group" in columns:
+        # No value of a group is written.
+        numbers = {each: number for number, each in enumerate(dict.fromkeys(columns["group"])) if each is not None}
+        columns["group"] = [numbers.get(each) for each in columns["group"]]
     prompts = [prompt for each in read.values() for prompt in _prompts(each, options.template)]
     answers = [answer for each in read.values() for answer in each.answers]
     if options.keep_text:

@@ -12,8 +12,9 @@ from jaxaudit.cli.progress import say
 from jaxaudit.errors import visible
 
 if TYPE_CHECKING:
-    from jaxaudit.data.scores.joined_logs import Joined, Role
+    from jaxaudit.data.scores.joined_logs import Joined
     from jaxaudit.data.scores.open_unlearning import EvaluationLog
+    from jaxaudit.data.scores.table import Role
 
 MODELS = "Models of known truth"
 
@@ -79,6 +80,7 @@ class OpenUnlearningOptions:
 def _joined_logs(options: OpenUnlearningOptions) -> Summary:
     from jaxaudit.data.scores.joined_logs import joined, model_names, refuse_repeated
     from jaxaudit.data.scores.open_unlearning import read_log
+    from jaxaudit.data.scores.table import score_table
     from jaxaudit.data.scores.writing import write_scores
 
     known = options.known
@@ -94,6 +96,8 @@ def _joined_logs(options: OpenUnlearningOptions) -> Summary:
         role: dict(zip(model_names(given), map(read_log, given), strict=True)) for role, given in paths.items() if given
     }
     made = joined(logs, options.records_per_group)
+    # What cannot be judged is not written.
+    score_table(made.columns, name=options.scores.name)
     write_scores(options.scores, made.columns)
     _tell_of_missing(made)
     return Summary(_lines(options.scores, made, paths))
@@ -109,6 +113,8 @@ def _tell_of_missing(made: "Joined") -> None:
             )
     for column in made.empty:
         say(f"{column}: no record has a finite number; the column is empty there. Did the model diverge?")
+    for column in made.constant:
+        say(f"{column} is left out: it has the same number for all records.")
 
 
 def _lines(path: Path, made: "Joined", paths: "Mapping[Role, Sequence[Path]]") -> tuple[str, ...]:

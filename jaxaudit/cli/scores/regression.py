@@ -1,5 +1,6 @@
 """`jaxaudit scores regression`: the errors of a model of real numbers, as a table of scores."""
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 from jaxaudit.cli.harness import Command, Summary
 from jaxaudit.cli.options import option
 from jaxaudit.cli.scores.lm import claim_table
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, visible
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def score(options: RegressionOptions) -> Summary:
     import numpy as np
 
     from jaxaudit.data.formats.text_table import trimmed
+    from jaxaudit.data.groups import numbered
     from jaxaudit.data.scores.writing import write_scores
     from jaxaudit.data.tables.numeric import read_text_table
     from jaxaudit.data.texts import SETS
@@ -74,7 +76,8 @@ def score(options: RegressionOptions) -> Summary:
         raise InputError(f"{table.source}: {where} must have one of {', '.join(SETS)}.")
     columns: dict[str, Any] = {"set": sets}
     if options.group is not None:
-        columns["group"] = trimmed(table.columns[place(options.group)]).to_pylist()
+        # No value of a group is written.
+        columns["group"] = numbered(np.array(trimmed(table.columns[place(options.group)]).to_pylist()))
     columns |= {f"covariate.{name}": numbers(name) for name in options.covariate}
     score, squared = "squared_error", (numbers(options.prediction) - numbers(options.truth)) ** 2
     if options.sigma is not None:
@@ -88,7 +91,9 @@ def score(options: RegressionOptions) -> Summary:
     write_scores(options.table, {**columns, f"target.{score}": squared})
     counts = Counter(sets)
     said = ", ".join(f"{name} {counts[name]:,}" for name in SETS if counts[name])
-    return Summary((f"Scored {len(sets):,} records ({said}) by {score}: {options.table}",))
+    shown = shlex.quote(str(options.table))
+    head = f"{shown}: {len(sets):,} records ({said}), scored by {score}."
+    return Summary(tuple(map(visible, (head, "", f"To judge: jaxaudit ks --scores {shown}"))))
 
 
 REGRESSION = Command(

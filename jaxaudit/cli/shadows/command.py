@@ -5,6 +5,7 @@ from typing import Any
 from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.sets import check_groups
 from jaxaudit.cli.shadows.options import (
+    OF_SCORES,
     AddOptions,
     ImportOptions,
     PlanOptions,
@@ -30,6 +31,19 @@ def _check_sets(options: PlanOptions | TrainOptions) -> None:
 
 def _check_groups(options: PlanOptions | TrainOptions) -> None:
     check_groups(options.data)
+
+
+def _check_direction(options: PlanOptions) -> None:
+    """Rejects scores without a direction, and a direction or several views of other outputs."""
+    models = options.models
+    scored = models.outputs in OF_SCORES
+    if scored != (models.direction is not None):
+        raise InputError(
+            f"--direction goes with --outputs {' and '.join(OF_SCORES)}, and is needed there: whether a lower or a "
+            "higher number means that a model was trained on the record."
+        )
+    if scored and models.views > 1:
+        raise InputError(f"--outputs {models.outputs} is one number for each record: leave out --views.")
 
 
 def _check_model(options: AddOptions) -> None:
@@ -84,8 +98,10 @@ PLAN = Command(
     `jaxaudit shadows plan --query q.npz --holdout h.npz --calibration c.npz --models 40 --out bank`
 
     `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --recipe "ResNet-18" --out bank`
+
+    `jaxaudit shadows plan --query 400 --holdout 400 --outputs score --direction lower --out bank`
     """,
-    (_check_sets, _check_groups),
+    (_check_sets, _check_groups, _check_direction),
     first=("query", "holdout", "bank"),
     compiles=False,
 )

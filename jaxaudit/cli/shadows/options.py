@@ -13,6 +13,8 @@ from jaxaudit.errors import InputError
 
 BANK = "Bank"
 LONGEST_RECIPE = 10_000
+OF_SCORES = ("score", "log-likelihood")
+"""Outputs of one number for each record, of records without classes."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,18 @@ class PlannedModels(Seeded):
     """Options of the planned models, and of what their files of outputs contain."""
 
     models: int | None = _bank_size()
-    outputs: Literal["logits", "probabilities"] = option(
-        "logits", "What your script saves.", choices=("logits", "probabilities")
+    outputs: Literal["logits", "probabilities", "score", "log-likelihood"] = option(
+        "logits",
+        "What your script saves: logits or probabilities of every class, or one number for each record, such as a "
+        "language model's: a score of any unit, or the log-likelihood in nats (mean over tokens). --query, --holdout "
+        "and --calibration are then numbers of records, such as 400, or .npy files of as many rows.",
+        choices=("logits", "probabilities", "score", "log-likelihood"),
+    )
+    direction: Literal["lower", "higher"] | None = option(
+        None,
+        "Which numbers records have that a model was trained on: lower, as losses are, or higher. Needed with "
+        "--outputs score and log-likelihood.",
+        choices=("lower", "higher"),
     )
     views: int = option(
         1, "Views of each record, such as augmentations, in every file of outputs.", minimum=1, maximum=10_000

@@ -18,10 +18,10 @@ from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_ban
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.options import command_line
 from jaxaudit.cli.read_sets import group_columns
-from jaxaudit.cli.shadows.options import BankData, PlannedModels, PlanOptions, parse_own_designs
-from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
+from jaxaudit.cli.shadows.options import OF_SCORES, BankData, PlannedModels, PlanOptions, parse_own_designs
+from jaxaudit.cli.shadows.sets import BankSets, count_bank_sets, read_bank_sets
 from jaxaudit.data.bank.bank import DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS
-from jaxaudit.data.bank.description import DESCRIPTION, Description, read_description
+from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, Kind, read_description
 from jaxaudit.data.bank.outputs import FOLDER
 from jaxaudit.data.bank.writing import bank_files, grow, make_folder
 from jaxaudit.data.formats.arrays import read_npy
@@ -44,7 +44,8 @@ def plan(options: PlanOptions) -> Summary:
     out = options.bank or Path()
     there = bank_there(out)
     key = jax.random.key(options.models.seed)
-    sets = read_bank_sets(key, options.data)
+    scored = options.models.outputs in OF_SCORES
+    sets = count_bank_sets(options.data) if scored else read_bank_sets(key, options.data)
     options = _filled(options, there, sets)
     description = describe(options.data, options.models, sets, command_line("shadows plan", options))
     refuse_other(out, there, description)
@@ -146,9 +147,10 @@ def describe(data: BankData, chosen: PlannedModels, sets: BankSets, command: Seq
     try:
         return Description(
             format=1,
-            outputs=chosen.outputs,
+            outputs=msgspec.convert(chosen.outputs.replace("-", "_"), Kind),
+            direction=chosen.direction,
             classes=len(sets.class_names),
-            class_names=sets.class_names,
+            class_names=() if chosen.outputs in OF_SCORES else sets.class_names,
             queries=chosen.views,
             records=len(sets.labels),
             models=chosen.models or 0,
@@ -186,7 +188,8 @@ def deal_of(key: Key[Array, ""], sets: BankSets, description: Description, coins
         dropped=sets.dropped,
         coins=coins,
     )
-    arrays: Arrays = {LABELS: sets.labels, MEMBERSHIP: dealt.membership, SEEDS: dealt.seeds}
+    labels = {} if description.outputs in SCORED else {LABELS: sets.labels}
+    arrays: Arrays = {**labels, MEMBERSHIP: dealt.membership, SEEDS: dealt.seeds}
     if sets.groups is not None:
         arrays[GROUPS] = sets.groups.dealt.astype(np.int64)
     if description.designs:
@@ -231,6 +234,7 @@ def _facts(of: Description) -> dict[str, Any]:
         "images": f"{of.image_size} {'gray' if of.gray else 'color'}",
         "seed": of.seed,
         "outputs": of.outputs,
+        "direction": of.direction,
         "views": of.queries,
         "groups": of.groups,
         "designs": of.designs,

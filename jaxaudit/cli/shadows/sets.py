@@ -1,5 +1,6 @@
 """Reads the records for `jaxaudit shadows plan`: labels, copies, groups."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,8 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import group_columns, reader
 from jaxaudit.cli.shadows.options import BankData
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
-from jaxaudit.data.bank.description import Counts, Hashes, SampledAlike
+from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
+from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.groups import COLUMN, Groups, as_groups, load_groups
 from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.errors import InputError
@@ -100,6 +102,45 @@ def read_bank_sets(key: Key[Array, ""], data: BankData) -> BankSets:
         groups,
         None if holdout is None else _sampled_alike(key, query, holdout, groups, dropped),
     )
+
+
+def count_bank_sets(data: BankData) -> BankSets:
+    """The sets of a bank of records without classes: their numbers of records, which nothing reads.
+
+    Raises:
+        InputError: a set is neither a number nor a .npy file, or an option needs records.
+    """
+    if data.drop_overlap or data.drop_unshared or data.image_size not in (None, "none") or not data.gray:
+        raise InputError(
+            "--drop-overlap, --drop-unshared, --image-size and --color are for records that are read; of scores only "
+            "their number is known: leave them out."
+        )
+    named = {flag: getattr(data, flag) for flag in Sizes._fields}
+    counts = {flag: count_of(f"--{flag}", text) for flag, text in named.items() if text is not None}
+    groups = None
+    if data.groups is not None and data.holdout_groups is not None and "holdout" in counts:
+        groups = as_groups(
+            load_groups(data.groups, "", counts["query"], "query set", data.data_dir),
+            load_groups(data.holdout_groups, "", counts["holdout"], "holdout", data.data_dir),
+        )
+    records = sum(counts.values())
+    none = np.zeros(records, bool)
+    return BankSets((), ("",), Counts(**counts), Hashes(), np.zeros(records, np.int32), none, groups, None)
+
+
+def count_of(flag: str, text: str) -> int:
+    """A number of records: in digits, or of the rows of a .npy file.
+
+    Raises:
+        InputError: it is neither.
+    """
+    rows = npy_shape(Path(text))[:1] if text.lower().endswith(".npy") else (int(text),) if text.isdecimal() else ()
+    if not rows or not 0 < rows[0] <= MOST_RECORDS:
+        raise InputError(
+            f"{flag} {text}: give the number of records, such as 400, or a .npy file with a row for each; a bank of "
+            "scores needs no more of them."
+        )
+    return rows[0]
 
 
 def _sampled_alike(

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxaudit.audits.ks.available import Available, available_tests
-from jaxaudit.audits.ks.bank.open import Usable, kinds_of, pool_of, usable_models
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
+from jaxaudit.audits.open_bank import Usable, kinds_of, pool_of, usable_models
 from jaxaudit.cli.harness import Summary
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
-from jaxaudit.data.bank.description import DESCRIPTION
+from jaxaudit.data.bank.description import DESCRIPTION, SCORED
 from jaxaudit.data.bank.outputs import outputs_path
 from jaxaudit.errors import visible
 from jaxaudit.paths import without_folders
@@ -66,6 +66,7 @@ def _facts(found: Found) -> dict[str, Any]:
         "schema": SCHEMA,
         "bank": without_folders(str(found.path)),
         "outputs": said.outputs,
+        "direction": said.direction,
         "classes": said.classes,
         "class_names": list(said.class_names),
         "views": said.queries,
@@ -91,9 +92,12 @@ def _lines(found: Found) -> Iterator[str]:
     bank, said, sizes = found.bank, found.bank.description, found.bank.description.sizes
     kind = said.outputs.replace("_", "-")
     views = "" if said.queries == 1 else f", {said.queries} views of each record"
+    what = f"{kind} of {said.classes} classes"
+    if said.outputs in SCORED:
+        what = f"{kind}, {said.direction} for records that a model was trained on"
     yield (
-        f"{visible(str(found.path))}: {len(found.usable.accuracy)} of {len(bank)} shadow models finished; {kind} of "
-        f"{said.classes} classes{views}; {_size(found.bytes)}"
+        f"{visible(str(found.path))}: {len(found.usable.accuracy)} of {len(bank)} shadow models finished; "
+        f"{what}{views}; {_size(found.bytes)}"
     )
     names = {"query set": sizes.query, "holdout": sizes.holdout, "calibration set": sizes.calibration}
     yield f"  records: {', '.join(f'{count:,} {name}' for name, count in names.items() if count)}"

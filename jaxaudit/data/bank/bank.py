@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
-from jaxaudit.data.bank.description import DESCRIPTION, Description, read_description
+from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, read_description
 from jaxaudit.data.bank.holes import refuse_holes
-from jaxaudit.data.bank.outputs import FOLDER, WHOLE, outputs_of, outputs_path
+from jaxaudit.data.bank.outputs import FOLDER, WHOLE, open_outputs, outputs_path
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.groups import Groups, as_groups
 from jaxaudit.data.memory import MAX_BYTES
@@ -41,7 +41,7 @@ class Bank:
     Attributes:
         directory: its directory.
         description: the content of `bank.json`.
-        labels: class of each record, from 0.
+        labels: class of each record, from 0; all 0 where records have no classes.
         membership: which records each model is trained on.
         seeds: of the training of each model; None if there are none.
         groups: of query and holdout records, if groups are kept whole.
@@ -101,7 +101,7 @@ class Bank:
             InputError: there is no such file; it is a link, damaged or cut short; or its numbers have another shape,
                 are NaN, or are not of the kind that `bank.json` declares.
         """
-        return outputs_of(self.directory, model, self.description)
+        return open_outputs(self.directory, model, self.description)()
 
 
 def load_bank(path: str | Path) -> Bank:
@@ -126,9 +126,10 @@ def load_bank(path: str | Path) -> Bank:
                 f"{directory / name}: is {stored.dtype} of shape {stored.shape}, but {DESCRIPTION} wants {shape}. If "
                 "`jaxaudit shadows plan` was stopped there, repeat it."
             )
-        return _constant(stored[:])
+        return stored[:]
 
-    labels = read(LABELS, "iu", (n,))
+    _refuse_unsaid(directory, LABELS, description.outputs not in SCORED, "classes")
+    labels = np.zeros(n, int) if description.outputs in SCORED else read(LABELS, "iu", (n,))
     dropped = _booleans(read(DROPPED, "b", (n,)), DROPPED) if _there(directory, DROPPED) else np.zeros(n, bool)
     outside = ~dropped & ((labels < 0) | (labels >= description.classes))
     if outside.any():
@@ -155,17 +156,11 @@ def load_bank(path: str | Path) -> Bank:
     correct = read(CORRECT, "b", (models, n)) if _there(directory, CORRECT) else None
     if correct is not None and description.outputs != "log_odds":
         raise InputError(f"{directory / CORRECT}: is for log-odds, but this is a bank of {description.outputs}.")
-    return Bank(
-        directory,
-        description,
-        _constant(labels.astype(int)),
-        membership,
-        None if seeds is None else _constant(seeds.astype(np.uint32)),
-        groups,
-        _constant(designs),
-        _constant(dropped),
-        correct,
-    )
+    labels, seeds = labels.astype(int), None if seeds is None else seeds.astype(np.uint32)
+    for array in (labels, membership, seeds, designs, dropped, correct):
+        if array is not None:
+            array.flags.writeable = False
+    return Bank(directory, description, labels, membership, seeds, groups, designs, dropped, correct)
 
 
 def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:
@@ -230,8 +225,3 @@ def _refuse_unsaid(directory: Path, name: str, said: bool, what: str) -> None:
 
 def _there(directory: Path, name: str) -> bool:
     return os.path.lexists(directory / name)
-
-
-def _constant(array: np.ndarray) -> np.ndarray:
-    array.flags.writeable = False
-    return array

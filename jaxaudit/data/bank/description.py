@@ -18,7 +18,12 @@ MOST_ROWS = 1 << 34
 """The most entries (models times records) of a membership matrix, however little space it takes on disk."""
 
 PValue = Annotated[float, Meta(ge=0, le=1)]
-Kind = Literal["logits", "probabilities", "log_odds"]
+Kind = Literal["logits", "probabilities", "log_odds", "score", "log_likelihood"]
+BY_CLASS: tuple[Kind, ...] = ("logits", "probabilities")
+"""Kinds of outputs with a number for each class; the others have one for each record."""
+SCORED: tuple[Kind, ...] = ("score", "log_likelihood")
+"""Kinds of outputs of records without classes."""
+Direction = Literal["lower", "higher"]
 Size = Annotated[int, Meta(ge=0, le=MOST_RECORDS)]
 Hash = Annotated[str, Meta(pattern="^blake2b:[0-9a-f]{32}$")] | None
 
@@ -67,9 +72,12 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     Attributes:
         format: version of this description: 1.
-        outputs: what the files of outputs contain: `logits` or `probabilities` of all classes, or the `log_odds`
-            (nats) of each record's own class.
-        classes: number of classes. `class_names`: in label order, or empty.
+        outputs: what the files of outputs contain: `logits` or `probabilities` of all classes; the `log_odds` (nats)
+            of each record's own class; or, where records have no classes, a `score` of any unit or the
+            `log_likelihood` (nats) of each record, which is at most 0.
+        direction: whether a `lower` or a `higher` number means that a model was trained on the record, for scores and
+            log-likelihoods (`lower`: the files have losses, negative log-likelihoods); else None.
+        classes: number of classes; 1 for scores and log-likelihoods. `class_names`: in label order, or empty.
         queries: number of views (augmented queries) of each record, whose outputs are averaged.
         records, models: numbers of records and models; files of outputs may be missing, rows of `membership` may not.
         counts: number of records of each set; if missing, all are of the query set.
@@ -90,7 +98,8 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     format: Literal[1]
     outputs: Kind
-    classes: Annotated[int, Meta(ge=2, le=MOST_CLASSES)]
+    direction: Direction | None = None
+    classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)] = 1
     records: Annotated[int, Meta(ge=1, le=MOST_RECORDS)]
     models: Annotated[int, Meta(ge=1, le=MOST_MODELS)]
     queries: Annotated[int, Meta(ge=1, le=MOST_VIEWS)] = 1
@@ -119,7 +128,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def shape(self) -> tuple[int, ...]:
         """The shape of a file of outputs; without an axis of views where there is one view."""
         views = () if self.queries == 1 else (self.queries,)
-        return (self.records, *views, *(() if self.outputs == "log_odds" else (self.classes,)))
+        return (self.records, *views, *((self.classes,) if self.outputs in BY_CLASS else ()))
 
     def __post_init__(self) -> None:
         # Decoding turns a ValueError into one that names the field.
@@ -127,6 +136,11 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise ValueError(f"counts are of {sum(self.sizes)} records, but there are {self.records}")
         if not self.sizes.query:
             raise ValueError("there is no query record")
+        scored = self.outputs in SCORED
+        if scored != (self.classes == 1) or scored != (self.direction is not None):
+            raise ValueError(f"{self.outputs} go with {'a direction and no' if scored else 'two or more'} classes")
+        if scored and (self.queries > 1 or self.class_names):
+            raise ValueError(f"{self.outputs} is of records without classes, in one view")
         if len(self.class_names) not in (0, self.classes) or len(set(self.class_names)) < len(self.class_names):
             raise ValueError(f"class_names must be {self.classes} different names, or none")
         if len(set(self.designs)) < len(self.designs):

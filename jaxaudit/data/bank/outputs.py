@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxaudit.data.bank.description import Description
+from jaxaudit.data.bank.description import BY_CLASS, SCORED, Description
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.formats.pickles import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.outputs.files import Expected, read_outputs
 from jaxaudit.data.outputs.kinds import are_probabilities, inside, refuse_hard_labels, rounding_of_sums, span_of
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.outputs.precision import coarsest_dtype, decimals_of, significant_of
@@ -19,6 +20,8 @@ from jaxaudit.errors import InputError
 FOLDER = "outputs"
 WHOLE = "outputs.npy"
 """The outputs of all models in one file, in place of a folder."""
+MOST_NATS = 20
+"""Tests cut log-odds here, so a log-likelihood further below 0 could not be told from others."""
 SPARE = 1 << 16
 """Bytes that a file of outputs may have beside its numbers."""
 
@@ -28,22 +31,13 @@ def outputs_path(directory: Path, model: int) -> Path:
     return directory / FOLDER / f"{model:05}.npy"
 
 
-def outputs_of(directory: Path, model: int, description: Description) -> np.ndarray:
-    """`[n, views, values]`, read-only: the outputs of a model, read and checked; `log_odds` have one value.
-
-    Raises:
-        InputError: the file is a link, damaged or cut short; or its numbers are of another shape, NaN, or not what the
-            description says.
-    """
-    return open_outputs(directory, model, description)()
-
-
 def open_outputs(directory: Path, model: int, description: Description) -> Callable[[], np.ndarray]:
-    """A function that reads the outputs of a model as `outputs_of` does; only the header of the file is read before.
+    """A function that reads and checks the outputs of a model, `[n, views, values]` and read-only; `log_odds` have one
+    value. Only the header of the file is read before it is called.
 
     Raises:
         InputError: the file is a link, damaged or cut short, or its numbers are of another shape or type, or more than
-            there is memory for. Other errors are found when the function is called.
+            there is memory for. That numbers are NaN, or of another kind, is found when the function is called.
     """
     path, whole = outputs_path(directory, model), os.path.lexists(directory / WHOLE)
     stored = StoredArray(directory / WHOLE if whole else path)
@@ -68,12 +62,18 @@ def open_outputs(directory: Path, model: int, description: Description) -> Calla
 def load_into(path: Path, description: Description) -> np.ndarray:
     """`float32[n, views, values]`: the numbers of a file of outputs, checked for a bank.
 
-    Read as by `load_outputs`; several views of a record, and log-odds, only from a .npy file.
+    Read as by `load_outputs`; several views of a record, and log-odds, only from a .npy file. Scores and
+    log-likelihoods are one column.
 
     Raises:
-        InputError: as `load_outputs` and `outputs_of`.
+        InputError: as `load_outputs` and `open_outputs`.
     """
-    if description.queries == 1 and description.outputs != "log_odds":
+    if description.outputs in SCORED:
+        values = read_outputs(path, Expected(description.records, 1, None, "bank")).values
+        if values.shape[1:] != (1,):
+            raise InputError(f"{path.name}: has {values.shape[1]} columns; give one number for each record.")
+        values = values[:, 0]
+    elif description.queries == 1 and description.outputs in BY_CLASS:
         names = description.class_names or description.classes
         # The kind of outputs is checked below, since no option can declare it here.
         values = load_outputs(path, names, description.records, "logits", of="bank").values
@@ -105,14 +105,31 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
     """
     _refuse_form(values.dtype, values.shape, description, source)
     viewed = values.reshape(len(values), description.queries, -1)
-    if description.outputs == "log_odds":
-        bad = int(np.isnan(values).sum())
+    if description.outputs not in BY_CLASS:
+        bad = int((~np.isfinite(values) if description.outputs in SCORED else np.isnan(values)).sum())
         if bad:
-            raise InputError(f"{source}: {bad} log-odds are NaN; did the model diverge?")
+            what = "numbers are NaN or infinite" if description.outputs in SCORED else "log-odds are NaN"
+            raise InputError(f"{source}: {bad} {what}; did the model diverge?")
+        if description.outputs == "log_likelihood":
+            _refuse_unlikely(-values if description.direction == "lower" else values, source)
         return viewed
     for view in range(description.queries):
         _check(viewed[:, view], description, source)
     return viewed
+
+
+def _refuse_unlikely(values: np.ndarray, source: str) -> None:
+    """Rejects log-likelihoods above 0, and those that are sums over a record's parts."""
+    if values.max() > 0:
+        raise InputError(
+            f"{source}: has log-likelihoods above 0, of densities or of the other direction; plan a bank with "
+            "`outputs` score for the first, and with the right `direction` for the second."
+        )
+    if np.median(values) < -MOST_NATS:
+        raise InputError(
+            f"{source}: half of its log-likelihoods are below -{MOST_NATS} nats, so they are sums over the parts of a "
+            "record; save the mean over tokens, or plan a bank with `outputs` score."
+        )
 
 
 def _refuse_form(dtype: np.dtype, shape: tuple[int, ...], description: Description, source: str) -> None:

@@ -5,16 +5,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, meeting
+from jaxaudit.data.scores.table import LONGEST, ROLES, Role
 from jaxaudit.errors import InputError
 
-Role = Literal["target", "before", "baseline", "unused", "used"]
-ROLES: tuple[Role, ...] = get_args(Role)
 BOTH = ({"before", "used"}, {"baseline", "unused"})
 """Roles that one model may have at a time."""
 _NO_NAME = re.compile(r"[^\w.\-]+")
@@ -30,12 +29,14 @@ class Joined(NamedTuple):
         records: how many records of each set it has.
         left_out: how many records of each set were left out, because a score of theirs is no number.
         empty: columns and their sets that have no number at all, such as `target.a.loss of query`.
+        constant: columns that were left out, because they have the same number for all records.
     """
 
     columns: Mapping[str, Sequence[Any]]
     records: Mapping[Set, int]
     left_out: Mapping[Set, int]
     empty: tuple[str, ...]
+    constant: tuple[str, ...]
 
 
 def refuse_repeated(paths: Mapping[Role, Sequence[Path]]) -> None:
@@ -52,7 +53,8 @@ def refuse_repeated(paths: Mapping[Role, Sequence[Path]]) -> None:
             other = seen.setdefault(os.path.realpath(path), role)
             repeated = sum(os.path.realpath(each) == os.path.realpath(path) for each in paths[role]) > 1
             if repeated or (other != role and {role, other} not in BOTH):
-                where = f"twice as `{role}`" if repeated else f"as `{other}` and as `{role}`"
+                said, first = ("a target" if each == "target" else f"`{each}`" for each in (role, other))
+                where = f"twice as {said}" if repeated else f"as {first} and as {said}"
                 raise InputError(f"{path} is given {where}: a model is no evidence against itself. Leave one out.")
 
 
@@ -66,9 +68,8 @@ def model_names(paths: Sequence[Path]) -> list[str]:
     """
     parts = []
     for path in paths:
-        *folders, file = path.parts
-        told = [part for part in (*folders, Path(file).stem) if not _UNTELLING.fullmatch(part)]
-        parts.append(told or [Path(file).stem])
+        told = [part for part in (*path.parts[:-1], path.stem) if not _UNTELLING.fullmatch(part)]
+        parts.append(told or [path.stem])
     names = [_name(told[-1:]) for told in parts]
     for more in range(2, max(map(len, parts), default=0) + 1):
         names = [
@@ -124,15 +125,17 @@ def joined(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None =
             for part, (kept, empty) in parts.items()
             for row in kept
         ]
-    columns = {name: cells for name, cells in columns.items() if any(cell is not None for cell in cells)}
+    distinct = {column: len({*columns[column]} - {None}) for column in numbers}
+    columns = {column: cells for column, cells in columns.items() if distinct.get(column, 2) > 1}
     for name, log in logs["target"].items():
         if not any(column.startswith(f"target.{name}.") for column in columns):
-            raise InputError(f"{log.path}: no score of the target is a finite number; did the model diverge?")
+            raise InputError(f"{log.path}: no score of the target is a finite number that varies; did it diverge?")
     return Joined(
         columns,
         {part: len(kept) for part, (kept, _) in parts.items()},
         {part: len(index[part]) - len(kept) for part, (kept, _) in parts.items()},
         tuple(f"{column} of {part}" for part, (_, empty) in parts.items() for column in empty),
+        tuple(column for column, values in distinct.items() if values == 1),
     )
 
 
@@ -169,4 +172,4 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def _name(parts: Sequence[str]) -> str:
-    return _NO_NAME.sub("_", "_".join(parts)).strip("._") or "model"
+    return _NO_NAME.sub("_", "_".join(parts)).strip("._")[-LONGEST:] or "model"

@@ -62,7 +62,7 @@ def _riskiest(exposure: Exposure, count: int, on: Where) -> Cells:
         interval = f"{each.named_low:.0%} to {each.named_high:.0%}"
         return (
             f"{visible(each.set)} {each.place}{copies}",
-            visible(each.label),
+            visible(each.label) or NONE,
             f"{each.named:.0%} of {each.models}",
             interval,
             number(each.separation),

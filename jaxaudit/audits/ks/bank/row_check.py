@@ -9,6 +9,7 @@ from jaxtyping import Float
 from jaxaudit.audits.bank_odds import model_outputs
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.rank_scale import rank_scale
 from jaxaudit.metrics.row_fit import RATE, Dealt, dealt_records, limit, other_row, row_fits
 
 COMPARED = 8
@@ -57,13 +58,16 @@ def match_row(
     Args:
         bank: the bank.
         model: number of the model that the outputs are said to belong to.
-        log_odds: of each record's own class.
+        log_odds: of each record's own class, or scores, whose ranks among the records are compared.
         known: log-odds of other models by number, see `first_models`.
     """
     if bank.description.seed is None or len(bank) < 2:
         return None
     others = {number: each for number, each in known.items() if number != model}
     stacked = np.array(list(others.values())) if others else None
+    if bank.description.outputs == "score":
+        log_odds, *rest = (rank_scale(each[None, None])(each) for each in (log_odds, *others.values()))
+        stacked = np.array(rest) if others else None
     fits = row_fits(log_odds, bank.membership, _dealt(bank), stacked, list(others))
     own, fit = float(fits[model]), float(np.delete(fits, model).max())
     shown = own > max(limit(len(fits), LOOK), fit)

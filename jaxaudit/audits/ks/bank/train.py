@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float32, Int, Key, Real
 
-from jaxaudit.audits.ks.bank.open import kinds_of, pool_of
+from jaxaudit.audits.open_bank import kinds_of, pool_of
 from jaxaudit.data.bank.bank import Bank, finished_in
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.bank.outputs import outputs_path

@@ -24,11 +24,10 @@ from jaxaudit.metrics.checks import (
     TARGET_OUTPUTS,
     Check,
     better_recipe,
-    models_of_test,
 )
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.exchangeability import Alike, alike, holdout_apart, holdout_like_query
+from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike, holdout_apart, holdout_like_query
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.permutation import check_groups, least_permutations
 from jaxaudit.metrics.profile import profile
@@ -105,10 +104,10 @@ class HoldoutTest:
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         usage = measured(key, said, evidence, level, self.stated)
-        fit, advice = _fit(evidence), evidence.advice
+        fit, advice = evidence.fit(HOLDOUT_MODELS, Kind.MIXED), evidence.advice
         usage, trust, lacks = limited(usage, said, evidence, (Kind.MIXED,), of_holdout(evidence))
         found = exchangeable(key, evidence)
-        checks = (holdout_like_query(found), holdout_apart(found), fit)
+        checks = (holdout_like_query(found), holdout_apart(found), *(() if evidence.pool.classless else (fit,)))
         change = _change(key, said, evidence, level)
         if change is not None and trust.word == "none":
             change = msgspec.structs.replace(change, fraction=None, low=-1.0, high=1.0)
@@ -189,7 +188,7 @@ def measured(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level
             stated=stated,
             permutations=least_permutations(evidence.targets),
             printed=said.printed,
-            recipe=better_recipe(_fit(evidence), evidence.advice.recipe),
+            recipe=better_recipe(evidence.fit(HOLDOUT_MODELS, Kind.MIXED), evidence.advice.recipe),
         )._replace(design=evidence.design)
         return said, usage
 
@@ -260,6 +259,7 @@ def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
             evidence.queries,
             groups=pool.groups,
         )
+        found = found._replace(labels=NOT_MEASURED) if pool.classless else found
         before = pool.sampled_alike
         return found if before is None else before._replace(difficulty=found.difficulty)
 
@@ -276,9 +276,3 @@ def unseen_odds(evidence: Evidence, indices: slice | Int[np.ndarray, " some"]) -
 def _has_outputs(evidence: Evidence, indices: slice | Int[np.ndarray, " some"]) -> bool:
     """Whether the test has models, with outputs on these records; models of a bank have none on known members."""
     return bool(evidence.count(Kind.MIXED)) and not np.isnan(evidence.log_odds(Kind.MIXED)[0, indices]).any()
-
-
-def _fit(evidence: Evidence) -> Check:
-    """Whether the models of the test fit their own training data."""
-    own = evidence.own_accuracy(Kind.MIXED)
-    return models_of_test(HOLDOUT_MODELS, own, evidence.min_accuracy, evidence.advice.recipe)

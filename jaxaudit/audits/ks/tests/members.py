@@ -17,7 +17,14 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.exchangeability import Alike, alike, holdout_apart, holdout_like_query, members_like_query
+from jaxaudit.metrics.exchangeability import (
+    NOT_MEASURED,
+    Alike,
+    alike,
+    holdout_apart,
+    holdout_like_query,
+    members_like_query,
+)
 from jaxaudit.metrics.members import LEAST_MEMBERS, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.usage import STATED_FRACTION, Question, Usage, refuse_stated
@@ -164,7 +171,7 @@ def _members_alike(key: Key[Array, ""], evidence: Evidence) -> Alike:
     groups = None
     if pool.groups is not None and pool.member_groups is not None:
         groups = np.concatenate([pool.member_groups, pool.groups])
-    return alike(
+    found = alike(
         stream(key, "members alike"),
         None if at_hand is None else at_hand.inputs,
         examples.labels[records],
@@ -173,3 +180,4 @@ def _members_alike(key: Key[Array, ""], evidence: Evidence) -> Alike:
         pool.members.stop - pool.members.start,
         groups=groups,
     )
+    return found._replace(labels=NOT_MEASURED) if pool.classless else found

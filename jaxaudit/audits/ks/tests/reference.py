@@ -60,7 +60,8 @@ class ReferenceTest(ShadowTest):
     def judge(
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        n, kinds, fit = evidence.queries, self.kinds(evidence.pool), self._fit(evidence)
+        n, kinds = evidence.queries, self.kinds(evidence.pool)
+        fit = evidence.fit(self.of_models, *kinds)
         indices = [*range(n), *range(evidence.referred.start, evidence.referred.stop)]
         answer = reference_test(
             said.log_odds[indices],

@@ -21,7 +21,6 @@ from jaxaudit.metrics.checks import (
     TARGET_OUTPUTS,
     Check,
     better_recipe,
-    models_of_test,
 )
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.shadow import SHARE, shadow_test
@@ -113,7 +112,11 @@ class ShadowTest:
     def judge(
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        n, plain, fit = evidence.queries, evidence.log_odds(*OF_QUERY), self._fit(evidence)
+        n, plain, fit = (
+            evidence.queries,
+            evidence.log_odds(*OF_QUERY),
+            evidence.fit(self.of_models, *self.kinds(evidence.pool)),
+        )
         usage = shadow_test(
             said.log_odds[:n],
             said.at_resolution(plain)[:, :n],
@@ -126,11 +129,6 @@ class ShadowTest:
         )._replace(design=evidence.design)
         usage, trust, lacks = limited(usage, said, evidence, OF_QUERY, known_unused(said, evidence))
         return self._decide_by(evidence, usage, (fit,), trust, lacks)
-
-    def _fit(self, evidence: Evidence) -> Check:
-        """Whether the models of this test fit their own training data."""
-        own = evidence.own_accuracy(*self.kinds(evidence.pool))
-        return models_of_test(self.of_models, own, evidence.min_accuracy, evidence.advice.recipe)
 
     def _decide_by(
         self, evidence: Evidence, usage: Usage, checks: tuple[Check, ...], trust: Confidence, lacks: tuple[Lack, ...]

@@ -11,38 +11,56 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
-from jaxaudit.audits.bank_odds import as_logits, decode_outputs, model_outputs, own_accuracy, own_logits
-from jaxaudit.audits.resolution import as_stored, distinct, grid_of
+from jaxaudit.audits.bank_odds import (
+    LARGEST,
+    as_logits,
+    decode_outputs,
+    model_outputs,
+    own_accuracy,
+    own_logits,
+    score_outputs,
+)
+from jaxaudit.audits.resolution import as_stored, at_resolution, coarser, detail_of, distinct, grid_of
 from jaxaudit.data.bank.bank import Bank, load_bank, row_blocks
-from jaxaudit.data.bank.description import Sizes
+from jaxaudit.data.bank.description import SCORED, Sizes
 from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.bank.reading import read_models
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.groups import numbered
-from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.outputs.outputs import Outputs, logit_step
 from jaxaudit.data.overlap import MEMBERS, refuse_held
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike
+from jaxaudit.metrics.rank_scale import rank_scale
 from jaxaudit.shadow_models import Kind, Pool, ShadowModels, pool_of_sets
+
+NO_CLASS = ("",)
+"""The class names of records without classes."""
 
 
 def open_bank(
     bank: Bank | str | Path,
     models: Sequence[int] | None = None,
     *,
+    records: int | None = None,
+    by_view: bool = False,
     members: Examples | None = None,
     member_groups: np.ndarray | None = None,
     sets: Mapping[str, Examples] = MappingProxyType({}),
 ) -> ShadowModels:
-    """Reads a bank of shadow models, trained here or by any script, for `judge`.
+    """Reads a bank of shadow models, trained here or by any script, for `judge` and `attack`.
 
-    Only models that some test of use can use are kept. Files are read a few at a time. The log-odds of a record with
-    several views are the mean over views, see `said`; confidences are computed from the log-odds.
+    Only models that some test of use can use are kept, unless `by_view` is given. Files are read a few at a time. The
+    log-odds of a record with several views are the mean over views, see `ModelOutputs`; confidences are computed from
+    the log-odds. In place of scores of any unit, log-odds are those of their ranks (`RankScale`).
 
     Args:
         bank: the bank, or its directory.
         models: their numbers; by default all finished models.
+        records: keep only the first `records` of the bank; by default all.
+        by_view: keep all models, without their kinds, and their log-odds in each view (`ShadowModels.views`), as
+            `attack` needs them.
         members: known members: records that the targets are known to have used, with the bank's classes. The bank has
             no outputs on them.
         member_groups: the group of each known member, if the bank keeps groups whole.
@@ -72,23 +90,37 @@ def open_bank(
     """
     bank = bank if isinstance(bank, Bank) else load_bank(bank)
     numbers = bank.finished().tolist() if models is None else models
-    pool, columns = pool_of(bank)
+    pool, columns = pool_of(bank, records)
     odds, correct = (np.empty((len(numbers), len(columns)), np.float32) for _ in range(2))
     own = np.empty(len(numbers))
+    ranked = bank.description.outputs == "score"
+    views = np.empty((len(numbers), bank.description.queries, len(columns))) if by_view or ranked else None
+    most = LARGEST[bank.description.outputs]
 
     def read(index: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
         outputs = decode_outputs(bank, numbers[index], values)
         odds[index], correct[index] = outputs.log_odds[columns], outputs.correct[columns]
         own[index] = own_accuracy(bank, numbers[index], outputs)
+        if views is not None:
+            views[index] = outputs.by_view[columns].T.clip(-most, most)
         return as_stored(bank, values, f"model {numbers[index]}")
 
     grids, content_hash = read_models(bank, numbers, read)
-    kinds = kinds_of(bank)
+    kinds = [] if by_view else kinds_of(bank)
     # Models of other kinds are read only for the hash.
-    used = np.flatnonzero([kinds[number] != Kind.OTHER for number in numbers])
+    used = np.array([index for index, each in enumerate(numbers) if by_view or kinds[each] != Kind.OTHER], int)
+    stored, scale = distinct(grids[index] for index in used), None
+    if ranked and views is not None and len(used):
+        scale, stored = rank_scale(views[used], max(map(logit_step, stored))), ()
+        views = scale(views)
+        odds = views[:, 0].astype(np.float32)
+    elif views is not None and len(stored) > 1:
+        details = [detail_of(each) for each in stored]
+        for index, file in enumerate(grids):
+            views[index] = at_resolution(views[index], coarser([detail_of(file)], details))
     found = ShadowModels(
         pool=pool,
-        kinds=tuple(kinds[number] for number in numbers),
+        kinds=tuple(kinds[number] for number in numbers if kinds),
         membership=np.take(bank.membership[numbers], columns, axis=1),
         log_odds=odds,
         correct=correct,
@@ -96,9 +128,14 @@ def open_bank(
         own_accuracy=own,
         designs=bank.designs[numbers],
         design_names=bank.description.designs,
-        resolutions=distinct(grids[index] for index in used),
+        resolutions=stored,
         content_hash=content_hash,
-    ).take(used)
+        bank=bank,
+        numbers=np.array(numbers, int),
+        views=views if by_view else None,
+        scale=scale,
+    )
+    found = found if by_view else found.take(used)
     if members is None:
         return found
     _refuse_shared(bank, members, sets)
@@ -146,14 +183,14 @@ def _with_members(
     )
 
 
-def pool_of(bank: Bank) -> tuple[Pool, Int[np.ndarray, " kept"]]:
-    """The records that tests use, without their inputs, and their columns in the bank."""
-    columns, names, said = np.flatnonzero(~bank.dropped), bank.description.class_names, bank.description
-    kept = {role: ~bank.dropped[getattr(bank, role)] for role in Sizes._fields}
+def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarray, " kept"]]:
+    """The records that tests use, of all or of the first `records`, without inputs; and their columns in the bank."""
+    columns, names, said = np.flatnonzero(~bank.dropped[:records]), bank.description.class_names, bank.description
+    kept = {role: ~bank.dropped[:records][getattr(bank, role)] for role in Sizes._fields}
     examples = Examples(
         np.zeros((len(columns), 0), np.float32),
         bank.labels[columns],
-        names or tuple(map(str, range(said.classes))),
+        NO_CLASS if said.outputs in SCORED else names or tuple(map(str, range(said.classes))),
         "records",
     )
     groups = None
@@ -174,6 +211,8 @@ def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:
         InputError: as `load_into`.
     """
     labels = np.where(bank.dropped, 0, bank.labels)[columns]
+    if bank.description.outputs in SCORED:
+        return score_outputs(path, bank.description, len(labels))
     values = load_into(path, msgspec.structs.replace(bank.description, records=len(labels), counts=None))
     grid = grid_of(bank.description, values, "float32", path.name)
     if bank.description.outputs == "log_odds":

@@ -1,0 +1,62 @@
+"""A scale for scores of any unit: the log-odds of a score's rank among the scores of all shadow models.
+
+Tests and attacks are made for log-odds in nats: they cut them, and shrink variances of records towards one another. A
+loss, a compression length or a distance has another unit, so its rank takes its place. Any other increasing function of
+the score gives the same ranks, so its logarithm, its square or its unit does not matter. The ranks are taken among all
+models and records together, not record by record: between two scores that shadow models give a record there is always a
+step, so no order of models is lost, and records that all models find hard stay hard. The scale does not use which
+records a model was trained on, or which set a record is in, so exact tests stay exact.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Float32
+from scipy import special
+
+from jaxaudit.errors import InputError
+
+MOST_STEP = 0.25
+"""The largest step between scores of a target, as a share of the deviation of a record's scores over shadow models."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankScale:
+    """The scale of a bank of scores; larger scores mean more likely used.
+
+    Attributes:
+        known: the scores of all models on all records, in ascending order.
+        spread: the standard deviation of a record's score over models: its median over records.
+        step: the step between neighbouring scores in the files of the models.
+
+    >>> scale = RankScale(np.float32([-3.0, -2.0, -1.0]), 1.0, 0.0)
+    >>> scale(np.array([-3.0, -2.0, -1.0, -0.5])).round(2)
+    array([-1.1 ,  0.  ,  1.1 ,  1.95])
+    """
+
+    known: Float32[np.ndarray, " n"]
+    spread: float
+    step: float
+
+    def __call__(self, scores: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+        """The log-odds of the share of known scores that are smaller; equal ones count half."""
+        scores = scores.astype(np.float32)
+        twice = np.searchsorted(self.known, scores, "left") + np.searchsorted(self.known, scores, "right")
+        return special.logit((twice + 1) / (2 * len(self.known) + 2))
+
+    def refuse_coarse(self, step: float, name: str) -> None:
+        """Rejects scores of a target that are rounded so far that they differ from those of the models by rounding.
+
+        Raises:
+            InputError: they are; `step` is the step between neighbouring scores in the file of this name.
+        """
+        if step > self.step and step > MOST_STEP * self.spread:
+            raise InputError(
+                f"{name}: its scores are rounded to about {step:.1g}, while the scores of a record differ by "
+                f"{self.spread:.1g} between shadow models; save them with as many digits as those of the bank."
+            )
+
+
+def rank_scale(scores: Float[np.ndarray, "models views n"], step: float = 0.0) -> RankScale:
+    """The scale of these models' scores; see `RankScale`."""
+    return RankScale(np.sort(scores, axis=None).astype(np.float32), float(np.median(scores.std(axis=0))), step)

@@ -13,6 +13,7 @@ from support.pure_modules import KEY, plain
 from support.sequences import SMALL, TEXTS, gpt, likelihoods, small_learner, trained_plainly
 
 import jaxaudit as ja
+from jaxaudit.data.texts import Texts
 from jaxaudit.ensemble import log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner, stop_early
@@ -149,3 +150,30 @@ def test_recipes_that_cannot_be_are_refused():
         with pytest.raises(InputError):
             small_learner(LENGTH, TOKENIZER.vocabulary, **wrong)
     assert small_learner(LENGTH, TOKENIZER.vocabulary, optimizer=optax.sgd(0.1)).net.seeded
+
+
+def test_shadow_models_of_texts_judge_targets_of_known_truth():
+    random = np.random.default_rng(3)
+    sets = []
+    for name in ("query", "holdout", "calibration"):
+        answers = tuple("".join(random.choice(list("abcdefgh"[:few]), 10)) for few in random.integers(1, 9, 40))
+        prompts = tuple("".join(random.choice(list("abcdefgh"), 4)) for _ in answers)
+        sets.append(Texts("prompt", prompts, answers, (b"",) * len(answers), name))
+    query, holdout, calibration = ja.sequences(sets)
+    factory = partial(GPT, depth=1, width=16)
+    learner = small_learner(16, 257, factory, optimizer=optax.adam(0.02), epochs=30, batch_size=20)
+    parts = ja.Part(query, 1.0), ja.Part(calibration, 1.0)
+    targets = [ja.SimulatedTarget("used", parts), ja.SimulatedTarget("unused", parts[1:])]
+    tests, execution = [ja.HoldoutTest(mixed=20)], ja.Execution(11)
+    words = {"tests": tests, "holdout": holdout, "execution": execution}
+    shadows = ja.train_shadows(KEY, query, calibration, learner, targets, **words)
+    assert np.isfinite(shadows.log_odds).all()
+    assert (shadows.confidences <= 1).all()
+    assert np.isnan(shadows.own_accuracy).all()
+    # log-odds of a likelihood: log(p / (1 - p)), with p that of a token.
+    p = shadows.confidences.astype(np.float64)
+    np.testing.assert_allclose(shadows.log_odds, np.log(p / (1 - p)), atol=0.01)
+    found = ja.judge(KEY, shadows, targets, tests=tests).result.targets
+    p_values = [each.usage[0].p_unused for each in found]
+    assert p_values[0] < 0.01 < p_values[1]
+    assert found[0].verdict == "not forgotten"

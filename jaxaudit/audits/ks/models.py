@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
 
+from jaxaudit.audits.bank_odds import log_odds_of
 from jaxaudit.audits.pool import shadow_row
 from jaxaudit.data.groups import numbered
 from jaxaudit.ensemble import Execution, fit_many, kept_models_per_batch, log_probs_many, measure_models_per_batch
@@ -145,7 +146,7 @@ def train_rows(
         log_odds=np.take(odds, by_set, axis=1),
         correct=np.take(hits, by_set, axis=1),
         confidences=np.take(confidences, by_set, axis=1),
-        own_accuracy=(hits & in_order).sum(axis=1) / membership.sum(axis=1),
+        own_accuracy=np.where(in_order, hits, 0).sum(axis=1) / membership.sum(axis=1),
         designs=design,
         design_names=design_names,
         signals=Signals(*seen) if with_signals else None,
@@ -161,11 +162,19 @@ def _score(
     params: Any,
     rows: Int[np.ndarray, " models"],
 ) -> tuple[np.ndarray, ...]:
-    """Results of a chunk's models: confidences, log-odds, hits, and EMA's signals on the first `watched` records."""
+    """Results of a chunk's models: confidences, log-odds, hits, and EMA's signals on the first `watched` records.
+
+    Of records without classes, whose one column is a mean log-likelihood, as of a bank of these: hits are NaN.
+    """
     log_probs = log_probs_many(learner, params, inputs)
     of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
     # Computed in float64, so that a confidence near 1 is rounded only once.
     confidences = np.exp(of_label.astype(np.float64)).astype(np.float32)
-    odds = log_odds(log_probs.astype(np.float64), labels).astype(np.float32)
+    hits = log_probs.argmax(axis=2) == labels
+    if log_probs.shape[2] == 1:
+        odds = np.stack([log_odds_of("log_likelihood", each[:, None], labels)[0] for each in log_probs])
+        odds, hits = odds.astype(np.float32), np.full(odds.shape, np.nan, np.float32)
+    else:
+        odds = log_odds(log_probs.astype(np.float64), labels).astype(np.float32)
     seen = [signals(np.exp(each[:watched].astype(np.float64)), labels[:watched]) for each in log_probs]
-    return confidences, odds, log_probs.argmax(axis=2) == labels, *map(np.stack, zip(*seen, strict=True))
+    return confidences, odds, hits, *map(np.stack, zip(*seen, strict=True))

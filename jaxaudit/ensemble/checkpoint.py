@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int, Key, Real
 
 from jaxaudit.data.regular_files import DRAFT, open_regular, whole_file
 from jaxaudit.errors import InputError
@@ -53,7 +53,7 @@ def digest_of(text: str, *arrays: Array | np.ndarray) -> str:
 def kept_models_per_batch(
     keys: Key[Array, " models"],
     membership: Membership | AllBut,
-    inputs: Float[Array | np.ndarray, "examples ..."],
+    inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     checkpoints: Path,
 ) -> int | None:

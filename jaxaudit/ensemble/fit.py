@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int, Key, Real
 
 from jaxaudit.ensemble.checkpoint import call_directory
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
@@ -23,7 +23,7 @@ from jaxaudit.membership import AllBut, Membership
 def fit_many(
     keys: Key[Array, " models"],
     membership: Membership | AllBut,
-    inputs: Float[Array | np.ndarray, "examples ..."],
+    inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     learner: Learner,
     *,
@@ -105,7 +105,7 @@ def fit_many(
 def measure_models_per_batch(
     keys: Key[Array, " models"],
     membership: Membership | AllBut,
-    inputs: Float[Array | np.ndarray, "examples ..."],
+    inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     learner: Learner,
 ) -> BatchChoice:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Real
 
 from jaxaudit.learners.learner import Learner
 
@@ -15,7 +15,7 @@ BATCH = 1024
 
 
 def log_probs_many(
-    learner: Learner, params: Any, inputs: Float[Array | np.ndarray, "n ..."]
+    learner: Learner, params: Any, inputs: Real[Array | np.ndarray, "n ..."]
 ) -> Float[np.ndarray, "models n classes"]:
     """Log-probabilities (nats) of every model for every record, on the host.
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, Real
 
 from jaxaudit.learners.batch_order import epoch_bits, init_key
 from jaxaudit.learners.learner import Moment, SteppedLearner
@@ -67,7 +67,7 @@ def run_block(
     learner: SteppedLearner,
     states: Any,
     when: When,
-    inputs: Float[Array, "examples ..."],
+    inputs: Real[Array, "examples ..."],
     labels: Int[Array, " examples"],
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
     weights: Float[Array, "block models batch"],

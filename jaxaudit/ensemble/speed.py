@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int, Key, Real
 
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
@@ -45,7 +45,7 @@ class Speed(NamedTuple):
 
 def measure_speed(
     key: Key[Array, ""],
-    inputs: Float[Array | np.ndarray, "examples ..."],
+    inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     learner: SteppedLearner,
     models_per_batch: int | None = None,

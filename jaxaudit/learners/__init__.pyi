@@ -4,6 +4,8 @@ from .augmentations import AUGMENTATIONS as AUGMENTATIONS
 from .augmentations import Augmentation as Augmentation
 from .early_stopping import EarlyStopping as EarlyStopping
 from .early_stopping import stop_early as stop_early
+from .language_model import LanguageModelLearner as LanguageModelLearner
+from .language_model import language_model as language_model
 from .learner import BoundsDTP as BoundsDTP
 from .learner import Learner as Learner
 from .learner import LeavesOneOut as LeavesOneOut

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Inputs, Labels, SteppedLearner, TrainState, Weights
@@ -57,7 +57,7 @@ class EarlyStopping(TrainsAsAnother):
         return new._replace(optimizer=state.optimizer._replace(optimizer=new.optimizer))
 
     def losses(
-        self, state: TrainState, inputs: Float[Array, "batch ..."], labels: Int[Array, " batch"]
+        self, state: TrainState, inputs: Real[Array, "batch ..."], labels: Int[Array, " batch"]
     ) -> Float[Array, " batch"]:
         """The cross-entropy of each record in evaluation, nats; without label smoothing or augmentation."""
         log_probs = self.learner.log_probs(self.learner.finish(_inner(state)), inputs)
@@ -90,7 +90,7 @@ class EarlyStopping(TrainsAsAnother):
         last = self.learner.finish(_inner(state))
         return jax.tree.map(lambda best, now: jnp.where(kept.chosen > 0, best, now), kept.best, last)
 
-    def log_probs(self, params: Any, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
+    def log_probs(self, params: Any, inputs: Real[Array, "n ..."]) -> Float[Array, "n classes"]:
         return self.learner.log_probs(params, inputs)
 
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: the amount of work that is done, and the total, in the same unit."""
 
 
-Inputs = Float[Array, "n ..."]
+Inputs = Real[Array, "n ..."]
 """The records of a training set, or of a minibatch."""
 Labels = Int[Array, " n"]
 """Their classes, from 0."""
@@ -29,14 +29,14 @@ class Learner(Protocol):
     def fit(
         self,
         key: Key[Array, ""],
-        inputs: Float[Array, "n ..."],
+        inputs: Real[Array, "n ..."],
         labels: Int[Array, " n"],
         weights: Float[Array, " n"],
     ) -> Any:
         """The parameters of one model trained on the records whose weight is 1."""
         ...
 
-    def log_probs(self, params: Any, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
+    def log_probs(self, params: Any, inputs: Real[Array, "n ..."]) -> Float[Array, "n classes"]:
         """The model's log-probabilities, in nats."""
         ...
 
@@ -65,7 +65,7 @@ class LeavesOneOut(Learner, Protocol):
     def leave_one_out(
         self,
         key: Key[Array, ""],
-        inputs: Float[np.ndarray, "n ..."],
+        inputs: Real[np.ndarray, "n ..."],
         labels: Int[np.ndarray, " n"],
         records: Int[np.ndarray, " k"],
         progress: Progress | None = None,
@@ -176,7 +176,7 @@ class SteppedLearner(Learner, Protocol):
     def step(
         self,
         state: TrainState,
-        inputs: Float[Array, "batch ..."],
+        inputs: Real[Array, "batch ..."],
         labels: Int[Array, " batch"],
         weights: Float[Array, " batch"],
     ) -> TrainState:
@@ -186,7 +186,7 @@ class SteppedLearner(Learner, Protocol):
     def gradient(
         self,
         state: TrainState,
-        inputs: Float[Array, "batch ..."],
+        inputs: Real[Array, "batch ..."],
         labels: Int[Array, " batch"],
         weights: Float[Array, " batch"],
     ) -> tuple[Any, Any]:
@@ -219,7 +219,7 @@ class ValidatedLearner(SteppedLearner, Protocol):
     def validation(self) -> float: ...
 
     def losses(
-        self, state: TrainState, inputs: Float[Array, "batch ..."], labels: Int[Array, " batch"]
+        self, state: TrainState, inputs: Real[Array, "batch ..."], labels: Int[Array, " batch"]
     ) -> Float[Array, " batch"]:
         """The loss of each record, in evaluation."""
         ...

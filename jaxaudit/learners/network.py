@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, Real
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.likelihoods import precise_log_softmax
@@ -60,20 +60,29 @@ class NetworkLearner(TrainsBySteps):
 
         def loss(params: Any) -> tuple[Float[Array, ""], Any]:
             logits, new_state = self._logits(params, state.state, inputs)
-            losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-            if self.label_smoothing:
-                # The cross-entropy with the uniform distribution over classes, for label smoothing.
-                uniform = jax.nn.logsumexp(logits, axis=1) - jnp.mean(logits, axis=1)
-                losses = (1 - self.label_smoothing) * losses + self.label_smoothing * uniform
+            losses = self._losses(logits, inputs, labels)
             return jnp.sum(weights * losses) / jnp.maximum(jnp.sum(weights), 1.0), new_state
 
         return jax.grad(loss, has_aux=True)(state.params)
 
+    def _losses(
+        self, logits: Float[Array, "batch classes"], inputs: Any, labels: Labels
+    ) -> Float[Array, " batch"]:
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+        if self.label_smoothing:
+            # The cross-entropy with the uniform distribution over classes, for label smoothing.
+            uniform = jax.nn.logsumexp(logits, axis=1) - jnp.mean(logits, axis=1)
+            losses = (1 - self.label_smoothing) * losses + self.label_smoothing * uniform
+        return losses
+
+    def _outputs(self, params: Any, state: Any, inputs: Any, training: bool) -> tuple[Any, Any]:
+        return self.net.apply(params, state, inputs, training)
+
     def _logits(self, params: Any, state: Any, inputs: Any) -> tuple[Any, Any]:
         """The logits in training mode, in float32, and the module's new state."""
         if self.precision == FLOAT32:
-            return self.net.apply(params, state, inputs, True)
-        logits, new_state = self.net.apply(_cast(params, jnp.bfloat16), state, _cast(inputs, jnp.bfloat16), True)
+            return self._outputs(params, state, inputs, True)
+        logits, new_state = self._outputs(_cast(params, jnp.bfloat16), state, _cast(inputs, jnp.bfloat16), True)
         kept = jax.tree.map(lambda old, new: new if new.dtype == old.dtype else new.astype(old.dtype), state, new_state)
         return logits.astype(jnp.float32), kept
 
@@ -87,8 +96,8 @@ class NetworkLearner(TrainsBySteps):
     def finish(self, state: TrainState) -> NetworkParams:
         return NetworkParams(state.params, state.state)
 
-    def log_probs(self, params: NetworkParams, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
-        logits, _ = self.net.apply(params.params, params.state, inputs, False)
+    def log_probs(self, params: NetworkParams, inputs: Real[Array, "n ..."]) -> Float[Array, "n classes"]:
+        logits, _ = self._outputs(params.params, params.state, inputs, False)
         return precise_log_softmax(logits)
 
 
@@ -125,12 +134,9 @@ def network(
         InputError: the module does not fit (see `pure_module`), `epochs` or `batch_size` is below 1, the label
             smoothing is not in [0, 1), the precision is unknown, or an augmentation does not fit the records.
     """
-    if epochs < 1 or batch_size < 1:
-        raise InputError(f"epochs and batch size must be at least 1, got {epochs} and {batch_size}.")
+    refuse_recipe(epochs, batch_size, precision)
     if not 0 <= label_smoothing < 1:
         raise InputError(f"label smoothing must be at least 0 and below 1, got {label_smoothing:g}.")
-    if precision not in PRECISIONS:
-        raise InputError(f"there is no precision {precision!r}; known ones are {', '.join(PRECISIONS)}.")
     check_augmentations(tuple(augment), input_shape)
     net = pure_module(factory, input_shape, classes)
     return NetworkLearner(
@@ -138,11 +144,23 @@ def network(
         optimizer,
         epochs,
         batch_size,
-        convolves=_convolves(net, input_shape),
+        convolves=convolves(net, input_shape),
         label_smoothing=label_smoothing,
         augment=tuple(augment),
         precision=precision,
     )
+
+
+def refuse_recipe(epochs: int, batch_size: int, precision: str) -> None:
+    """Rejects a recipe of no epoch, of empty batches, or of an unknown precision.
+
+    Raises:
+        InputError: it is one.
+    """
+    if epochs < 1 or batch_size < 1:
+        raise InputError(f"epochs and batch size must be at least 1, got {epochs} and {batch_size}.")
+    if precision not in PRECISIONS:
+        raise InputError(f"there is no precision {precision!r}; known ones are {', '.join(PRECISIONS)}.")
 
 
 def _cast(tree: Any, dtype: Any) -> Any:
@@ -154,10 +172,12 @@ def _cast(tree: Any, dtype: Any) -> Any:
     return jax.tree.map(cast, tree)
 
 
-def _convolves(net: PureModule, input_shape: tuple[int, ...]) -> bool:
+def convolves(net: PureModule, input_shape: tuple[int, ...], dtype: Any = jnp.float32) -> bool:
+    """Whether a network convolves its records, which are of this shape and type."""
+
     def forward(key: Key[Array, ""], inputs: Array) -> Array:
         return net.apply(*net.init(key), inputs, True)[0]
 
-    inputs = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
+    inputs = jax.ShapeDtypeStruct((2, *input_shape), dtype)
     jaxpr = jax.make_jaxpr(forward)(jax.eval_shape(jax.random.key, 1), inputs)
     return "conv_general_dilated" in str(jaxpr)

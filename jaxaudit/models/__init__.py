@@ -1,6 +1,7 @@
 """Networks of the papers and other common networks, and the conversion of Flax, PyTorch and Keras modules."""
 
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
+from jaxaudit.models.gpt import GPT
 from jaxaudit.models.liu import LiuCNN, MedicalCNN, RandomCrop
 from jaxaudit.models.mlp import MLP
 from jaxaudit.models.residual import ResNet, WideResNet
@@ -8,6 +9,7 @@ from jaxaudit.models.vit import ViT
 from jaxaudit.randomness import RUN_ONCE
 
 __all__ = [
+    "GPT",
     "MLP",
     "RUN_ONCE",
     "LiuCNN",

@@ -26,7 +26,11 @@ UNFIT = (
 
 
 def pure_module(
-    factory: ModuleFactory, input_shape: tuple[int, ...], classes: int, fields: tuple[Field, ...] | None = None
+    factory: ModuleFactory,
+    input_shape: tuple[int, ...],
+    classes: int,
+    fields: tuple[Field, ...] | None = None,
+    of_tokens: bool = False,
 ) -> PureModule:
     """The pure functions of the module that `factory(input_shape, classes, rngs=...)` builds.
 
@@ -40,6 +44,8 @@ def pure_module(
         classes: the number of the network's outputs.
         fields: the arrays of a record, if it consists of several (`Records.inputs`): the module gets them by name, as
             `module(input_ids=..., attention_mask=...)`. For NNX and PyTorch only.
+        of_tokens: whether a record is a sequence of tokens, `int32[length]`, and the logits are
+            `[n, length, classes]`, of the next token at each position. For NNX only.
 
     Raises:
         InputError: the factory cannot be called, builds something else, draws random numbers in evaluation, its
@@ -78,6 +84,8 @@ def pure_module(
         if isinstance(built, linen.Module):
             _refuse_fields(fields, name)
             net = linen_functions(built, input_shape)
+        elif of_tokens and not isinstance(built, nnx.Module):
+            raise InputError(f"the model {name} is no flax.nnx.Module, as models of tokens are here; write it as one.")
         elif call is None or isinstance(built, nnx.Module):
             net = _nnx_functions(built, build, fields)._replace(seeded=call is None or call.seeded)
         elif is_keras_model(built):
@@ -85,7 +93,7 @@ def pure_module(
             net = keras_functions(built, name, input_shape)
         else:
             net = torch_functions(partial(call.made, factory, None), name, input_shape, fields)
-        _check_outputs(net, name, input_shape, classes)
+        _check_outputs(net, name, input_shape, classes, of_tokens)
     except InputError:
         raise
     except UNFIT as error:
@@ -93,7 +101,7 @@ def pure_module(
             f"the model {name} does not accept records of shape {input_shape}: {first_line(error)}"
             + (f" (it was called as {call.text})" if call else "")
         ) from error
-    return net._replace(arguments=Arguments(factory, input_shape, classes, fields))
+    return net._replace(arguments=Arguments(factory, input_shape, classes, fields, of_tokens))
 
 
 def _refuse_fields(fields: tuple[Field, ...] | None, name: str) -> None:
@@ -149,16 +157,17 @@ def _nnx_functions(
     return PureModule(init, apply, coupled, draws, origin=Origin("flax.nnx"))
 
 
-def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], classes: int) -> None:
+def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], classes: int, of_tokens: bool) -> None:
     params, state = jax.eval_shape(net.init, _abstract_key())
-    inputs = jax.ShapeDtypeStruct((2, *input_shape), np.float32)
+    inputs = jax.ShapeDtypeStruct((2, *input_shape), np.int32 if of_tokens else np.float32)
     outputs = jax.eval_shape(lambda params, state, x: net.apply(params, state, x, False)[0], params, state, inputs)
     shape = getattr(outputs, "shape", None)
-    if shape != (2, classes):
+    expected = (2, *input_shape, classes) if of_tokens else (2, classes)
+    if shape != expected:
         found = f"a {type(outputs).__name__}" if shape is None else f"outputs of shape {shape}"
         raise InputError(
             f"the model {name} maps 2 records to {found}; it must return logits of shape "
-            f"(2, {classes}), one column per class."
+            f"{expected}, one column per {'token' if of_tokens else 'class'}."
         )
     if net.draws and isinstance(state, nnx.State):
         program = jax.make_jaxpr(lambda state, params, x: net.apply(params, state, x, False)[0])

@@ -44,6 +44,7 @@ class Arguments:
     input_shape: tuple[int, ...]
     classes: int
     fields: tuple[Field, ...] | None = None
+    of_tokens: bool = False
 
 
 class PureModule(NamedTuple):
@@ -78,4 +79,4 @@ class PureModule(NamedTuple):
         from jaxaudit.models.bridge import pure_module
 
         made_of = self.arguments
-        return pure_module, (made_of.factory, made_of.input_shape, made_of.classes, made_of.fields)
+        return pure_module, (made_of.factory, made_of.input_shape, made_of.classes, made_of.fields, made_of.of_tokens)

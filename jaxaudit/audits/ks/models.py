@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Int, Key, Real
 
 from jaxaudit.audits.pool import shadow_row
 from jaxaudit.data.groups import numbered
@@ -155,7 +155,7 @@ def train_rows(
 
 def _score(
     learner: Learner,
-    inputs: Float[np.ndarray, "n ..."],
+    inputs: Real[np.ndarray, "n ..."],
     labels: Int[np.ndarray, " n"],
     watched: int,
     params: Any,

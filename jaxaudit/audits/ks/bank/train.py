@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Float32, Int, Key
+from jaxtyping import Array, Float32, Int, Key, Real
 
 from jaxaudit.audits.open_bank import kinds_of, pool_of
 from jaxaudit.data.bank.bank import Bank, finished_in
@@ -36,7 +36,7 @@ MOST_BYTES = 1 << 28
 def train_bank(
     key: Key[Array, ""],
     bank: Bank,
-    inputs: Float[np.ndarray, "n ..."],
+    inputs: Real[np.ndarray, "n ..."],
     learners: Sequence[Learner],
     models: Sequence[int],
     *,

@@ -1,0 +1,170 @@
+"""Records of text as sequences of tokens of one length, for language models."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.paths import read_small
+from jaxaudit.data.texts import Texts
+from jaxaudit.errors import InputError
+
+TEMPLATES = {"prompt": "{}", "question": "Question: {}\nAnswer: ", "text": ""}
+"""The text before an answer, by the form of the records."""
+CLASS_NAMES = ("text",)
+"""Records of text have no classes: all have one label."""
+MULTIPLE, POSITIONS, WORDS = 16, 1024, 4096
+LARGEST_TOKENIZER = 256 << 20
+"""The most bytes of a `tokenizer.json`."""
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """How texts become tokens, which are numbers from 0.
+
+    Attributes:
+        vocabulary: the number of tokens. The last one is the end of a text.
+        encode: the tokens of each text, without the end.
+    """
+
+    vocabulary: int
+    encode: Callable[[Sequence[str]], list[list[int]]]
+
+    @property
+    def end(self) -> int:
+        """The token at the end of a text; it also stands before the first one, and fills up."""
+        return self.vocabulary - 1
+
+
+def _bytes(texts: Sequence[str]) -> list[list[int]]:
+    return [list(text.encode("utf-8", "surrogatepass")) for text in texts]
+
+
+BYTES = Tokenizer(257, _bytes)
+"""A token a byte of UTF-8."""
+
+
+def word_tokenizer(sets: Sequence[Texts], words: int = WORDS, template: str | None = None) -> Tokenizer:
+    """A token a word or punctuation mark: the most frequent ones of all these records; 0 is any other.
+
+    Frequencies are of all sets together, so the vocabulary does not show which set a record is in. The text before an
+    answer counts, with its `template`, as in `sequences`.
+
+    >>> texts = Texts("text", ("",), ("to be, or not to be",), (b"",), "t")
+    >>> tokenizer = word_tokenizer([texts], 2)
+    >>> tokenizer.vocabulary, tokenizer.encode(["not to be"])
+    (4, [[0, 2, 1]])
+
+    Raises:
+        InputError: `words` is below 1.
+    """
+    if words < 1:
+        raise InputError(f"a vocabulary needs at least one word, got {words}; 4,096 is usual.")
+    texts = (text for each in sets for text in _whole(_prompts(each, template), each))
+    counts = Counter(word for text in texts for word in _WORD.findall(text))
+    common = sorted(counts, key=lambda word: (-counts[word], word))[:words]
+    return Tokenizer(len(common) + 2, partial(_words, {word: number for number, word in enumerate(common, 1)}))
+
+
+def _words(numbers: dict[str, int], texts: Sequence[str]) -> list[list[int]]:
+    return [[numbers.get(word, 0) for word in _WORD.findall(text)] for text in texts]
+
+
+def read_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer in a `tokenizer.json`, or in the folder of a model with one; its special tokens are not added.
+
+    Raises:
+        InputError: there is no such file, it is too large or damaged, or the package `tokenizers` is missing.
+    """
+    try:
+        from tokenizers import Tokenizer as Reader
+    except ImportError as error:
+        raise InputError("a tokenizer.json needs the package tokenizers: pip install tokenizers.") from error
+    path = path / "tokenizer.json" if path.is_dir() else path
+    text = read_small(path, LARGEST_TOKENIZER)
+    with parsing(f"{path}: is no tokenizer that can be read", "was it saved by another version?"):
+        reader = Reader.from_buffer(text)
+        reader.no_truncation()
+        reader.no_padding()
+        return Tokenizer(max(reader.get_vocab().values()) + 2, partial(_read, reader))
+
+
+def _read(reader: object, texts: Sequence[str]) -> list[list[int]]:
+    with parsing("the tokenizer fails on these texts", "is it the model's own?"):
+        return [each.ids for each in reader.encode_batch(list(texts), add_special_tokens=False)]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def sequences(
+    sets: Sequence[Texts],
+    tokenizer: Tokenizer = BYTES,
+    *,
+    positions: int = POSITIONS,
+    template: str | None = None,
+) -> tuple[Examples, ...]:
+    """Sets of texts as `Examples` with `inputs: int32[n, length]`, all of one length, a multiple of 16.
+
+    A record is the end token, the prompt in its template, the answer, and the end token again. A number t from 0 is a
+    token that counts: one of the answer, or the end behind it. A negative number is a token that is context alone, and
+    does not count: -1 - t stands for token t. So are the prompt, the first end token, and end tokens that fill up.
+
+    Args:
+        sets: the records of each set; the word vocabulary and the length must be of all sets together.
+        tokenizer: `BYTES`, `word_tokenizer(sets)` or `read_tokenizer(path)`.
+        positions: the most tokens of a record, which the model states.
+        template: the text before an answer, with `{}` for the prompt. By default the prompt as it is, and for a
+            question `Question: {}`, a line break and `Answer: `. Texts without a prompt have none.
+
+    Raises:
+        InputError: records are longer than `positions`.
+
+    >>> texts = Texts("prompt", ("a",), ("bc",), (b"",), "t")
+    >>> sequences([texts])[0].inputs[0, :6]
+    array([-257,  -98,   98,   99,  256, -257], dtype=int32)
+    """
+    encoded = [_encoded(each, tokenizer, template) for each in sets]
+    lengths = np.array([len(row) for rows in encoded for row in rows])
+    longer = int((lengths > positions).sum())
+    if longer:
+        raise InputError(
+            f"{longer:,} of {len(lengths):,} records have more than {positions:,} tokens, the longest "
+            f"{int(lengths.max()):,}, and the model has {positions:,} positions; shorten or split these records, use a "
+            "tokenizer with longer tokens, or a model with more positions."
+        )
+    length = min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, positions)
+    return tuple(_examples(rows, length, tokenizer, each.source) for rows, each in zip(encoded, sets, strict=True))
+
+
+def _examples(rows: list[list[int]], length: int, tokenizer: Tokenizer, name: str) -> Examples:
+    inputs = np.full((len(rows), length), ~tokenizer.end, np.int32)
+    for each, row in zip(inputs, rows, strict=True):
+        each[: len(row)] = row
+    return Examples(inputs, np.zeros(len(rows), np.int32), CLASS_NAMES, name)
+
+
+def _encoded(texts: Texts, tokenizer: Tokenizer, template: str | None) -> list[list[int]]:
+    prompts = _prompts(texts, template)
+    before = tokenizer.encode(prompts)
+    whole = tokenizer.encode(_whole(prompts, texts))
+    end = tokenizer.end
+    return [
+        [~end, *(~token for token in tokens[: len(start)]), *tokens[len(start) :], end]
+        for start, tokens in zip(before, whole, strict=True)
+    ]
+
+
+def _prompts(texts: Texts, template: str | None) -> Sequence[str]:
+    if texts.form == "text":
+        return texts.prompts
+    before = TEMPLATES[texts.form] if template is None else template
+    return [before.replace("{}", each) for each in texts.prompts]
+
+
+def _whole(prompts: Sequence[str], texts: Texts) -> list[str]:
+    return [prompt + answer for prompt, answer in zip(prompts, texts.answers, strict=True)]

@@ -1,0 +1,94 @@
+"""A small causal language model: each token is predicted from those before it."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float, Int
+
+from jaxaudit.errors import InputError
+from jaxaudit.models.layers import EPSILON
+
+
+class GPT(nnx.Module):
+    """A decoder-only transformer as GPT-2 (Radford et al. 2019), for tokens `[n, length]`.
+
+    The vector of each token plus a learned vector per position pass through `depth` blocks: x + attention(norm(x)),
+    each position seeing itself and those before it, then x + dense(gelu(dense(norm(x)))), with four times `width`
+    hidden units. The logits of position t, a dense layer of its normalised vector, are of token t + 1.
+
+    Args:
+        input_shape: the length of a record, in tokens.
+        classes: the number of tokens that there are.
+        rngs: random numbers for the initial weights.
+        depth: number of blocks.
+        width: numbers per position; a multiple of the heads.
+        heads: number of attention heads.
+        positions: the most tokens of a record; by default the length.
+        tied: whether the vectors of tokens are also the kernel of the output, as in GPT-2. A kernel of its own learns
+            faster where records are few.
+
+    Raises:
+        InputError: the width is no multiple of the heads, or there are fewer positions than tokens in a record.
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, ...],
+        classes: int,
+        *,
+        rngs: nnx.Rngs,
+        depth: int = 2,
+        width: int = 64,
+        heads: int = 4,
+        positions: int | None = None,
+        tied: bool = False,
+    ) -> None:
+        positions = positions or input_shape[0]
+        if width % heads:
+            raise InputError(
+                f"a GPT of width {width} cannot be split over {heads} heads; give a multiple of {heads}, such as "
+                f"{heads * -(-width // heads)}."
+            )
+        if positions < input_shape[0]:
+            raise InputError(
+                f"records have {input_shape[0]} tokens and the model has {positions} positions; give more `positions`."
+            )
+        small = nnx.initializers.normal(0.02)
+        self.tokens = nnx.Param(small(rngs.params(), (classes, width)))
+        self.positions = nnx.Param(small(rngs.params(), (positions, width)))
+        self.blocks = nnx.List([Decoder(width, heads, rngs=rngs) for _ in range(depth)])
+        self.norm = nnx.LayerNorm(width, epsilon=EPSILON, rngs=rngs)
+        self.output = None if tied else nnx.Linear(width, classes, use_bias=False, rngs=rngs)
+
+    def __call__(self, tokens: Int[Array, "n length"]) -> Float[Array, "n length tokens"]:
+        vectors = self.tokens[...]
+        hidden = vectors[tokens] + self.positions[: tokens.shape[1]]
+        for block in self.blocks:
+            hidden = block(hidden)
+        hidden = self.norm(hidden)
+        return hidden @ vectors.T if self.output is None else self.output(hidden)
+
+
+class Decoder(nnx.Module):
+    """A block of the transformer."""
+
+    def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
+        self.heads = heads
+        self.first_norm = nnx.LayerNorm(width, epsilon=EPSILON, rngs=rngs)
+        # A bias of keys changes no output, and Adam would follow the rounding of its gradient.
+        self.attend = nnx.Linear(width, 3 * width, use_bias=False, rngs=rngs)
+        self.merge = nnx.Linear(width, width, rngs=rngs)
+        self.second_norm = nnx.LayerNorm(width, epsilon=EPSILON, rngs=rngs)
+        self.hidden = nnx.Linear(width, 4 * width, rngs=rngs)
+        self.output = nnx.Linear(4 * width, width, rngs=rngs)
+
+    def __call__(self, vectors: Float[Array, "n length width"]) -> Float[Array, "n length width"]:
+        n, length, width = vectors.shape
+        parts = self.attend(self.first_norm(vectors)).reshape(n, length, 3, self.heads, width // self.heads)
+        queries, keys, values = parts[:, :, 0], parts[:, :, 1], parts[:, :, 2]
+        alike = jnp.einsum("nqhd,nkhd->nhqk", queries, keys) * (width // self.heads) ** -0.5
+        before = jnp.tril(jnp.ones((length, length), bool))
+        weights = jax.nn.softmax(jnp.where(before, alike, jnp.finfo(alike.dtype).min), axis=-1)
+        seen = jnp.einsum("nhqk,nkhd->nqhd", weights, values).reshape(n, length, width)
+        vectors = vectors + self.merge(seen)
+        return vectors + self.output(jax.nn.gelu(self.hidden(self.second_norm(vectors))))

@@ -48,6 +48,16 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def first_line(error: BaseException) -> str:
+    r"""The type of an error, and the first line of its message if it has one.
+
+    >>> first_line(ValueError("no\nnumber")), first_line(KeyError())
+    ('ValueError: no', 'KeyError')
+    """
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
 def _shortened(text: str) -> str:
     half = (LONGEST_MESSAGE - len(_CUT)) // 2
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:half]}{_CUT}{text[-half:]}"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatch
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import pytest
 import typer
 from support.canaries import RECORDS, WORDS, found_in, write_inputs, write_outputs
 from support.cli_runs import jaxaudit
+from support.language_models import save_model
 from support.other_tools import write_lira
 
 from jaxaudit.cli.app import app
@@ -111,6 +113,14 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     share = ("--members-share", "0.3", "--holdout-share", "0.4", "--seed", "5")
     run("deal", f"{file}.csv", "--groups", "patient", *share, "--blind", out="of_csv", page=False)
     run("deal", f"{file}.npz", "--groups", "patient", *share, "--blind", out="deal", page=False)
+    run("deal", f"{file}.jsonl", "--groups", "patient", *share, out="texts", page=False)
+    run("deal", f"{file}.jsonl", "--pairs", f"{file}_again.jsonl", "--groups", "patient", out="pairs", page=False)
+    Path("tables").mkdir()
+    columns = ("--prediction", "guess", "--truth", "truth", "--set", "set", "--group", "patient")
+    run("scores regression", f"{file}_errors.csv", *columns, "--out", "tables/errors.csv")
+    if find_spec("torch") and find_spec("transformers"):
+        save_model(home / "model")
+        run("scores lm", home / "model", "--query", "texts/query.jsonl", "--out", "tables/scores.csv")
     roles = ("query", "holdout", "members")
     labels = {role: np.load(f"deal/{role}.npz")["y"] for role in roles}
     said = {role: write_outputs(Path(f"{file}_{role}.csv"), labels[role], 0.1 * (role == "members")) for role in roles}

@@ -46,7 +46,7 @@ shadows = typer.Typer(
 )
 scores = typer.Typer(
     no_args_is_help=True,
-    help="Tables of scores, a number a record and model, for any kind of model: made from what other tools leave.",
+    help="Tables of scores, a number a record and model: from models, or from what other tools leave.",
 )
 GROUPS = {"shadows": shadows, "scores": scores}
 for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES):

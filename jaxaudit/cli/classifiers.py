@@ -25,20 +25,6 @@ class Classifier(NamedTuple):
     learner: "Learner"
 
 
-class Family(NamedTuple):
-    """A family of classifiers.
-
-    Attributes:
-        name: its value of `--model`.
-        title: its name in words.
-        make: makes the learner, and the training set in the form that it needs.
-    """
-
-    name: str
-    title: str
-    make: "Callable[[ClassifierOptions, Recipe, Table], Classifier]"
-
-
 def _network(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
     import jax
     import jax.numpy as jnp
@@ -108,13 +94,15 @@ def _nearest_neighbours(options: "ClassifierOptions", recipe: Recipe, table: "Ta
     return Classifier(one_hot(table), learner)
 
 
-FAMILIES = (
-    Family("nn", "neural network", _network),
-    Family("nb", "naive Bayes", _naive_bayes),
-    Family("lr", "logistic regression", _logistic_regression),
-    Family("trees", "random decision trees", _random_trees),
-    Family("knn", "nearest neighbours", _nearest_neighbours),
-)
+FAMILIES: "dict[str, tuple[str, Callable[[ClassifierOptions, Recipe, Table], Classifier]]]" = {
+    "nn": ("neural network", _network),
+    "nb": ("naive Bayes", _naive_bayes),
+    "lr": ("logistic regression", _logistic_regression),
+    "trees": ("random decision trees", _random_trees),
+    "knn": ("nearest neighbours", _nearest_neighbours),
+}
+"""The families of classifiers by their value of `--model`: the name in words, and what makes the learner, and the
+training set in the form that it needs."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +111,8 @@ class ClassifierOptions:
 
     model: str = option(
         "nn",
-        f"The classifier: {', '.join(f'{each.name} ({each.title})' for each in FAMILIES)}.",
-        choices=tuple(each.name for each in FAMILIES),
+        f"The classifier: {', '.join(f'{name} ({title})' for name, (title, _) in FAMILIES.items())}.",
+        choices=tuple(FAMILIES),
     )
     hidden: str = option("64", "nn: sizes of the tanh layers.", check=parse_hidden)
     smoothing: float | None = option(
@@ -146,8 +134,7 @@ def make_classifier(options: ClassifierOptions, recipe: Recipe, table: "Table") 
     Raises:
         InputError: an option is out of range for this table.
     """
-    family = next(each for each in FAMILIES if each.name == options.model)
-    return family.make(options, recipe, table)
+    return FAMILIES[options.model][1](options, recipe, table)
 
 
 def demand_memory(size: int, what: str, advice: str) -> None:

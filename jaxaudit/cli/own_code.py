@@ -110,7 +110,8 @@ def load_named(
         if own is None:
             continue
         value = _made(flag, text, load_value(flag, text, own))
-        lacking = [each for each in _members_of(interface) if not hasattr(value, each)]
+        members = [each for each in {**vars(interface), **interface.__annotations__} if not each.startswith("_")]
+        lacking = [each for each in members if not hasattr(value, each)]
         if lacking:
             raise InputError(
                 f"{flag} {text} is of type {type(value).__name__}, which has no {', '.join(lacking)}; name {needs}."
@@ -136,11 +137,6 @@ def _made(flag: str, text: str, found: Any) -> Any:
             f"{flag} {text} is a class, which is called without arguments: {type(error).__name__}: {error}; give its "
             "fields defaults, or name a value that it made."
         ) from error
-
-
-def _members_of(interface: type[Any]) -> list[str]:
-    """The members of a protocol, in their order."""
-    return [each for each in {**vars(interface), **interface.__annotations__} if not each.startswith("_")]
 
 
 def load_own(flag: str, text: str, own: OwnCode) -> Any:

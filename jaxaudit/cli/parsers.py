@@ -11,6 +11,8 @@ from jaxaudit.errors import InputError
 ACDC = "acdc:"
 EMBEDDED = ("digits", "printed-digits")
 UNTRAINED = "untrained"
+TEXTS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+"""How names of files of texts end."""
 LARGEST_SIDE = 4096
 WIDEST = 65_536
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -24,8 +26,6 @@ SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
     "validation": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.1"),
     "beta": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.95"),
-}
-FACTORS: dict[str, tuple[Callable[[float], bool], str]] = {
     "ssd_alpha": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 10"),
     "ssd_lambda": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 1"),
 }
@@ -156,7 +156,7 @@ def parse_time(text: str) -> float | None:
 
 def share_check(name: str) -> Callable[[float], None]:
     """A function that rejects an out-of-range share for the option of this name, one of `SHARES`."""
-    allowed, words = (SHARES | FACTORS)[name]
+    allowed, words = SHARES[name]
 
     def check(share: float) -> None:
         if not allowed(share):
@@ -228,3 +228,12 @@ def check_weights(params: Path | None, model: str | None, data: str | None) -> N
         raise InputError(
             f"--{given[0]} needs --{missing[0]}: {needs[missing[0]]}; without all of them the command runs an example."
         )
+
+
+def is_texts(path: str | Path) -> bool:
+    """Whether the name is that of a file of texts.
+
+    >>> is_texts("a/b.JSONL"), is_texts("b.jsonl.gz"), is_texts("b.csv")
+    (True, True, False)
+    """
+    return str(path).lower().endswith(TEXTS)

@@ -76,9 +76,14 @@ def _questions(options: Any) -> Iterator[Question]:
             if field.declared.names in PLACES:
                 yield _check_place, (field, value, folder)
     if "report" in given:
-        yield _claim_report, (given["report"], out)
+        from jaxaudit.runs.report_file import claim_report
+
+        yield claim_report, (given["report"], out)
     if out is not None:
-        yield _claim, (out,)
+        # Imported here because it takes half a second.
+        from jaxaudit.runs.directory import claim
+
+        yield claim, (out,)
 
 
 def _check_place(field: Field, value: Any, folder: Path | None) -> None:
@@ -89,19 +94,6 @@ def _check_place(field: Field, value: Any, folder: Path | None) -> None:
         _check_path(field.flag, path)
     else:
         _check_data(field.flag, str(path), folder)
-
-
-def _claim_report(report: Path, out: Path | None) -> None:
-    from jaxaudit.runs.report_file import claim_report
-
-    claim_report(report, out)
-
-
-def _claim(out: Path) -> None:
-    # Imported here because it takes half a second.
-    from jaxaudit.runs.directory import claim
-
-    claim(out)
 
 
 def _check_folder(folder: Path) -> None:

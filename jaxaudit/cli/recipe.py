@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.own_code import load_own, load_value
 from jaxaudit.cli.own_model import parse_augmentation, parse_learner, parse_model, parse_optimizer, parse_sized
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from jaxaudit.learners import Learner, NetworkLearner
@@ -114,7 +114,7 @@ def _rule(recipe: Recipe) -> Callable[[Any], Any]:
 
     own, decay = parse_optimizer(recipe.optimizer), recipe.weight_decay
     if own is not None:
-        return _own_rule(recipe.optimizer, load_own("--optimizer", recipe.optimizer, own))
+        return partial(_made_by, recipe.optimizer, load_own("--optimizer", recipe.optimizer, own))
     if recipe.optimizer == "adamw":
         return partial(optax.adamw, weight_decay=ADAMW_DECAY if decay is None else decay)
     coupled = partial(optax.adam, b1=0.5, b2=0.999)
@@ -122,10 +122,6 @@ def _rule(recipe: Recipe) -> Callable[[Any], Any]:
         coupled = partial(optax.sgd, momentum=recipe.momentum) if recipe.momentum else optax.sgd
     # Coupled weight decay, as in PyTorch for both optimizers: the decay is a part of the gradient.
     return (lambda rate: optax.chain(optax.add_decayed_weights(decay), coupled(rate))) if decay else coupled
-
-
-def _own_rule(name: str, function: Any) -> Callable[[Any], Any]:
-    return partial(_made_by, name, function)
 
 
 def _made_by(name: str, function: Any, rate: Any) -> Any:
@@ -170,10 +166,12 @@ def load_learner(name: str, record: tuple[int, ...], classes: int) -> "Learner":
     return found
 
 
-def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], classes: int, records: int = 8) -> None:
+def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], classes: int) -> None:
     """Rejects a learner whose outputs on records of this shape do not have one column per class."""
     import jax
     import jax.numpy as jnp
+
+    records = 8
 
     def outputs(key: Any, inputs: Any, labels: Any, weights: Any) -> Any:
         return learner.log_probs(learner.fit(key, inputs, labels, weights), inputs)
@@ -183,10 +181,9 @@ def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], 
     try:
         found = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs, labels, weights)
     except Exception as error:
-        first = (str(error).strip().splitlines() or ["no message"])[0]
         raise InputError(
-            f"--learner {name} cannot be traced for {records} records of shape {record}: {type(error).__name__}: "
-            f"{first} ({NEEDED} must be pure JAX functions of arrays)."
+            f"--learner {name} cannot be traced for {records} records of shape {record}: {first_line(error)} ({NEEDED} "
+            "must be pure JAX functions of arrays)."
         ) from error
     if getattr(found, "shape", None) != (records, classes):
         shape = getattr(found, "shape", None)

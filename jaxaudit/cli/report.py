@@ -1,6 +1,8 @@
 """`jaxaudit report` and `jaxaudit cite`: saved runs as one HTML page, and the papers that they rest on."""
 
 import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -71,28 +73,24 @@ def report(
         raise InputError(f"--figures {figures} is the page that --out names; name another directory for the charts.")
     read = [read_run(path) for path in runs]
     if figures is not None:
-        _make(figures)
+        with _writing(figures):
+            figures.mkdir(parents=True, exist_ok=True)
     write_report(out, read)
     say(f"written: {out}")
     if figures is not None:
         from jaxaudit.report.html.render import write_pictures
 
-        try:
+        with _writing(figures):
             count = len(write_pictures(read, figures, form.value))
-        except OSError as error:
-            raise _cannot(figures, error) from error
         say(f"written: {count} charts into {figures}")
 
 
-def _make(figures: Path) -> None:
+@contextmanager
+def _writing(figures: Path) -> Iterator[None]:
     try:
-        figures.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
-        raise _cannot(figures, error) from error
-
-
-def _cannot(figures: Path, error: OSError) -> InputError:
-    return InputError(f"--figures {figures} cannot be written ({error.strerror}); name another.")
+        raise InputError(f"--figures {figures} cannot be written ({error.strerror}); name another.") from error
 
 
 def _print(runs: list[Path]) -> None:

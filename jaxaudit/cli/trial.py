@@ -38,14 +38,9 @@ class Trial:
         if done <= self.last[1]:
             return
         self.first, self.last = self.first or (now, done), (now, done)
-        waited = self.crew.answered >= CHUNKS * self.workers
+        waited = self.crew.answered >= CHUNKS * self.crew.workers
         if done >= total or (waited and now - self.first[0] >= SECONDS):
             raise _Enough
-
-    @property
-    def workers(self) -> int:
-        """The number of workers that still train; others may have failed."""
-        return self.crew.workers
 
     def seconds(self) -> float:
         """Estimated seconds of the whole run; if it finished, the seconds that it took."""
@@ -77,12 +72,12 @@ def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Mac
             job.audit(who.execution(models_per_batch, progress, None))
     models = job.models(models_per_batch or 1) if job.models is not None else 0
     numbers, lines = _estimate(name, models, trial)
-    return Summary(lines, {"models": models, "models_per_batch": models_per_batch, "workers": trial.workers, **numbers})
+    return Summary(lines, {"models": models, "models_per_batch": models_per_batch, "workers": who.workers, **numbers})
 
 
 def _estimate(name: str, models: int, trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
     """The estimated time for this many models, as numbers and as lines of text."""
-    workers = trial.workers
+    workers = trial.crew.workers
     if trial.first is None:
         return {"seconds": 0.0}, (f"{name}: nothing is trained",)
     seconds, timed = trial.seconds(), trial.last[0] - trial.first[0]

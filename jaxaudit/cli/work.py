@@ -12,13 +12,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from jaxaudit.cli.progress import say
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
-    from jaxaudit.ensemble.training_state import KeptState
     from jaxaudit.runs.identity import Identity
     from jaxaudit.runs.unfinished import Unfinished
 
@@ -60,14 +59,14 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
             if work.lock is None:
                 say("this file system has no locks: do not start the same run there twice at the same time")
         say(line)
-        if found := _kept(works).in_words(models):
+        if found := _in_words(works, models):
             say(f"Resuming: {found}.")
         return work and work.checkpoints
 
     try:
         yield begin
     except BaseException as error:
-        kept = _kept(works).in_words(total) if elsewhere is None else elsewhere()
+        kept = _in_words(works, total) if elsewhere is None else elsewhere()
         for work in works:
             work.keep() if kept else work.remove()
         if not isinstance(error, KeyboardInterrupt):
@@ -118,30 +117,18 @@ def _open_cached(identity: "Identity") -> "Unfinished | None":
     return None
 
 
-class _Kept(NamedTuple):
-    models: int
-    states: "list[KeptState]"
-
-    def in_words(self, total: int) -> str:
-        """What was stored, in words; empty if nothing was."""
-        begun = sum(state.models for state in self.states)
-        if not (self.models or begun):
-            return ""
-        epochs = sorted({state.epoch for state in self.states})
-        trained = f"{self.models} of {total} models are trained"
-        if not begun:
-            return trained
-        first, last, of = epochs[0], epochs[-1], self.states[0].epochs
-        where = f"in epoch {first} of {of}" if first == last else f"in epochs {first} to {last} of {of}"
-        return f"{trained}, {begun} more {'is' if begun == 1 else 'are'} {where}"
-
-
-def _kept(works: "list[Unfinished]") -> _Kept:
+def _in_words(works: "list[Unfinished]", total: int) -> str:
+    """What was stored, in words; empty if nothing was."""
     if not works:
-        return _Kept(0, [])
+        return ""
     from jaxaudit.ensemble import kept_models, kept_states
 
-    return _Kept(
-        sum(kept_models(work.checkpoints) for work in works),
-        [state for work in works for state in kept_states(work.checkpoints)],
-    )
+    models = sum(kept_models(work.checkpoints) for work in works)
+    states = [state for work in works for state in kept_states(work.checkpoints)]
+    begun = sum(state.models for state in states)
+    trained = f"{models} of {total} models are trained"
+    if not begun:
+        return trained if models else ""
+    epochs, of = sorted({state.epoch for state in states}), states[0].epochs
+    where = f"in epoch {epochs[0]} of {of}" if len(epochs) == 1 else f"in epochs {epochs[0]} to {epochs[-1]} of {of}"
+    return f"{trained}, {begun} more {'is' if begun == 1 else 'are'} {where}"

@@ -1,30 +1,18 @@
 """Training many models at once."""
 
-from jaxaudit.ensemble.checkpoint import kept_models, kept_models_per_batch
-from jaxaudit.ensemble.distribute import MixedDevicesWarning
-from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution, Executor, Progress
-from jaxaudit.ensemble.fit import fit_many, measure_models_per_batch
-from jaxaudit.ensemble.local_workers import LocalWorkers
-from jaxaudit.ensemble.predict import log_probs_many
-from jaxaudit.ensemble.ray_workers import RayWorkers
-from jaxaudit.ensemble.speed import Speed, measure_speed
-from jaxaudit.ensemble.training_state import KeptState, kept_states
-
-__all__ = [
-    "DEFAULT_EXECUTION",
-    "Execution",
-    "Executor",
-    "KeptState",
-    "LocalWorkers",
-    "MixedDevicesWarning",
-    "Progress",
-    "RayWorkers",
-    "Speed",
-    "fit_many",
-    "kept_models",
-    "kept_models_per_batch",
-    "kept_states",
-    "log_probs_many",
-    "measure_models_per_batch",
-    "measure_speed",
-]
+from jaxaudit.ensemble.checkpoint import kept_models as kept_models
+from jaxaudit.ensemble.checkpoint import kept_models_per_batch as kept_models_per_batch
+from jaxaudit.ensemble.distribute import MixedDevicesWarning as MixedDevicesWarning
+from jaxaudit.ensemble.execution import DEFAULT_EXECUTION as DEFAULT_EXECUTION
+from jaxaudit.ensemble.execution import Execution as Execution
+from jaxaudit.ensemble.execution import Executor as Executor
+from jaxaudit.ensemble.execution import Progress as Progress
+from jaxaudit.ensemble.fit import fit_many as fit_many
+from jaxaudit.ensemble.fit import measure_models_per_batch as measure_models_per_batch
+from jaxaudit.ensemble.local_workers import LocalWorkers as LocalWorkers
+from jaxaudit.ensemble.predict import log_probs_many as log_probs_many
+from jaxaudit.ensemble.ray_workers import RayWorkers as RayWorkers
+from jaxaudit.ensemble.speed import Speed as Speed
+from jaxaudit.ensemble.speed import measure_speed as measure_speed
+from jaxaudit.ensemble.training_state import KeptState as KeptState
+from jaxaudit.ensemble.training_state import kept_states as kept_states

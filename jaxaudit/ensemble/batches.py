@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.ensemble.devices import place_models, place_pool
 from jaxaudit.ensemble.plan import Group
-from jaxaudit.ensemble.program import chunk_bits
+from jaxaudit.ensemble.program import chunk_bits, place_models, place_pool
 from jaxaudit.learners.batch_order import own_batches, pool_batches
 from jaxaudit.learners.learner import SteppedLearner
 

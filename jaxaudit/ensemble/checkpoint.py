@@ -173,6 +173,12 @@ def is_key(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
+def as_plain(leaf: Any) -> np.ndarray:
+    """A leaf as an array that a .npz file can store: keys as their data, other types as integers of the same bytes."""
+    host = np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
+    return host if host.dtype.kind in PLAIN else host.view(f"u{host.dtype.itemsize}")
+
+
 def _rows(path: Path) -> np.ndarray:
     try:
         with open_regular(path, links=False) as file:

@@ -11,10 +11,9 @@ from jaxtyping import Array, Bool, Int, Key
 
 from jaxaudit.ensemble.batches import Block, blocks_after, place_block
 from jaxaudit.ensemble.concurrency import Interrupted, ahead
-from jaxaudit.ensemble.devices import place_models
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
 from jaxaudit.ensemble.plan import Group
-from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
+from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
 from jaxaudit.ensemble.validation import EpochEnd, epoch_end
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
@@ -104,9 +103,8 @@ def _train_on_device(
                 most = max(1, min(2 * most, int(steps * CALL_SECONDS / seconds)))
                 steps, began = min(most, block.steps - start), time.monotonic()
                 with DISPATCH:
-                    part = {"start": start, "steps": steps, "epoch": block.epoch, "before": block.before}
-                    kind = {"shared": group.shared, "uneven": group.uneven}
-                    states = run_block(learner, now.states, keys, *pool, *arrays, **part, **kind)
+                    when, kind = (keys, block.epoch, block.before), (group.shared, group.uneven)
+                    states = run_block(learner, now.states, when, *pool, *arrays, start, start + steps, *kind)
                 start, over = start + steps, False
                 if end is not None and block.before + start == group.steps:
                     states, over = end(states)

@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.ensemble.checkpoint import call_directory
-from jaxaudit.ensemble.devices import place_pool
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
 from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_batch
 from jaxaudit.ensemble.plan import plan
+from jaxaudit.ensemble.program import place_pool
 from jaxaudit.ensemble.results import Results, Summarize
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH, Models, train_stepped, train_whole
 from jaxaudit.ensemble.validation import held_back_rows

@@ -12,19 +12,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Key
 
 from jaxaudit.ensemble.batches import blocks_after
 from jaxaudit.ensemble.concurrency import Interrupted
 from jaxaudit.ensemble.plan import Group
-from jaxaudit.ensemble.program import DISPATCH, init_chunk
+from jaxaudit.ensemble.program import DISPATCH, When, init_chunk
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
 from jaxaudit.ensemble.validation import EpochEnd
 from jaxaudit.learners.learner import SteppedLearner, TrainState
 from jaxaudit.learners.stepped import moment_of
-
-When = tuple[Key[Array, ""], int | Int[Array, ""], int | Int[Array, ""]]
-"""A model's key, an epoch, and a step within the epoch."""
 
 
 def steps_from_host(learner: SteppedLearner) -> bool:

@@ -1,15 +1,18 @@
-"""The process of a local worker: reads calls from its standard input and ends when that is closed."""
+"""The process of a local worker: reads calls from its standard input and ends when that is closed.
+
+In a pipe, eight bytes hold a message's length and precede it. Imports nothing heavy.
+"""
 
 import os
 import pickle
+import struct
 import sys
 from queue import SimpleQueue
 from threading import Thread
 from typing import IO
 
-from jaxaudit.ensemble.frames import read_frame, write_frame
-
 ORPHANED = 0
+HEAD = struct.Struct("<Q")
 
 
 def main() -> None:
@@ -43,3 +46,20 @@ def _answered(call: bytes) -> bytes:
             return pickle.dumps((False, error), protocol=5)
         except Exception:
             return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")), protocol=5)
+
+
+def write_frame(pipe: IO[bytes], content: bytes) -> None:
+    """Writes one message."""
+    pipe.write(HEAD.pack(len(content)))
+    pipe.write(content)
+    pipe.flush()
+
+
+def read_frame(pipe: IO[bytes]) -> bytes | None:
+    """Reads the next message; None if the pipe was closed, even within a message."""
+    head = pipe.read(HEAD.size)
+    if len(head) < HEAD.size:
+        return None
+    (size,) = HEAD.unpack(head)
+    content = pipe.read(size)
+    return content if len(content) == size else None

@@ -11,9 +11,8 @@ from jaxtyping import Array, Key
 
 from jaxaudit.ensemble.batches import epoch_blocks, place_block
 from jaxaudit.ensemble.concurrency import concurrent_chunks
-from jaxaudit.ensemble.devices import place_models
 from jaxaudit.ensemble.plan import Group
-from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
+from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
 from jaxaudit.learners.learner import SteppedLearner
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
@@ -96,13 +95,19 @@ def _candidates(
     learner: SteppedLearner, keys: Key[Array, " models"], pool: tuple[Array, Array], most: int
 ) -> list[int]:
     devices = len(jax.local_devices())
-    state = jax.eval_shape(lambda key: learner.init(key), keys[0])
-    # Extended types such as keys have no plain size; their few bytes do not matter.
-    bytes_of_state = sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in jax.tree.leaves(state))
     bytes_of_batch = learner.batch_size * pool[0].nbytes // len(pool[0])
-    room = _device_bytes() * devices // concurrent_chunks() // (2 * bytes_of_state + 4 * bytes_of_batch)
+    room = (
+        _device_bytes() * devices // concurrent_chunks() // (2 * bytes_of_state(learner, keys[0]) + 4 * bytes_of_batch)
+    )
     top = max(1, -(-min(most, room) // devices)) * devices
     return [number for number in (devices << shift for shift in range(top.bit_length())) if number < top] + [top]
+
+
+def bytes_of_state(learner: SteppedLearner, key: Key[Array, ""]) -> int:
+    """The bytes of one model's training state."""
+    # Extended types such as keys have no plain size; their few bytes do not matter.
+    leaves = jax.tree.leaves(jax.eval_shape(lambda key: learner.init(key), key))
+    return sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in leaves)
 
 
 def _device_bytes() -> int:
@@ -127,12 +132,12 @@ def probe_models_per_batch(
     states = [init_chunk(learner, own_keys) for _ in range(at_once)]
     block = next(epoch_blocks(learner, group, own_keys, membership[rows], 0))
     steps = min(block.steps, PROBE_STEPS)
-    arrays = place_block(block, group)
+    when, arrays, kind = (own_keys, 0, 0), place_block(block, group), (group.shared, group.uneven)
 
     def run(steps: int) -> float:
         def one_chunk(state: Any) -> Any:
             with DISPATCH:
-                state = run_block(learner, state, own_keys, *pool, *arrays, steps, group.shared, group.uneven)
+                state = run_block(learner, state, when, *pool, *arrays, 0, steps, *kind)
             return jax.block_until_ready(state)
 
         start = time.perf_counter()

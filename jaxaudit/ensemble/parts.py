@@ -20,7 +20,7 @@ import numpy as np
 from filelock import FileLock
 
 from jaxaudit.ensemble.checkpoint import digest_of
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, first_line
 
 LARGE = 1 << 16
 """Arrays of at least this many bytes are sent separately."""
@@ -162,10 +162,9 @@ def packed(value: Any, arrays: dict[str, np.ndarray], learner: Any = None) -> by
     try:
         _Pickler(file, arrays, learner).dump(value)
     except Exception as error:
-        first = next(iter(str(error).strip().splitlines()), "no message")
         raise InputError(
-            f"the learner, or `summarize`, cannot be sent to a worker: {type(error).__name__}: {first}; keep open "
-            "files, locks and devices out of them, or train without an executor."
+            f"the learner, or `summarize`, cannot be sent to a worker: {first_line(error)}; keep open files, locks and "
+            "devices out of them, or train without an executor."
         ) from error
     return file.getvalue()
 

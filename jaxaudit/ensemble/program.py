@@ -1,4 +1,7 @@
-"""The compiled part of training: a chunk of models takes a block of steps in one call."""
+"""The compiled part of training: a chunk of models takes a block of steps in one call, on all local devices.
+
+The models of a chunk are split over the devices; the pool is on each.
+"""
 
 from functools import partial
 from threading import Lock
@@ -7,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.learners.batch_order import epoch_bits, init_key
@@ -19,6 +23,23 @@ DISPATCH = Lock()
 
 LEAST_WORDS = 512
 """At least so many random words are drawn, since that takes less time than starting the program."""
+
+When = tuple[Key[Array, "*models"], int | Int[Array, ""], int | Int[Array, ""]]
+"""The models' keys, an epoch, and a number of steps within the epoch."""
+
+
+def _mesh() -> Mesh:
+    return Mesh(np.array(jax.local_devices()), ("models",))
+
+
+def place_models(tree: Any, axis: int = 0) -> Any:
+    """Puts `tree` on the devices, with its models axis split evenly over them."""
+    return jax.device_put(tree, NamedSharding(_mesh(), PartitionSpec(*[None] * axis, "models")))
+
+
+def place_pool(tree: Any) -> Any:
+    """Puts a copy of `tree` on every device."""
+    return jax.device_put(tree, NamedSharding(_mesh(), PartitionSpec()))
 
 
 @partial(jax.jit, static_argnames="learner", compiler_options=RUN_ONCE)
@@ -41,35 +62,11 @@ def _chunk_bits(keys: Key[Array, " models"], epoch: int | Int[Array, ""], count:
     return jax.vmap(lambda key: epoch_bits(key, epoch, count))(keys[:1] if shared else keys)
 
 
+@partial(jax.jit, static_argnames=("learner", "shared", "uneven"), donate_argnames="states")
 def run_block(
     learner: SteppedLearner,
     states: Any,
-    keys: Key[Array, " models"],
-    inputs: Float[Array, "examples ..."],
-    labels: Int[Array, " examples"],
-    indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
-    weights: Float[Array, "block models batch"],
-    steps: int,
-    shared: bool,
-    uneven: bool,
-    start: int = 0,
-    epoch: int = 0,
-    before: int = 0,
-) -> Any:
-    """The states after `steps` minibatches of a block, from index `start`; the memory of `states` is reused.
-
-    The block belongs to epoch `epoch` and follows the first `before` steps of it. One compiled program serves all
-    values of `start` and `steps`.
-    """
-    when = (keys, epoch, before)
-    return _run_block(learner, states, when, inputs, labels, indices, weights, start, start + steps, shared, uneven)
-
-
-@partial(jax.jit, static_argnames=("learner", "shared", "uneven"), donate_argnames="states")
-def _run_block(
-    learner: SteppedLearner,
-    states: Any,
-    when: tuple[Key[Array, " models"], int | Int[Array, ""], int | Int[Array, ""]],
+    when: When,
     inputs: Float[Array, "examples ..."],
     labels: Int[Array, " examples"],
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
@@ -79,6 +76,11 @@ def _run_block(
     shared: bool,
     uneven: bool,
 ) -> Any:
+    """The states after the minibatches `start` to `stop` of a block; the memory of `states` is reused.
+
+    `when` says how many steps of the epoch precede the block. One compiled program serves all values of these numbers,
+    `start` and `stop`.
+    """
     drop_axis, add_axis = partial(jax.tree.map, lambda x: x[0]), partial(jax.tree.map, lambda x: x[None])
     keys, epoch, before = when
 

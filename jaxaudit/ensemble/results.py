@@ -10,15 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.ensemble.checkpoint import (
-    chunk_path,
-    drop_drafts,
-    is_key,
-    models_per_batch_of,
-    read_chunk,
-    remove_kept,
-    write_chunk,
-)
+from jaxaudit.ensemble import checkpoint
 from jaxaudit.ensemble.training_state import STATE, StateKeeper
 
 Summarize = Callable[[Any, Int[np.ndarray, " models"]], Any]
@@ -31,7 +23,7 @@ def summarized(
     """The row numbers of a chunk and its results, on the host, without the copies that pad the chunk."""
     tree = params if summarize is None else summarize(params, rows)
     rows, first = np.unique(rows, return_index=True)
-    return rows, jax.tree.map(lambda leaf: leaf[first] if is_key(leaf) else np.asarray(leaf)[first], tree)
+    return rows, jax.tree.map(lambda leaf: leaf[first] if checkpoint.is_key(leaf) else np.asarray(leaf)[first], tree)
 
 
 class Results:
@@ -43,17 +35,17 @@ class Results:
     def __init__(self, summarize: Summarize | None, directory: Path | None) -> None:
         self.summarize, self.directory = summarize, directory
         if directory is not None:
-            drop_drafts(directory)
-        self.models_per_batch = directory and models_per_batch_of(directory)
+            checkpoint.drop_drafts(directory)
+        self.models_per_batch = directory and checkpoint.models_per_batch_of(directory)
         self.chunks: list[tuple[np.ndarray, Any]] = []
 
     def restore(self, models_per_batch: int, rows: np.ndarray) -> bool:
         """Reads the chunk with these rows from the directory; returns whether it was there."""
         path, rows = self._path(models_per_batch, rows), np.unique(rows)
-        tree = path and read_chunk(path, rows)
+        tree = path and checkpoint.read_chunk(path, rows)
         if path is None or tree is None:
             return False
-        remove_kept(path.with_suffix(STATE))
+        checkpoint.remove_kept(path.with_suffix(STATE))
         self.chunks.append((rows, tree))
         return True
 
@@ -69,8 +61,8 @@ class Results:
     def keep(self, models_per_batch: int, filled: np.ndarray, rows: np.ndarray, tree: Any) -> None:
         """Adds the result of `summarized` for a chunk; `filled` are its rows with the copies that pad it."""
         path = self._path(models_per_batch, filled)
-        if path is not None and write_chunk(path, rows, tree):
-            remove_kept(path.with_suffix(STATE))
+        if path is not None and checkpoint.write_chunk(path, rows, tree):
+            checkpoint.remove_kept(path.with_suffix(STATE))
         self.chunks.append((rows, tree))
 
     def folder(self) -> Path | None:
@@ -87,8 +79,8 @@ class Results:
         return jax.tree.map(lambda *leaves: _concatenate(leaves)[order], *[tree for _, tree in self.chunks])
 
     def _path(self, models_per_batch: int, rows: np.ndarray) -> Path | None:
-        return self.directory and chunk_path(self.directory, models_per_batch, np.unique(rows))
+        return self.directory and checkpoint.chunk_path(self.directory, models_per_batch, np.unique(rows))
 
 
 def _concatenate(leaves: tuple[Any, ...]) -> Any:
-    return jnp.concatenate(leaves) if is_key(leaves[0]) else np.concatenate(leaves)
+    return jnp.concatenate(leaves) if checkpoint.is_key(leaves[0]) else np.concatenate(leaves)

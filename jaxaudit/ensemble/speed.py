@@ -10,12 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.ensemble.concurrency import concurrent_chunks
-from jaxaudit.ensemble.devices import place_pool
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
-from jaxaudit.ensemble.models_per_batch import choose_models_per_batch, probe_models_per_batch
+from jaxaudit.ensemble.models_per_batch import bytes_of_state, choose_models_per_batch, probe_models_per_batch
 from jaxaudit.ensemble.plan import Group, plan
 from jaxaudit.ensemble.predict import log_probs_many
-from jaxaudit.ensemble.program import init_chunk
+from jaxaudit.ensemble.program import init_chunk, place_pool
 from jaxaudit.ensemble.training_state import StateKeeper
 from jaxaudit.learners.learner import SteppedLearner
 from jaxaudit.membership import everyone
@@ -77,10 +76,8 @@ def measure_speed(
         step = None
     if step is None:
         step = probe_models_per_batch(learner, keys, membership, pool, groups[0], models_per_batch)
-    state = jax.eval_shape(lambda key: learner.init(key), keys[0])
-    # Extended types such as keys have no plain size; their few bytes do not matter.
-    state_bytes = sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in jax.tree.leaves(state))
-    return Speed(models_per_batch, step, _record(learner, keys_at(keys, slice(models_per_batch)), inputs), state_bytes)
+    record = _record(learner, keys_at(keys, slice(models_per_batch)), inputs)
+    return Speed(models_per_batch, step, record, bytes_of_state(learner, keys[0]))
 
 
 def _host_step(

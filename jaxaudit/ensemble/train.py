@@ -10,12 +10,12 @@ from jaxtyping import Array
 
 from jaxaudit.ensemble.chunk import Chunk, train_chunk
 from jaxaudit.ensemble.concurrency import Stop, concurrent_chunks, run_at_once
-from jaxaudit.ensemble.devices import place_pool
 from jaxaudit.ensemble.distribute import Call, distribute
 from jaxaudit.ensemble.execution import Execution, Progress
 from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.models_per_batch import choose_models_per_batch
 from jaxaudit.ensemble.plan import Group, chunk_places
+from jaxaudit.ensemble.program import place_pool
 from jaxaudit.ensemble.results import Results
 from jaxaudit.learners.learner import Learner, SteppedLearner
 from jaxaudit.membership import AllBut, Membership

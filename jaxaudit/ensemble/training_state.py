@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.ensemble.checkpoint import PLAIN, is_key, numbered, read_arrays, write_arrays
+from jaxaudit.ensemble.checkpoint import as_plain, is_key, numbered, read_arrays, write_arrays
 from jaxaudit.errors import InputError
 
 STATE = ".state"
@@ -106,7 +106,7 @@ class StateKeeper:
             return
         jax.block_until_ready(leaves)
         began = time.monotonic()
-        write_arrays(path, {**self._facts(leaves, now.taken), **numbered([_plain(leaf) for leaf in leaves])})
+        write_arrays(path, {**self._facts(leaves, now.taken), **numbered([as_plain(leaf) for leaf in leaves])})
         self.since = time.monotonic()
         self.wait = min(max(keep_seconds(), (self.since - began) / WRITING_SHARE), MOST_SECONDS)
 
@@ -143,12 +143,6 @@ def keep_seconds() -> float:
             f"{text[:20]!r}."
         )
     return seconds
-
-
-def _plain(leaf: Any) -> np.ndarray:
-    """A leaf as an array that a .npz file can store; `_like` undoes the conversion."""
-    host = np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
-    return host if host.dtype.kind in PLAIN else host.view(f"u{host.dtype.itemsize}")
 
 
 def _like(host: np.ndarray, leaf: Any) -> Any:

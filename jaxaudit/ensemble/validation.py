@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.ensemble.devices import place_models
-from jaxaudit.ensemble.program import DISPATCH
+from jaxaudit.ensemble.program import DISPATCH, place_models
 from jaxaudit.learners.batch_order import held_back, held_back_bits
 from jaxaudit.learners.learner import SteppedLearner, ValidatedLearner
 from jaxaudit.membership import AllBut, Membership, member_counts
@@ -78,9 +77,7 @@ def _batches(held: np.ndarray, batch_size: int) -> list[tuple[np.ndarray, np.nda
     ]
 
 
-@partial(jax.jit, static_argnames="count")
-def _bits(key: Key[Array, ""], count: int) -> Array:
-    return held_back_bits(key, count)
+_bits = jax.jit(held_back_bits, static_argnames="count")
 
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="sums")

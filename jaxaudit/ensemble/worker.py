@@ -9,9 +9,9 @@ import jax
 from jaxtyping import Array
 
 from jaxaudit.ensemble.chunk import Chunk, train_chunk
-from jaxaudit.ensemble.devices import place_pool
 from jaxaudit.ensemble.machine import Machine, this_machine
 from jaxaudit.ensemble.parts import Source, unpacked
+from jaxaudit.ensemble.program import place_pool
 from jaxaudit.ensemble.results import Summarize, summarized
 from jaxaudit.ensemble.training_state import StateKeeper
 from jaxaudit.errors import InputError
@@ -90,7 +90,7 @@ def train_there(task: Task) -> Answer:
 def _trained(work: _Work, task: Task, machine: Machine) -> Trained | Failed:
     try:
         keeper = StateKeeper(None, task.chunk.rows, 0, 0)
-        params = train_chunk(work.learner, task.chunk, work.pool, _silent, keeper)
+        params = train_chunk(work.learner, task.chunk, work.pool, lambda _: None, keeper)
         rows, tree = summarized(work.summarize, params, task.chunk.rows)
         # cloudpickle sends classes of a script by value, since the receiver cannot import them.
         return Trained(rows, cloudpickle.dumps(tree, protocol=5), machine)
@@ -123,7 +123,3 @@ def _portable(error: Exception) -> Exception:
     except Exception:
         same = False
     return error if same else RuntimeError(f"{type(error).__name__}: {error}")
-
-
-def _silent(model_steps: int) -> None:
-    pass

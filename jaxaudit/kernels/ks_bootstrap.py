@@ -13,8 +13,7 @@ from jaxtyping import Float, Int, Key, UInt
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.kolmogorov_smirnov import as_samples, refuse_nan
 from jaxaudit.kernels.ks_bootstrap_host import bootstrap_rows
-from jaxaudit.kernels.ks_device import Union, sorted_union, widest
-from jaxaudit.kernels.wide_integers import uniform_indices
+from jaxaudit.kernels.ks_device import Union, sorted_union, uniform_indices, widest
 
 _CHUNK_VALUES = 2**25  # resampled values in flight on an accelerator, at about 40 bytes each
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, first_line
 
 Augmentation = Callable[[Key[Array, ""], Float[Array, "batch ..."]], Float[Array, "batch ..."]]
 """`augmentation(key, inputs) -> inputs` of the same shape: a pure function that changes each record independently."""
@@ -89,8 +89,8 @@ def check_augmentations(augment: tuple[Augmentation, ...], input_shape: tuple[in
             found = jax.eval_shape(one, key, batch)
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             raise InputError(
-                f"the augmentation {name} failed on 2 records of shape {input_shape}: {type(error).__name__}: "
-                f"{str(error).strip().splitlines()[:1]}; it is called as {name}(key, inputs)."
+                f"the augmentation {name} failed on 2 records of shape {input_shape}: {first_line(error)}; it is "
+                f"called as {name}(key, inputs)."
             ) from error
         if (getattr(found, "shape", None), getattr(found, "dtype", None)) != (batch.shape, batch.dtype):
             raise InputError(

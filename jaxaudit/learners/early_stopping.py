@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners.learner import SteppedLearner, TrainState
+from jaxaudit.learners.learner import Inputs, Labels, SteppedLearner, TrainState, Weights
 from jaxaudit.learners.stepped import TrainsAsAnother
 
 VALIDATION = 0.1
@@ -49,13 +49,7 @@ class EarlyStopping(TrainsAsAnother):
         best = jax.tree.map(jnp.zeros_like, self.learner.finish(start))
         return start._replace(optimizer=Stopping(start.optimizer, best, jnp.full((), jnp.inf, jnp.float32), none, none))
 
-    def gradient(
-        self,
-        state: TrainState,
-        inputs: Float[Array, "batch ..."],
-        labels: Int[Array, " batch"],
-        weights: Float[Array, " batch"],
-    ) -> tuple[Any, Any]:
+    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
         return self.learner.gradient(_inner(state), inputs, labels, weights)
 
     def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:

@@ -10,6 +10,14 @@ Progress = Callable[[int, int], None]
 """`progress(done, total)`: the amount of work that is done, and the total, in the same unit."""
 
 
+Inputs = Float[Array, "n ..."]
+"""The records of a training set, or of a minibatch."""
+Labels = Int[Array, " n"]
+"""Their classes, from 0."""
+Weights = Float[Array, " n"]
+"""1 for the members of a training set; 0 for other records, and for padding."""
+
+
 @runtime_checkable
 class Learner(Protocol):
     """Anything that can be trained on a weighted set of records and then predicts class probabilities.

@@ -1,11 +1,11 @@
-"""Helpers for learners that compute leave-one-out models without refitting: checks, chunks, and pieces of records."""
+"""Helpers for learners that compute leave-one-out models without refitting: checks, chunks, pieces, class counts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, Real
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import LeftOut, Progress, ReadsAllForEach
@@ -105,3 +105,21 @@ def in_chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     for start in range(0, len(rows), max(size, 1)):
         chunk = rows[start : start + size]
         yield np.concatenate([chunk, np.repeat(chunk[-1:], size - len(chunk), axis=0)])
+
+
+def log_shares(counts: Real[Array | np.ndarray, "*many classes"], smoothing: float) -> Any:
+    """log((n_y + smoothing) / (n + smoothing * classes)), in nats, for NumPy and JAX arrays.
+
+    If this is 0 / 0 (no record and no smoothing), every class is equally likely. Without smoothing, a class without
+    records has minus infinity.
+
+    >>> np.exp(log_shares(np.array([[3, 1], [0, 0]]), 1.0)).round(3)
+    array([[0.667, 0.333],
+           [0.5  , 0.5  ]])
+    """
+    xp: Any = counts.__array_namespace__()
+    classes = counts.shape[-1]
+    total = counts.sum(axis=-1, keepdims=True) + smoothing * classes
+    share = xp.where(total > 0, (counts + smoothing) / xp.where(total > 0, total, 1), 1 / classes)
+    with np.errstate(divide="ignore"):
+        return xp.log(share)

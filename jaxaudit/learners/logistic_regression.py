@@ -15,20 +15,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import precise_log_softmax
+from jaxaudit.learners import logistic_objective as objective
 from jaxaudit.learners.learner import LeftOut, Progress
 from jaxaudit.learners.left_out import PIECE, check_columns, check_finite, check_left_out, in_chunks, tell
-from jaxaudit.learners.logistic_objective import (
-    Inverse,
-    Objectives,
-    inverse_at,
-    inverse_at_zero,
-    logits,
-    objectives,
-    optima,
-    start_of,
-    weighted,
-)
 
 CHUNK_CELLS = 2**20
 """The largest number of probabilities in a chunk of models (8 MB)."""
@@ -59,6 +49,8 @@ class LogisticRegression:
     classes: int
     l2: float
     tolerance: float
+    piece = PIECE
+    """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
 
     def fit(
         self,
@@ -72,8 +64,8 @@ class LogisticRegression:
         It is computed in float64 (for any JAX default) and returned in float32.
         """
         with jax.enable_x64(True):
-            of = objectives(inputs, labels, weights.astype(jnp.float64)[None], self.classes, self.l2)
-            found = optima(of, start_of(of), inverse_at_zero(of), self.tolerance)
+            of = objective.objectives(inputs, labels, weights.astype(jnp.float64)[None], self.classes, self.l2)
+            found = objective.optima(of, objective.start_of(of), objective.inverse_at_zero(of), self.tolerance)
             rows, present = found.point.reshape(-1, self.inputs + 1), of.present[0]
             if self.classes == 2:
                 rows = jnp.concatenate([jnp.zeros_like(rows), rows])
@@ -89,11 +81,6 @@ class LogisticRegression:
         """The log-probabilities, in nats; -inf for a class without members."""
         scores = jnp.matmul(inputs, params.weights.T, precision=jax.lax.Precision.HIGHEST)
         return precise_log_softmax(scores + params.intercepts)
-
-    @property
-    def piece(self) -> int:
-        """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
-        return PIECE
 
     def leave_one_out(
         self,
@@ -181,32 +168,32 @@ def logistic_regression(inputs: int, classes: int, *, l2: float = 1.0, tolerance
 
 @jax.jit
 def _fit_all(
-    of: Objectives, tolerance: Float[Array, ""] | float
+    of: objective.Objectives, tolerance: Float[Array, ""] | float
 ) -> tuple[Float[Array, "1 parameters"], Float[Array, " 1"], Float[Array, "n classes"], Float[Array, " n"]]:
     """The optimum, its gradient norm, its log-probabilities, and the size of each record's own gradient."""
-    found = optima(of, start_of(of), inverse_at_zero(of), tolerance)
-    log_probs = precise_log_softmax(logits(of, found.point, of.inputs)[0].T)
+    found = objective.optima(of, objective.start_of(of), objective.inverse_at_zero(of), tolerance)
+    log_probs = precise_log_softmax(objective.logits(of, found.point, of.inputs)[0].T)
     errors = jnp.linalg.norm(jnp.exp(log_probs) - of.targets.T, axis=1)
     return found.point, found.gradient_norm, log_probs, errors * jnp.linalg.norm(of.inputs, axis=1)
 
 
-_objectives = jax.jit(objectives, static_argnames="classes")
-_invert = jax.jit(inverse_at, static_argnames="coupled")
+_objectives = jax.jit(objective.objectives, static_argnames="classes")
+_invert = jax.jit(objective.inverse_at, static_argnames="coupled")
 
 
 @jax.jit
 def _fit_without(
-    of: Objectives,
+    of: objective.Objectives,
     point: Float[Array, "1 parameters"],
-    inverse: Inverse,
+    inverse: objective.Inverse,
     records: Int[Array, " models"],
     tolerance: Float[Array, ""] | float,
 ) -> tuple[Float[Array, "models classes"], Float[Array, " models"]]:
     """The outputs on each record of the model trained without it, and the models' gradient norms."""
     models = jnp.arange(len(records))
-    others = weighted(of, jnp.repeat(of.weights, len(records), axis=0).at[models, records].set(0))
-    found = optima(others, jnp.repeat(point, len(records), axis=0), inverse, tolerance)
-    scores = logits(others, found.point, of.inputs[records])[models, :, models]
+    others = objective.weighted(of, jnp.repeat(of.weights, len(records), axis=0).at[models, records].set(0))
+    found = objective.optima(others, jnp.repeat(point, len(records), axis=0), inverse, tolerance)
+    scores = objective.logits(others, found.point, of.inputs[records])[models, :, models]
     return precise_log_softmax(scores), found.gradient_norm
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound, smoothed_naive_bayes_delta
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners import naive_bayes_leave_one_out
 from jaxaudit.learners.learner import LeftOut, Progress
 
@@ -44,6 +44,8 @@ class NaiveBayes:
     classes: int
     smoothing: float
     variance_smoothing: float
+    largest_dtp = None
+    """None, since a class vanishes with its only member."""
 
     def fit(
         self,
@@ -98,21 +100,7 @@ class NaiveBayes:
             InputError: shapes disagree, an input is not finite or not a category of its column, or a label or a record
                 is out of range.
         """
-        return naive_bayes_leave_one_out.leave_one_out(
-            self.category_counts,
-            self.classes,
-            self.smoothing,
-            self.variance_smoothing,
-            inputs,
-            labels,
-            records,
-            progress,
-        )
-
-    @property
-    def largest_dtp(self) -> float | None:
-        """None, since a class vanishes with its only member."""
-        return None
+        return naive_bayes_leave_one_out.leave_one_out(self, inputs, labels, records, progress)
 
     def dtp_bound(
         self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut

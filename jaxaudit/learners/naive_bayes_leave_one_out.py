@@ -5,7 +5,7 @@ variances, which all classes share. So the output of the model without a record 
 """
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -13,6 +13,9 @@ from jaxtyping import Bool, Float, Int
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import LeftOut, Progress
 from jaxaudit.learners.left_out import check_columns, check_finite, check_left_out, tell
+
+if TYPE_CHECKING:
+    from jaxaudit.learners.naive_bayes import NaiveBayes
 
 CHUNK_CELLS = 2**21
 """The largest size of a temporary array, in numbers (16 MB)."""
@@ -22,10 +25,7 @@ FEW_CATEGORIES = 8
 
 
 def leave_one_out(
-    category_counts: tuple[int, ...],
-    classes: int,
-    smoothing: float,
-    variance_smoothing: float,
+    learner: "NaiveBayes",
     inputs: Float[np.ndarray, "n columns"],
     labels: Int[np.ndarray, " n"],
     records: Int[np.ndarray, " k"],
@@ -39,11 +39,12 @@ def leave_one_out(
     Raises:
         InputError: see `NaiveBayes.leave_one_out`.
     """
-    check_columns(inputs, len(category_counts))
+    classes = learner.classes
+    check_columns(inputs, len(learner.category_counts))
     check_left_out(inputs, labels, records, classes)
     members = np.bincount(labels, minlength=classes)
-    categories = _Categories.of(category_counts, classes, smoothing, inputs, labels, members)
-    numbers = _Numbers.of(category_counts, variance_smoothing, inputs, labels, members)
+    categories = _Categories.of(learner, inputs, labels, members)
+    numbers = _Numbers.of(learner, inputs, labels, members)
     chosen, copies = categories.distinct(labels, records) if not numbers.values.shape[1] else (records, None)
     result = LeftOut(*(np.empty((len(chosen), classes)) for _ in range(2)))
     width = categories.width + classes * (1 + 4 * numbers.values.shape[1])
@@ -68,17 +69,10 @@ class _Categories(NamedTuple):
     change: Float[np.ndarray, "categories classes"]
 
     @classmethod
-    def of(
-        cls,
-        category_counts: tuple[int, ...],
-        classes: int,
-        smoothing: float,
-        inputs: np.ndarray,
-        labels: np.ndarray,
-        members: np.ndarray,
-    ) -> "_Categories":
-        columns = [column for column, count in enumerate(category_counts) if count]
-        counts = tuple(category_counts[column] for column in columns)
+    def of(cls, learner: "NaiveBayes", inputs: np.ndarray, labels: np.ndarray, members: np.ndarray) -> "_Categories":
+        classes, smoothing = learner.classes, learner.smoothing
+        columns = np.flatnonzero(learner.category_counts).tolist()
+        counts = tuple(filter(None, learner.category_counts))
         places, seen = [], []
         for column, count in zip(columns, counts, strict=True):
             code = _codes(inputs[:, column], column, count)
@@ -146,15 +140,8 @@ class _Numbers(NamedTuple):
     variance_smoothing: float
 
     @classmethod
-    def of(
-        cls,
-        category_counts: tuple[int, ...],
-        variance_smoothing: float,
-        inputs: np.ndarray,
-        labels: np.ndarray,
-        members: np.ndarray,
-    ) -> "_Numbers":
-        columns = np.flatnonzero(np.array(category_counts) == 0)
+    def of(cls, learner: "NaiveBayes", inputs: np.ndarray, labels: np.ndarray, members: np.ndarray) -> "_Numbers":
+        columns = np.flatnonzero(np.array(learner.category_counts) == 0)
         values = inputs[:, columns].astype(np.float64)
         check_finite(values, columns)
         values -= values[:1]
@@ -162,7 +149,7 @@ class _Numbers(NamedTuple):
         starts = np.concatenate([[0], np.cumsum(members)])
         moments = [_moments(values[order[start:stop]]) for start, stop in pairwise(starts)]
         mean, squares = (np.stack(part) for part in zip(*moments, strict=True))
-        return cls(values, order, starts, mean, squares, *_moments(values), variance_smoothing)
+        return cls(values, order, starts, mean, squares, *_moments(values), learner.variance_smoothing)
 
     def log_likelihood(
         self, members: np.ndarray, labels: np.ndarray, records: np.ndarray

@@ -14,9 +14,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners.counts import log_shares
 from jaxaudit.learners.learner import LeftOut, Progress
-from jaxaudit.learners.left_out import PIECE, check_left_out, in_chunks, tell
+from jaxaudit.learners.left_out import PIECE, check_left_out, in_chunks, log_shares, tell
 
 FAR = (1 << 31) - 1
 PAIRS_AT_A_TIME = 1 << 22
@@ -38,6 +37,8 @@ class NearestNeighbours:
     classes: int
     neighbours: int
     smoothing: float
+    piece = PIECE
+    """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
 
     def fit(
         self,
@@ -61,11 +62,6 @@ class NearestNeighbours:
         counts = jax.lax.map(votes, queries, batch_size=max(1, PAIRS_AT_A_TIME // len(records)))
         sound = _in_range(queries) & jnp.all(_in_range(records) | ~member)
         return jnp.where(sound[:, None], log_shares(counts, self.smoothing), jnp.nan)
-
-    @property
-    def piece(self) -> int:
-        """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
-        return PIECE
 
     def leave_one_out(
         self,

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners.augmentations import Augmentation, augmented, check_augmentations
-from jaxaudit.learners.learner import TrainState
+from jaxaudit.learners.learner import Inputs, Labels, TrainState, Weights
 from jaxaudit.learners.stepped import TrainsBySteps
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 
@@ -51,13 +51,7 @@ class NetworkLearner(TrainsBySteps):
         params, state = self.net.init(key)
         return TrainState(params, state, self.optimizer.init(params))
 
-    def gradient(
-        self,
-        state: TrainState,
-        inputs: Float[Array, "batch ..."],
-        labels: Int[Array, " batch"],
-        weights: Float[Array, " batch"],
-    ) -> tuple[Any, Any]:
+    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
         """The gradient of the weighted mean loss, and the module's state after the batch."""
 
         if self.augment:

@@ -17,9 +17,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound
-from jaxaudit.learners.counts import log_shares
 from jaxaudit.learners.learner import LeftOut, Progress
-from jaxaudit.learners.left_out import check_left_out, in_chunks, tell
+from jaxaudit.learners.left_out import check_left_out, in_chunks, log_shares, tell
 from jaxaudit.learners.random_splits import Splits, draw_forest, leaf_of
 
 DEEPEST = 16

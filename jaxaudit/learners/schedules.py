@@ -93,19 +93,10 @@ def by_epoch(rule: Callable[[Any], optax.GradientTransformation], rate: Schedule
     Array([-0.5], dtype=float32)
     """
 
-    return optax.GradientTransformationExtraArgs(partial(_init, rule, rate), partial(_update, rule, rate))
+    def init(params: Any) -> Any:
+        return rule(rate(jnp.int32(0))).init(params)
 
+    def update(updates: Any, state: Any, params: Any = None, **told: Any) -> Any:
+        return rule(rate(told["epoch"])).update(updates, state, params)
 
-def _init(rule: Callable[[Any], optax.GradientTransformation], rate: Schedule, params: Any) -> Any:
-    return rule(rate(jnp.int32(0))).init(params)
-
-
-def _update(
-    rule: Callable[[Any], optax.GradientTransformation],
-    rate: Schedule,
-    updates: Any,
-    state: Any,
-    params: Any = None,
-    **told: Any,
-) -> Any:
-    return rule(rate(told["epoch"])).update(updates, state, params)
+    return optax.GradientTransformationExtraArgs(init, update)

@@ -6,54 +6,39 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Int, Key
 
-from jaxaudit.learners.batch_order import (
-    epoch_bits,
-    held_back_bits,
-    held_back_counts,
-    init_key,
-    step_key,
-    traced_batches,
-    traced_held_back,
-)
-from jaxaudit.learners.learner import Moment, SteppedLearner, TrainState, ValidatedLearner
+from jaxaudit.learners import batch_order
+from jaxaudit.learners.learner import Inputs, Labels, Moment, SteppedLearner, TrainState, ValidatedLearner, Weights
 
 
 def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[Array, ""]) -> Moment:
     """The `Moment` of a step of the model with this key; can be traced."""
-    return Moment(jnp.asarray(epoch, jnp.int32), step_key(key, epoch, step))
+    return Moment(jnp.asarray(epoch, jnp.int32), batch_order.step_key(key, epoch, step))
 
 
 def take_step(
-    learner: SteppedLearner,
-    state: TrainState,
-    inputs: Float[Array, "batch ..."],
-    labels: Int[Array, " batch"],
-    weights: Float[Array, " batch"],
-    moment: Moment,
+    learner: SteppedLearner, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights, moment: Moment
 ) -> TrainState:
     """The training state after one step, at this epoch and with this step's key (`moment`)."""
     return learner.step(state._replace(moment=moment), inputs, labels, weights)._replace(moment=None)
 
 
 def train_by_steps(
-    learner: SteppedLearner,
-    key: Key[Array, ""],
-    inputs: Float[Array, "n ..."],
-    labels: Int[Array, " n"],
-    weights: Float[Array, " n"],
+    learner: SteppedLearner, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights
 ) -> TrainState:
     """The training state after all epochs, in the batch order that key and members determine; can be traced."""
 
     member, judge = weights > 0, None
     if isinstance(learner, ValidatedLearner):
-        held = traced_held_back(held_back_bits(key, len(labels)), member, learner.validation)
+        held = batch_order.traced_held_back(batch_order.held_back_bits(key, len(labels)), member, learner.validation)
         member, judge = member & ~held, partial(_judged, learner, inputs, labels, held)
 
     def epoch(index: Array, state: TrainState) -> TrainState:
-        bits = epoch_bits(key, index, len(labels))
-        batches = traced_batches(bits, member, learner.batch_size, learner.batch_coupled or judge is not None)
+        bits = batch_order.epoch_bits(key, index, len(labels))
+        batches = batch_order.traced_batches(
+            bits, member, learner.batch_size, learner.batch_coupled or judge is not None
+        )
 
         def take(state: TrainState, batch: tuple[Array, Array, Array]) -> tuple[TrainState, None]:
             chosen, weight, step = batch
@@ -64,18 +49,14 @@ def train_by_steps(
         state = jax.lax.scan(take, state, (*batches, jnp.arange(len(batches[0]))))[0]
         return state if judge is None else judge(state)
 
-    return jax.lax.fori_loop(0, learner.epochs, epoch, learner.init(init_key(key)))
+    return jax.lax.fori_loop(0, learner.epochs, epoch, learner.init(batch_order.init_key(key)))
 
 
 def _judged(
-    learner: ValidatedLearner,
-    inputs: Float[Array, "n ..."],
-    labels: Int[Array, " n"],
-    held: Bool[Array, " n"],
-    state: TrainState,
+    learner: ValidatedLearner, inputs: Inputs, labels: Labels, held: Bool[Array, " n"], state: TrainState
 ) -> TrainState:
     """The state after an epoch, given the validation loss, which is computed one batch at a time."""
-    most = int(held_back_counts(len(labels), learner.validation)[-1])
+    most = int(batch_order.held_back_counts(len(labels), learner.validation)[-1])
     places = jnp.arange(-(-most // learner.batch_size) * learner.batch_size)
     order = jnp.argsort(~held, stable=True)[places % max(len(labels), 1)].reshape(-1, learner.batch_size)
     real = (places < jnp.sum(held)).reshape(-1, learner.batch_size)
@@ -90,22 +71,10 @@ def _judged(
 class TrainsBySteps:
     """Base class of a `SteppedLearner`: derives `step` and `fit` from `gradient` and `update`."""
 
-    def step(
-        self: SteppedLearner,
-        state: TrainState,
-        inputs: Float[Array, "batch ..."],
-        labels: Int[Array, " batch"],
-        weights: Float[Array, " batch"],
-    ) -> TrainState:
+    def step(self: SteppedLearner, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> TrainState:
         return self.update(state, *self.gradient(state, inputs, labels, weights))
 
-    def fit(
-        self: SteppedLearner,
-        key: Key[Array, ""],
-        inputs: Float[Array, "n ..."],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> Any:
+    def fit(self: SteppedLearner, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights) -> Any:
         return self.finish(train_by_steps(self, key, inputs, labels, weights))
 
 

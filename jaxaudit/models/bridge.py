@@ -1,98 +1,28 @@
 """Converts a Flax, PyTorch or Keras module to two pure functions; all arrays but the parameters are explicit state."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen, nnx
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
 from jaxaudit.data.records import Field, unpacked
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, first_line
 from jaxaudit.models.factory import FORMS, Call, plan_call
 from jaxaudit.models.keras_model import built_by_keras, is_keras_model, keras_functions
 from jaxaudit.models.linen import evaluation_draws, linen_functions
+from jaxaudit.models.module import Arguments, ModuleFactory, Origin, PureModule
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
-
-ModuleFactory = Callable[..., Any]
-"""`factory(input_shape, classes, *, rngs)`, which returns a Flax, PyTorch or Keras module that maps `[n, *input_shape]`
-to logits `[n, classes]`. Other parameters are matched by their names: see `plan_call`."""
-
 
 UNFIT = (
     *(TypeError, ValueError, LookupError, ArithmeticError),
     *(AttributeError, AssertionError, NotImplementedError),
 )
 """Exceptions that are raised by a network for other records, or by an object that cannot be called like a network."""
-
-
-@dataclass(frozen=True, eq=False)
-class Origin:
-    """The framework in which a network is written.
-
-    Attributes:
-        framework: the framework's name: `flax.nnx`, `flax.linen`, `torch` or `keras`.
-        outputs: `(params, state, inputs) -> outputs`, computed by the framework itself in evaluation mode; None if
-            `PureModule.apply` does that.
-        unsaved: arrays of the state that the framework does not save, by name.
-        second_names: for arrays that the framework saves under several names: from each further name to the name used
-            in `unsaved` and in the parameters.
-        read: reads a file in a format that only this framework can read; None without such a format.
-    """
-
-    framework: str
-    outputs: Callable[[Any, Any, np.ndarray], np.ndarray] | None = None
-    unsaved: Mapping[str, np.ndarray] = field(default_factory=dict)
-    second_names: Mapping[str, str] = field(default_factory=dict)
-    read: Callable[[Path], dict[str, np.ndarray]] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Arguments:
-    """The arguments of `pure_module`."""
-
-    factory: ModuleFactory
-    input_shape: tuple[int, ...]
-    classes: int
-    fields: tuple[Field, ...] | None = None
-
-
-class PureModule(NamedTuple):
-    """A network as two pure functions.
-
-    Attributes:
-        init: `key -> (params, state)`. `params` are the trained arrays; `state` is everything else in the
-            module (running statistics of batch normalisation, counters and keys of random layers). Both are pytrees.
-        apply: `(params, state, inputs, training) -> (logits, new_state)`. With `training=False` the module is in
-            evaluation mode, and neither draws random numbers nor changes its state.
-        batch_coupled: whether in training one record's output depends on the other records of its batch, as with
-            batch normalisation; a record of weight zero must then not be in the batch.
-        draws: whether the module draws random numbers in training.
-        seeded: whether the initial parameters depend on the key. They do not for an NNX module whose factory takes no
-            `rngs`: every model then starts from the same weights.
-        origin: the framework in which the network is written.
-        arguments: the arguments of `pure_module`, from which another process makes it again: its functions cannot be
-            pickled.
-    """
-
-    init: Callable[[Key[Array, ""]], tuple[Any, Any]]
-    apply: Callable[[Any, Any, Float[Array, "n ..."], bool], tuple[Float[Array, "n classes"], Any]]
-    batch_coupled: bool
-    draws: bool = False
-    seeded: bool = True
-    origin: Origin = Origin("jax")
-    arguments: Arguments | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.arguments is None:
-            return PureModule, tuple(self)
-        made_of = self.arguments
-        return pure_module, (made_of.factory, made_of.input_shape, made_of.classes, made_of.fields)
 
 
 def pure_module(
@@ -141,26 +71,26 @@ def pure_module(
         raise
     except UNFIT as error:
         raise InputError(
-            f"the model factory {name} could not build a network: {_first_line(error)}. It was called as "
+            f"the model factory {name} could not build a network: {first_line(error)}. It was called as "
             f"{call.text if call else name}; does it fit records of shape {input_shape}? ({FORMS})"
         ) from error
     try:
         if isinstance(built, linen.Module):
             _refuse_fields(fields, name)
-            net = PureModule(*linen_functions(built, input_shape), origin=Origin("flax.linen"))
+            net = linen_functions(built, input_shape)
         elif call is None or isinstance(built, nnx.Module):
             net = _nnx_functions(built, build, fields)._replace(seeded=call is None or call.seeded)
         elif is_keras_model(built):
             _refuse_fields(fields, name)
-            net = _keras_functions(built, name, input_shape)
+            net = keras_functions(built, name, input_shape)
         else:
-            net = _torch_functions(partial(call.made, factory, None), name, input_shape, fields)
+            net = torch_functions(partial(call.made, factory, None), name, input_shape, fields)
         _check_outputs(net, name, input_shape, classes)
     except InputError:
         raise
     except UNFIT as error:
         raise InputError(
-            f"the model {name} does not accept records of shape {input_shape}: {_first_line(error)}"
+            f"the model {name} does not accept records of shape {input_shape}: {first_line(error)}"
             + (f" (it was called as {call.text})" if call else "")
         ) from error
     return net._replace(arguments=Arguments(factory, input_shape, classes, fields))
@@ -219,20 +149,6 @@ def _nnx_functions(
     return PureModule(init, apply, coupled, draws, origin=Origin("flax.nnx"))
 
 
-def _keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> PureModule:
-    found = keras_functions(model, name, input_shape)
-    origin = Origin("keras", found.outputs, read=found.read)
-    return PureModule(found.init, found.apply, False, found.draws, False, origin)
-
-
-def _torch_functions(
-    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], fields: tuple[Field, ...] | None
-) -> PureModule:
-    found = torch_functions(build, name, input_shape, fields)
-    origin = Origin("torch", found.outputs, found.unsaved, found.second_names)
-    return PureModule(found.init, found.apply, found.batch_coupled, found.draws, found.seeded, origin)
-
-
 def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], classes: int) -> None:
     params, state = jax.eval_shape(net.init, _abstract_key())
     inputs = jax.ShapeDtypeStruct((2, *input_shape), np.float32)
@@ -247,14 +163,10 @@ def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], cla
     if net.draws and isinstance(state, nnx.State):
         program = jax.make_jaxpr(lambda state, params, x: net.apply(params, state, x, False)[0])
         wanted = _needed(program(state, params, inputs).jaxpr)
-        places = [place for place, leaf in enumerate(_variables(state)) if isinstance(leaf, nnx.RngState)]
+        variables = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, nnx.Variable))
+        places = [place for place, leaf in enumerate(variables) if isinstance(leaf, nnx.RngState)]
         if any(wanted[place] for place in places):
             raise InputError(evaluation_draws(name))
-
-
-def _variables(state: Any) -> list[Any]:
-    """The variables that hold the leaves, in the order of the leaves."""
-    return jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, nnx.Variable))
 
 
 def _needed(jaxpr: Any) -> list[bool]:
@@ -265,8 +177,3 @@ def _needed(jaxpr: Any) -> list[bool]:
         if any(id(variable) in needed for variable in equation.outvars):
             needed |= {id(variable) for variable in equation.invars}
     return [id(variable) in needed for variable in jaxpr.invars]
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -10,11 +10,11 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
+from jaxaudit.models.module import Origin, PureModule
 
 SUFFIXES = (".keras", ".weights.h5")
 """The suffixes of files in which Keras saves weights."""
@@ -32,16 +33,6 @@ MEMBER = "model.weights.h5"
 NOT_OF_THE_MODEL = ("/optimizer", "/metrics", "/compile")
 SEED = 1
 MODEL_BACKEND = "jax"
-
-
-class KerasFunctions(NamedTuple):
-    """The functions of a `PureModule`, and what its fields say."""
-
-    init: Callable[[Key[Array, ""]], tuple[Any, Any]]
-    apply: Callable[[Any, Any, Array, bool], tuple[Any, Any]]
-    draws: bool
-    outputs: Callable[[Any, Any, np.ndarray], np.ndarray]
-    read: Callable[[Path], dict[str, np.ndarray]]
 
 
 def is_keras_model(value: Any) -> bool:
@@ -76,7 +67,7 @@ def built_by_keras() -> Iterator[None]:
         np.random.set_state(before[1])  # noqa: NPY002
 
 
-def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> KerasFunctions:
+def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> PureModule:
     """The pure functions of a Keras model, in evaluation mode.
 
     Arrays are named by the paths of the model's variables. `init` returns the weights that the model was built with.
@@ -133,7 +124,7 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Kera
             return {name: np.asarray(each.value) for name, each in {**trained, **rest}.items()}
 
     draws = any(path.endswith("seed_generator_state") for path in rest)
-    return KerasFunctions(init, apply, draws, outputs, read)
+    return PureModule(init, apply, False, draws, False, Origin("keras", outputs, read=read))
 
 
 def _holds_constants(layer: Any) -> bool:

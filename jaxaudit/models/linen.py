@@ -11,6 +11,7 @@ from flax.errors import InvalidRngError
 from jaxtyping import Array, Key
 
 from jaxaudit.errors import InputError
+from jaxaudit.models.module import Origin, PureModule
 
 PARAMS = "params"
 TRAINING, EVALUATION = ("train", "training", "is_training"), ("deterministic", "use_running_average")
@@ -29,16 +30,7 @@ class LinenState(NamedTuple):
     key: Any
 
 
-class LinenFunctions(NamedTuple):
-    """The functions of a `PureModule`, and what its fields say."""
-
-    init: Callable[[Key[Array, ""]], tuple[Any, LinenState]]
-    apply: Callable[[Any, LinenState, Array, bool], tuple[Any, LinenState]]
-    batch_coupled: bool
-    draws: bool
-
-
-def linen_functions(module: Any, input_shape: tuple[int, ...]) -> LinenFunctions:
+def linen_functions(module: Any, input_shape: tuple[int, ...]) -> PureModule:
     """The pure functions of a Linen module.
 
     An argument of `__call__` named `train`, `training`, `is_training`, `deterministic` or `use_running_average` is set
@@ -88,7 +80,7 @@ def linen_functions(module: Any, input_shape: tuple[int, ...]) -> LinenFunctions
         logits, changed = train(params, state.collections, now, inputs)
         return logits, LinenState({**state.collections, **changed}, key)
 
-    return LinenFunctions(init, apply, bool(jax.tree.leaves(collections)), draws)
+    return PureModule(init, apply, bool(jax.tree.leaves(collections)), draws, origin=Origin("flax.linen"))
 
 
 def evaluation_draws(name: str) -> str:

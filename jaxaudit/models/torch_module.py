@@ -21,7 +21,8 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.data.records import Field, unpacked
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, first_line
+from jaxaudit.models.module import Origin, PureModule
 from jaxaudit.models.torch_recurrent import loops_stay_loops
 from jaxaudit.models.torch_trial import (
     RECORDS,
@@ -59,19 +60,6 @@ class TorchState(NamedTuple):
     key: Any
 
 
-class TorchFunctions(NamedTuple):
-    """The functions of a `PureModule`, and what its fields say."""
-
-    init: Callable[[Key[Array, ""]], tuple[Any, TorchState]]
-    apply: Callable[[Any, TorchState, Array, bool], tuple[Any, TorchState]]
-    batch_coupled: bool
-    draws: bool
-    seeded: bool
-    outputs: Callable[[Any, TorchState, np.ndarray], np.ndarray]
-    unsaved: Mapping[str, np.ndarray]
-    second_names: Mapping[str, str]
-
-
 def is_torch_module(value: Any) -> bool:
     """Whether `value` is a PyTorch module, decided without importing PyTorch."""
     torch = sys.modules.get("torch")
@@ -79,8 +67,8 @@ def is_torch_module(value: Any) -> bool:
 
 
 def torch_functions(
-    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], fields: tuple[Field, ...] | None = None
-) -> TorchFunctions:
+    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], fields: tuple[Field, ...] | None
+) -> PureModule:
     """The pure functions of the PyTorch module that `build` returns.
 
     The module is not modified. A model starts from weights that `build` draws with PyTorch's generator, seeded with the
@@ -154,7 +142,7 @@ def torch_functions(
         raise
     except Exception as error:
         raise InputError(
-            f"the model {name} runs in PyTorch, but torchax cannot make a JAX function of it: {_first_line(error)}. "
+            f"the model {name} runs in PyTorch, but torchax cannot make a JAX function of it: {first_line(error)}. "
             "Keep tensors that are made outside forward in the module (register_buffer), replace operations that "
             f"torchax does not have, {ELSEWHERE}."
         ) from error
@@ -165,7 +153,8 @@ def torch_functions(
     saved = trial.saved_as
     unsaved = {each: values for each, values in trial.tensors.items() if each not in saved.values()}
     second = {again: first for again, first in saved.items() if again != first}
-    return TorchFunctions(init, apply, trial.batch_coupled, trial.draws, trial.seeded, outputs, unsaved, second)
+    origin = Origin("torch", outputs, unsaved, second)
+    return PureModule(init, apply, trial.batch_coupled, trial.draws, trial.seeded, origin)
 
 
 def _by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
@@ -201,7 +190,7 @@ def _torchax(name: str) -> Any:
     except Exception as error:
         raise InputError(
             f"the model {name} is a PyTorch module, and torchax, which makes a JAX function of it, could not be "
-            f"imported beside torch {pytorch().__version__}: {_first_line(error)}. {INSTALL}, {ELSEWHERE}."
+            f"imported beside torch {pytorch().__version__}: {first_line(error)}. {INSTALL}, {ELSEWHERE}."
         ) from error
     return torchax
 
@@ -290,8 +279,3 @@ def _farthest(ours: Mapping[str, Any], theirs: Mapping[str, np.ndarray]) -> str 
     gaps = {name: float(np.linalg.norm(np.asarray(ours[name]) - each)) for name, each in theirs.items()}
     wrong = [name for name, gap in gaps.items() if not gap <= allowed[name]]
     return max(wrong, key=lambda name: gaps[name] / allowed[name]) if wrong else None
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jaxaudit.data.records import LARGEST_WHOLE
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, first_line
 
 RECORDS = 6
 SEED = 1
@@ -122,8 +122,8 @@ def in_pytorch(trial: Trial, tensors: Mapping[str, Any], inputs: np.ndarray) -> 
             return np.asarray(logits_of(module(torch.from_numpy(placed))).numpy())
         except (IndexError, RuntimeError) as error:
             raise InputError(
-                f"the network does not accept these records in PyTorch: {type(error).__name__}: "
-                f"{(str(error).strip() or '-').splitlines()[0]}; is a token outside its vocabulary?"
+                f"the network does not accept these records in PyTorch: {first_line(error)}; is a token outside its "
+                "vocabulary?"
             ) from error
 
 
@@ -240,7 +240,7 @@ def _form(another: Callable[[], Any], inputs: np.ndarray, name: str) -> Form:
         try:
             outputs = _outputs(another().eval(), _placed(np.floor(2 * inputs) if form.whole else inputs, form))
         except Exception as error:  # whatever a network raises at records of another shape
-            faults.append(f"{type(error).__name__}: {(str(error).strip() or '-').splitlines()[0]}")
+            faults.append(first_line(error))
             continue
         if not isinstance(outputs, pytorch().Tensor):
             raise InputError(f"the model {name} returns a {type(outputs).__name__}; it must return the logits alone.")

@@ -9,21 +9,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from jaxaudit.plots.style import (
-    BLUE,
-    DASHES,
-    INK,
-    LINE,
-    MUTED,
-    SIZE,
-    VERMILION,
-    dress,
-    legend,
-    name_rows,
-    say,
-    series_line,
-    short,
-)
+from jaxaudit.plots import style
 
 DTP_1 = 1.0
 
@@ -58,7 +44,7 @@ def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:
     """
     counts, floors = (np.array(each) for each in zip(*((bar.records, bar.by_seed_floor) for bar in bars), strict=True))
     places = np.arange(len(bars))
-    colours = [VERMILION if bar.breaks_dtp_1 else BLUE for bar in bars]
+    colours = [style.VERMILION if bar.breaks_dtp_1 else style.BLUE for bar in bars]
     limit = sum(not bar.breaks_dtp_1 for bar in bars) - 0.5
     axes.bar(places, counts, width=0.72, color=colours, linewidth=0, label="by PDTP")
     highest = int(counts.max())
@@ -69,15 +55,15 @@ def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:
                 axes.plot(
                     [place - 0.44, place + 0.44],
                     [height, height],
-                    color=INK,
+                    color=style.INK,
                     linewidth=2,
                     label="by seed floor" if height == floors[floors > 0][0] else None,
                 )
     for place, height in zip(places.tolist(), counts.tolist(), strict=True):
         if height:
             words = f"{height:,}"
-            axes.text(place, height * 1.12, words, ha="center", va="bottom", fontsize=SIZE, color=INK)
-    dress(axes, "PDTP (nats)", "records")
+            axes.text(place, height * 1.12, words, ha="center", va="bottom", fontsize=style.SIZE, color=style.INK)
+    style.dress(axes, "PDTP (nats)", "records")
     axes.set_yscale("symlog", linthresh=1, linscale=0.6)
     ticks = [0, *(10**power for power in range(math.ceil(math.log10(max(highest, 10))) + 1))]
     axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
@@ -85,9 +71,9 @@ def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:
     axes.set_ylim(0, highest * 4)
     axes.set_xticks(places, [bar.name for bar in bars], rotation=38, ha="right", rotation_mode="anchor")
     axes.grid(False, axis="x")
-    axes.axvline(limit, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
-    say(axes, "DTP-1", (limit + 0.06, highest * 1.9), color=VERMILION, ha="left", fontweight="bold")
-    legend(axes, 2)
+    axes.axvline(limit, color=style.VERMILION, linewidth=1.6, linestyle=style.DASHES[1])
+    style.say(axes, "DTP-1", (limit + 0.06, highest * 1.9), color=style.VERMILION, ha="left", fontweight="bold")
+    style.legend(axes, 2)
 
 
 def draw_risks(axes: Axes, risks: Sequence[Risk], *, seeded: bool) -> None:
@@ -96,27 +82,27 @@ def draw_risks(axes: Axes, risks: Sequence[Risk], *, seeded: bool) -> None:
     most = max([*finite, DTP_1]) * 1.12
     for place, risk in enumerate(risks):
         if seeded:
-            bar = {"height": 0.56, "color": LINE, "linewidth": 0, "zorder": 2}
+            bar = {"height": 0.56, "color": style.LINE, "linewidth": 0, "zorder": 2}
             name = "seed floor, up to its largest" if not place else None
             axes.barh(place, min(risk.floor_max, most), label=name, **bar)
-            axes.plot([min(risk.floor, most)] * 2, [place - 0.28, place + 0.28], color=MUTED, linewidth=2)
+            axes.plot([min(risk.floor, most)] * 2, [place - 0.28, place + 0.28], color=style.MUTED, linewidth=2)
         above = risk.pdtp > DTP_1
         axes.plot(
             [min(risk.pdtp, most)],
             [place],
             "D" if above else "o",
-            color=VERMILION if above else BLUE,
+            color=style.VERMILION if above else style.BLUE,
             markersize=6,
             zorder=5,
             clip_on=False,
         )
         if math.isinf(risk.pdtp):
-            say(axes, "infinite", (most * 0.96, place), ha="right", va="center", color=VERMILION)
-    axes.axvline(DTP_1, color=VERMILION, linewidth=1.6, linestyle=DASHES[1], label="DTP-1")
-    dress(axes, "PDTP (nats)")
-    name_rows(axes, [risk.name for risk in risks])
+            style.say(axes, "infinite", (most * 0.96, place), ha="right", va="center", color=style.VERMILION)
+    axes.axvline(DTP_1, color=style.VERMILION, linewidth=1.6, linestyle=style.DASHES[1], label="DTP-1")
+    style.dress(axes, "PDTP (nats)")
+    style.name_rows(axes, [risk.name for risk in risks])
     axes.set_xlim(0, most)
-    legend(axes, 2)
+    style.legend(axes, 2)
 
 
 def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"]) -> None:
@@ -125,18 +111,20 @@ def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"]) -
     finite = largest[np.isfinite(largest)]
     most = max([*finite.tolist(), DTP_1]) * 1.15
     heights = np.minimum(largest, most)
-    axes.plot(steps, heights, color=BLUE, linewidth=1.6)
+    axes.plot(steps, heights, color=style.BLUE, linewidth=1.6)
     above = largest > DTP_1
-    axes.plot(steps[~above], heights[~above], "o", color=BLUE, markersize=4.5)
-    axes.plot(steps[above], heights[above], "D", color=VERMILION, markersize=5.5, clip_on=False, zorder=5)
+    axes.plot(steps[~above], heights[~above], "o", color=style.BLUE, markersize=4.5)
+    axes.plot(steps[above], heights[above], "D", color=style.VERMILION, markersize=5.5, clip_on=False, zorder=5)
     for step in steps[np.isinf(largest)].tolist():
-        say(axes, "infinite", (step + 0.04 * len(largest), most), ha="left", va="center", color=VERMILION)
-    axes.axhline(DTP_1, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
-    dress(axes, "records removed", "largest PDTP (nats)")
+        style.say(axes, "infinite", (step + 0.04 * len(largest), most), ha="left", va="center", color=style.VERMILION)
+    axes.axhline(DTP_1, color=style.VERMILION, linewidth=1.6, linestyle=style.DASHES[1])
+    style.dress(axes, "records removed", "largest PDTP (nats)")
     axes.set_ylim(0, most)
     axes.set_xlim(-0.4, len(largest) - 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    say(axes, "DTP-1", (len(largest) - 0.75, DTP_1), ha="right", va="center", color=VERMILION, fontweight="bold")
+    style.say(
+        axes, "DTP-1", (len(largest) - 0.75, DTP_1), ha="right", va="center", color=style.VERMILION, fontweight="bold"
+    )
 
 
 def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " _"]]]) -> None:
@@ -153,13 +141,12 @@ def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " 
             np.where(shares > 0, shares, np.nan),
             where="post",
             linewidth=1.8,
-            label=short(name),
-            **series_line(place),
+            label=style.short(name),
+            **style.series_line(place),
         )
-    dress(axes, "PDTP (nats)", "share of records above it")
+    style.dress(axes, "PDTP (nats)", "share of records above it")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.minorticks_off()
     ticks = [tick for tick in (0.001, 0.01, 0.1, 1.0, 10.0) if tick <= most]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     shares = [10.0**-power for power in range(math.ceil(-math.log10(fewest)) + 1)]
@@ -167,5 +154,5 @@ def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " 
     axes.minorticks_off()
     axes.set_xlim(least, most)
     axes.set_ylim(fewest * 0.7, 1.3)
-    axes.axvline(DTP_1, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
-    legend(axes, 2 if max(len(short(name)) for name, _ in runs) < 18 else 1)
+    axes.axvline(DTP_1, color=style.VERMILION, linewidth=1.6, linestyle=style.DASHES[1])
+    style.legend(axes, 2 if max(len(style.short(name)) for name, _ in runs) < 18 else 1)

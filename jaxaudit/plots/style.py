@@ -1,6 +1,6 @@
 """The common style of all charts: colours that colour-blind people can distinguish, one line width, little text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -29,6 +29,17 @@ def canvas(height: float = HEIGHT) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     figure.patch.set_facecolor(PAPER)
     return figure, figure.add_subplot()
+
+
+def chart(draw: Callable[[Axes], object], height: float = HEIGHT) -> Callable[[], Figure]:
+    """A function that makes a figure with one chart, which `draw` draws."""
+
+    def made() -> Figure:
+        figure, axes = canvas(height)
+        draw(axes)
+        return figure
+
+    return made
 
 
 def panels(count: int) -> tuple[Figure, list[Axes]]:

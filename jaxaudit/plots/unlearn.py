@@ -126,14 +126,9 @@ def _logarithmic(axes: Axes, name: str, low: float, high: float) -> None:
         first = last = round((math.log10(low) + math.log10(high)) / 2)
     powers = list(range(first, last + 1, max(1, math.ceil((last - first) / 5))))
     ticks, labels = [10.0**power for power in powers], [_power(power) for power in powers]
-    if name == "x":
-        axes.set_xscale("log")
-        axes.set_xticks(ticks, labels)
-        axes.set_xlim(low, high)
-    else:
-        axes.set_yscale("log")
-        axes.set_yticks(ticks, labels)
-        axes.set_ylim(low, high)
+    getattr(axes, f"set_{name}scale")("log")
+    getattr(axes, f"set_{name}ticks")(ticks, labels)
+    getattr(axes, f"set_{name}lim")(low, high)
     axes.minorticks_off()
 
 

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
 
 from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
-from jaxaudit.plots.style import canvas, row_height
+from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Cells, Picture
 
@@ -16,17 +15,12 @@ from jaxaudit.report.page import Cells, Picture
 def bounds_picture(drawn: Sequence[plot.Method], numbers: Cells) -> Picture:
     """Efficacy against its upper bound, with the numbers beneath."""
 
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_bounds(axes, drawn)
-        return figure
-
     return Picture(
         "bound",
         "Efficacy against its bound",
         "Every mark lies on or above the line where the two are equal.",
         "The bound is never below the efficacy. The nearer a mark to the dotted line, the tighter the bound.",
-        draw,
+        chart(lambda axes: plot.draw_bounds(axes, drawn)),
         numbers,
     )
 
@@ -56,11 +50,6 @@ def layers_picture(
         [(visible(name), each[chosen]) for name, each in models],
     )
 
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(shown)) + thickness * len(drawn))
-        plot.draw_layers(axes, shown, drawn)
-        return figure
-
     left = f" The {len(shown)} of {len(names)} layers with the most are shown." if len(names) > len(shown) else ""
     columns = tuple(name for name, _ in drawn)
     return Picture(
@@ -68,7 +57,7 @@ def layers_picture(
         title,
         f"{len(shown)} layers{seen}",
         caption + left,
-        draw,
+        chart(lambda axes: plot.draw_layers(axes, shown, drawn), row_height(len(shown)) + thickness * len(drawn)),
         Cells(
             "Information of the layers shown",
             ("layer", *columns),

@@ -11,26 +11,26 @@ DIGITS_GIVEN = 8
 """A number with more digits was computed, not typed by a user."""
 
 
-def number(value: float | str | None, digits: int = 3) -> str:
+def number(value: float | None, digits: int = 3) -> str:
     """A number with `digits` decimals; `none` if it is not available.
 
-    >>> number(0.12345), number(None), number("infinity"), number(12345.6, 1)
+    >>> number(0.12345), number(None), number(math.inf), number(12345.6, 1)
     ('0.123', 'none', 'infinite', '12,345.6')
     """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or math.isnan(value):
         return NONE
-    if value == "infinity" or value == math.inf:
+    if value == math.inf:
         return "infinite"
-    return f"{float(value):,.{digits}f}"
+    return f"{value:,.{digits}f}"
 
 
-def precise(value: float | str | None) -> str:
+def precise(value: float | None) -> str:
     """A number with four significant digits, for tables of the numbers in charts.
 
     >>> precise(0.000123456), precise(12.0), precise(None)
     ('0.0001235', '12', 'none')
     """
-    return number(value) if value is None or isinstance(value, str) or not math.isfinite(value) else f"{value:.4g}"
+    return number(value) if value is None or not math.isfinite(value) else f"{value:.4g}"
 
 
 def share(value: float) -> str:

@@ -1,17 +1,13 @@
 """The common parts of every result as JSON: its numbers, its provenance, its schema."""
 
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
-from jaxaudit.json_types import Number as Number
-from jaxaudit.json_types import StrictStruct, from_builtins, to_builtins
-from jaxaudit.json_types import number as number
+from jaxaudit.json_types import StrictStruct, to_builtins
 
 VERSION = 2
 """Version of all schemas; runs of other versions are rejected."""
-
-Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class Provenance(StrictStruct, frozen=True, kw_only=True):
@@ -94,12 +90,3 @@ def to_json(record: msgspec.Struct) -> dict[str, Any]:
     fields = to_builtins(record)
     last = {name: fields.pop(name) for name in ("papers", "provenance")}
     return {"schema": fields.pop("schema"), **fields, **last}
-
-
-def from_json(kind: type[Kind], value: Any) -> Kind:
-    """The record decoded from JSON strictly: no other keys, no other types.
-
-    Raises:
-        msgspec.ValidationError: the value does not fit; the message says where.
-    """
-    return from_builtins(kind, value)

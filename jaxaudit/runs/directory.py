@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -69,7 +70,7 @@ def is_of_a_run(name: str) -> bool:
 def write(
     directory: Path,
     result: Mapping[str, Any],
-    files: Mapping[str, Callable[[IO[bytes]], None]],
+    files: Mapping[str, Writer],
     table: str | None = None,
 ) -> None:
     """Writes `result.json` and the other files into `directory` and removes the unfinished work there.
@@ -88,65 +89,52 @@ def write(
     """
     text = json.dumps(result, indent=1, allow_nan=False) + "\n"
     texts = {RESULT: text} if table is None else {TABLE: table, RESULT: text}
-    saves = {**files, **{name: _as_text(text) for name, text in texts.items()}}
-    refuse_taken(directory)
-    try:
-        _write(Path(os.path.realpath(directory)), saves)
-    except OSError as error:
-        raise InputError(
-            f"`directory` {directory} cannot be written ({error.strerror or error}); free space there and repeat the "
-            "command, which continues from kept work."
-        ) from error
+    saves = {**files, **{name: partial(_write_text, text) for name, text in texts.items()}}
+    write_files(directory, saves, " and repeat the command, which continues from kept work")
 
 
-def write_files(directory: Path, files: Mapping[str, Writer]) -> None:
+def write_files(directory: Path, files: Mapping[str, Writer], advice: str = ", or name another directory") -> None:
     """Writes these files into a new directory, in this order; if that fails, nothing is left.
 
     Args:
         directory: accepted by `claim`.
         files: names, also in new folders there, and a writer for each open file; earlier files are in their final place
             when a writer is called.
+        advice: what to do once there is space, if the directory cannot be written.
 
     Raises:
         InputError: the directory is taken, or cannot be written; or as raised by a writer.
     """
     refuse_taken(directory)
+    directory, given = Path(os.path.realpath(directory)), directory
+    work, last = directory / NAME, list(files)[-1]
     try:
-        _write(Path(os.path.realpath(directory)), files)
+        made = make_directories(work)
+        folders = tuple({(directory / name).parent for name in files} - {directory})
+        try:
+            for folder in folders:
+                folder.mkdir(mode=0o700)
+            for name, save in files.items():
+                with whole_file(directory / name, drafts=work) as file:
+                    save(file)
+        except BaseException:
+            # The last file marks the others as complete.
+            for name in () if (directory / last).exists() else files:
+                (directory / name).unlink(missing_ok=True)
+            remove_empty((*folders, *made))
+            raise
     except OSError as error:
         raise InputError(
-            f"`directory` {directory} cannot be written ({error.strerror or error}); free space there, or name another "
-            "directory."
+            f"`directory` {given} cannot be written ({error.strerror or error}); free space there{advice}."
         ) from error
-
-
-def _write(directory: Path, saves: Mapping[str, Callable[[IO[bytes]], None]]) -> None:
-    """Writes the files; the last one marks the others as complete."""
-    work, last = directory / NAME, list(saves)[-1]
-    made = make_directories(work)
-    folders = tuple({(directory / name).parent for name in saves} - {directory})
-    try:
-        for folder in folders:
-            folder.mkdir(mode=0o700)
-        for name, save in saves.items():
-            with whole_file(directory / name, drafts=work) as file:
-                save(file)
-    except BaseException:
-        for name in () if (directory / last).exists() else saves:
-            (directory / name).unlink(missing_ok=True)
-        remove_empty((*folders, *made))
-        raise
     shutil.rmtree(work, ignore_errors=True)
 
 
-def _as_text(text: str) -> Callable[[IO[bytes]], None]:
-    def save(file: IO[bytes]) -> None:
-        file.write(text.encode())
-
-    return save
+def _write_text(text: str, file: IO[bytes]) -> None:
+    file.write(text.encode())
 
 
-def arrays(named: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:
+def arrays(named: Mapping[str, np.ndarray]) -> Writer:
     """Writes arrays as a compressed .npz."""
     return lambda file: np.savez_compressed(file, allow_pickle=False, **named)
 

@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,7 @@ import jax
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.records import Records
+from jaxaudit.data.scores.table import SETS, ScoreTable
 from jaxaudit.paths import without_folders
 from jaxaudit.version import __version__
 
@@ -36,21 +38,16 @@ _VARIABLES = frozenset(
 def describe_machine() -> dict[str, Any]:
     """Versions, devices, and everything else that affects the rounding of a number."""
     devices = jax.local_devices()
+    of_pytorch = [name for name in _OF_PYTORCH if name in sys.modules] if "torchax" in sys.modules else []
     return {
         "jaxaudit": __version__,
-        "versions": {
-            name: version(name) for name in (*_PACKAGES, *(_of_pytorch() if "torchax" in sys.modules else ()))
-        },
+        "versions": {name: version(name) for name in (*_PACKAGES, *of_pytorch)},
         "python": platform.python_version(),
         "device": f"{devices[0].platform}: {devices[0].device_kind}",
         "devices": len(devices),
         "cores": os.cpu_count() or 1,
         "environment": _environment(),
     }
-
-
-def _of_pytorch() -> list[str]:
-    return [name for name in _OF_PYTORCH if name in sys.modules]
 
 
 def _environment() -> dict[str, str]:
@@ -116,3 +113,18 @@ def describe_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int,
         "content_hash": content_hash,
     }
     return {**sets, "shadows": shadows}
+
+
+def describe_scores(table: ScoreTable) -> dict[str, Any]:
+    """A table of scores by its sets, its models and its content hash."""
+    sets = {each: len(table.rows(each)) for each in SETS}
+    return {
+        **{each: {"name": table.name, "records": count} for each, count in sets.items() if count},
+        "scores": {
+            "name": table.name,
+            "models": dict(Counter(model.role for model in table.models)),
+            "scores": dict(table.directions),
+            "covariates": list(table.covariates),
+            "content_hash": table.content_hash,
+        },
+    }

@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
-from jaxaudit.report.html.first_lines import FIRST_LINES
+from jaxaudit.report.html import FIRST_LINES
 from jaxaudit.report.run import Run
 from jaxaudit.runs.directory import is_of_a_run
 

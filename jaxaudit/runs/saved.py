@@ -10,9 +10,10 @@ import msgspec
 
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError, visible
+from jaxaudit.json_types import from_builtins
 from jaxaudit.report.kind import Arrays, Kind
 from jaxaudit.report.kinds import NAMES, kind_of
-from jaxaudit.report.record import VERSION, from_json
+from jaxaudit.report.record import VERSION
 from jaxaudit.report.run import Run
 from jaxaudit.runs.directory import RESULT, TABLE
 from jaxaudit.runs.files import read_archive, read_columns, read_result, read_table
@@ -119,7 +120,7 @@ def _kind_of(result: Mapping[str, Any], path: str) -> Kind:
 
 def _converted(kind: Kind, result: Mapping[str, Any], path: str) -> msgspec.Struct:
     try:
-        return from_json(kind.record, result)
+        return from_builtins(kind.record, result)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character is text to JSON alone
         raise InputError(
             f"{path}: its result does not have the format of this version, jaxaudit {__version__} "

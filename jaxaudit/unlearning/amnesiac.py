@@ -21,7 +21,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.results import Summarize
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
-from jaxaudit.learners.learner import TrainState
+from jaxaudit.learners.learner import Inputs, Labels, TrainState, Weights
 from jaxaudit.learners.stepped import TrainsAsAnother
 from jaxaudit.unlearning.method import cites
 
@@ -123,13 +123,7 @@ class Recording(TrainsAsAnother):
         sums = jax.tree.map(lambda leaf: jnp.zeros((self.sets, *leaf.shape), leaf.dtype), start.params)
         return start._replace(state=Running(start.state, sums, jnp.zeros(self.sets, jnp.float32)))
 
-    def gradient(
-        self,
-        state: TrainState,
-        inputs: Float[Array, "batch ..."],
-        labels: Int[Array, " batch"],
-        weights: Float[Array, " batch"],
-    ) -> tuple[Any, Any]:
+    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
         """The learner's gradient and module state, with this step's term added to the sums (summation by parts)."""
         held = (labels[:, None] >> jnp.arange(self.sets)) & 1
         touched = jnp.any((held > 0) & (weights > 0)[:, None], axis=0).astype(jnp.float32)

@@ -20,18 +20,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.randomness import stream
+from jaxaudit.unlearning import passes
 from jaxaudit.unlearning.method import LogProbs, cites
-from jaxaudit.unlearning.passes import (
-    BATCH_SIZE,
-    EPOCHS,
-    LEARNING_RATE,
-    Minibatch,
-    check_recipe,
-    cross_entropy,
-    descended,
-    each_step,
-    one_pass,
-)
 
 BETA = 0.95
 """The weight beta in the authors' code."""
@@ -48,9 +38,9 @@ def fine_tune(
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,
-    epochs: int = EPOCHS,
-    learning_rate: float = LEARNING_RATE,
-    batch_size: int = BATCH_SIZE,
+    epochs: int = passes.EPOCHS,
+    learning_rate: float = passes.LEARNING_RATE,
+    batch_size: int = passes.BATCH_SIZE,
 ) -> Any:
     """Fine-tuning: trains on the remaining records only, theta <- theta - rate * grad L_remain.
 
@@ -81,9 +71,9 @@ def gradient_ascent(
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,
-    epochs: int = EPOCHS,
+    epochs: int = passes.EPOCHS,
     learning_rate: float = ASCENT_RATE,
-    batch_size: int = BATCH_SIZE,
+    batch_size: int = passes.BATCH_SIZE,
 ) -> Any:
     """Gradient ascent on the loss of the forget set: theta <- theta + rate * grad L_forget.
 
@@ -112,9 +102,9 @@ def negative_gradient(
     forget: Bool[Array, " n"],
     *,
     beta: float = BETA,
-    epochs: int = EPOCHS,
-    learning_rate: float = LEARNING_RATE,
-    batch_size: int = BATCH_SIZE,
+    epochs: int = passes.EPOCHS,
+    learning_rate: float = passes.LEARNING_RATE,
+    batch_size: int = passes.BATCH_SIZE,
 ) -> Any:
     """NegGrad+: theta <- theta - rate * grad (beta L_remain - (1 - beta) L_forget).
 
@@ -131,21 +121,21 @@ def negative_gradient(
     Raises:
         InputError: `beta` or a number of the recipe is out of range.
     """
-    check_recipe(epochs, learning_rate, batch_size)
+    passes.check_recipe(epochs, learning_rate, batch_size)
     if not 0 <= beta <= 1:
         raise InputError(f"beta is the share of the loss that is of the remaining records: 0 to 1, got {beta:g}.")
-    loss = cross_entropy(log_probs, inputs, labels)
+    loss = passes.cross_entropy(log_probs, inputs, labels)
 
-    def weighed(params: Any, remaining: Minibatch, forgotten: Minibatch) -> Float[Array, ""]:
+    def weighed(params: Any, remaining: passes.Minibatch, forgotten: passes.Minibatch) -> Float[Array, ""]:
         return beta * loss(params, remaining) - (1 - beta) * loss(params, forgotten)
 
     def epoch(number: Any, params: Any) -> Any:
-        forgotten = one_pass(stream(key, "forget"), number, forget, batch_size)
+        forgotten = passes.one_pass(stream(key, "forget"), number, forget, batch_size)
 
-        def step(place: Any, remaining: Minibatch, params: Any) -> Any:
-            return descended(params, jax.grad(weighed)(params, remaining, forgotten[place]), learning_rate)
+        def step(place: Any, remaining: passes.Minibatch, params: Any) -> Any:
+            return passes.descended(params, jax.grad(weighed)(params, remaining, forgotten[place]), learning_rate)
 
-        return each_step(one_pass(stream(key, "pass"), number, ~forget, batch_size), step, params)
+        return passes.each_step(passes.one_pass(stream(key, "pass"), number, ~forget, batch_size), step, params)
 
     return lax.fori_loop(0, epochs, epoch, params)
 
@@ -163,13 +153,13 @@ def _trained_on(
     batch_size: int,
 ) -> Any:
     """Parameters after some epochs over the chosen records; sign 1 minimises their loss, -1 maximises it."""
-    check_recipe(epochs, learning_rate, batch_size)
-    gradient = jax.grad(cross_entropy(log_probs, inputs, labels))
+    passes.check_recipe(epochs, learning_rate, batch_size)
+    gradient = jax.grad(passes.cross_entropy(log_probs, inputs, labels))
 
-    def step(place: Any, minibatch: Minibatch, params: Any) -> Any:
-        return descended(params, gradient(params, minibatch), sign * learning_rate)
+    def step(place: Any, minibatch: passes.Minibatch, params: Any) -> Any:
+        return passes.descended(params, gradient(params, minibatch), sign * learning_rate)
 
     def epoch(number: Any, params: Any) -> Any:
-        return each_step(one_pass(stream(key, "pass"), number, chosen, batch_size), step, params)
+        return passes.each_step(passes.one_pass(stream(key, "pass"), number, chosen, batch_size), step, params)
 
     return lax.fori_loop(0, epochs, epoch, params)

@@ -19,18 +19,8 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.randomness import stream
+from jaxaudit.unlearning import passes
 from jaxaudit.unlearning.method import LogProbs, cites
-from jaxaudit.unlearning.passes import (
-    BATCH_SIZE,
-    EPOCHS,
-    Minibatch,
-    check_recipe,
-    cross_entropy,
-    descended,
-    each_step,
-    one_pass,
-    weighted_mean,
-)
 
 LEARNING_RATE = 5e-4
 DECAYS = (0.5, 0.8, 0.9)
@@ -46,13 +36,13 @@ def scrub(
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,
-    epochs: int = EPOCHS,
+    epochs: int = passes.EPOCHS,
     max_epochs: int = 3,
     learning_rate: float = LEARNING_RATE,
     alpha: float = 0.5,
     gamma: float = 1.0,
     temperature: float = 2.0,
-    batch_size: int = BATCH_SIZE,
+    batch_size: int = passes.BATCH_SIZE,
 ) -> Any:
     """Moves outputs away from the original's on the forget set, and keeps them close to it on other records.
 
@@ -78,41 +68,41 @@ def scrub(
     Raises:
         InputError: a number of the recipe is out of range.
     """
-    check_recipe(epochs, learning_rate, batch_size)
-    loss, adam = cross_entropy(log_probs, inputs, labels), optax.scale_by_adam()
+    passes.check_recipe(epochs, learning_rate, batch_size)
+    loss, adam = passes.cross_entropy(log_probs, inputs, labels), optax.scale_by_adam()
 
-    def cooled(params: Any, minibatch: Minibatch) -> Float[Array, "batch classes"]:
+    def cooled(params: Any, minibatch: passes.Minibatch) -> Float[Array, "batch classes"]:
         return jax.nn.log_softmax(log_probs(params, inputs[minibatch.records]) / temperature)
 
-    def distance(student: Any, minibatch: Minibatch) -> Float[Array, ""]:
+    def distance(student: Any, minibatch: passes.Minibatch) -> Float[Array, ""]:
         teacher, own = lax.stop_gradient(cooled(params, minibatch)), cooled(student, minibatch)
         each = jnp.sum(jnp.exp(teacher) * (teacher - own), axis=1)
-        return temperature**2 * weighted_mean(each, minibatch)
+        return temperature**2 * passes.weighted_mean(each, minibatch)
 
-    def obeyed(student: Any, minibatch: Minibatch) -> Float[Array, ""]:
+    def obeyed(student: Any, minibatch: passes.Minibatch) -> Float[Array, ""]:
         return alpha * distance(student, minibatch) + gamma * loss(student, minibatch)
 
-    def disobeyed(student: Any, minibatch: Minibatch) -> Float[Array, ""]:
+    def disobeyed(student: Any, minibatch: passes.Minibatch) -> Float[Array, ""]:
         return -distance(student, minibatch)
 
     def epoch(number: Any, state: Any) -> Any:
         rate = learning_rate * 0.1 ** jnp.sum(number >= epochs * jnp.array(DECAYS))
 
         def along(aim: Any, has_slope: Any = True) -> Any:
-            def step(place: Any, minibatch: Minibatch, state: Any) -> Any:
+            def step(place: Any, minibatch: passes.Minibatch, state: Any) -> Any:
                 student, moments = state
                 gradient = jax.grad(aim)(student, minibatch)
                 gradient = jax.tree.map(lambda leaf: jnp.where(has_slope, leaf, 0), gradient)
                 direction, moments = adam.update(gradient, moments)
-                return descended(student, direction, rate), moments
+                return passes.descended(student, direction, rate), moments
 
             return step
 
-        forgotten = one_pass(stream(key, "forget"), number, forget, batch_size)
+        forgotten = passes.one_pass(stream(key, "forget"), number, forget, batch_size)
         forgotten = forgotten._replace(steps=jnp.where(number < max_epochs, forgotten.steps, 0))
         # At the start the gradient of D is 0 up to rounding, which Adam would scale up to a full step.
-        state = each_step(forgotten, along(disobeyed, number > 0), state)
-        return each_step(one_pass(stream(key, "pass"), number, ~forget, batch_size), along(obeyed), state)
+        state = passes.each_step(forgotten, along(disobeyed, number > 0), state)
+        return passes.each_step(passes.one_pass(stream(key, "pass"), number, ~forget, batch_size), along(obeyed), state)
 
     student, _ = lax.fori_loop(0, epochs, epoch, (params, adam.init(params)))
     return student

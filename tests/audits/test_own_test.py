@@ -27,13 +27,14 @@ from jaxaudit.audits.pool import Part, Pool
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, Speed
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import from_builtins
 from jaxaudit.learners import network
 from jaxaudit.metrics.checks import SHADOW_ACCURACY, TARGET_OUTPUTS, Check
 from jaxaudit.models import MLP
 from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.numbers import precise
-from jaxaudit.report.record import from_json, to_json
+from jaxaudit.report.record import to_json
 
 KEY = jax.random.key(5)
 LEARNER = network(partial(MLP, hidden=(16,)), (12,), 3, optimizer=optax.adam(0.02), epochs=8, batch_size=50)
@@ -132,7 +133,7 @@ def test_it_can_be_the_only_test_and_a_check_that_nobody_can_make_is_told():
     own = made_run.result.targets[0].tests[0].numbers
     assert own.keys() == {"mean log-odds", "least"}
     assert own["least"] is None
-    assert from_json(type(made_run.result), to_json(made_run.result)).targets[0].tests[0].numbers == own
+    assert from_builtins(type(made_run.result), to_json(made_run.result)).targets[0].tests[0].numbers == own
     assert f"mean log-odds, loss test {precise(own['mean log-odds'])}" in " ".join(text.split())
     assert not re.search(r"\brho\b", said(made_run) + text)
 

@@ -72,11 +72,11 @@ def test_the_table_is_judged(saves: Path):
     made = jaxaudit(*COMMAND, f"unlearn/NPO/evals/{LOG}", *unused, "--used", full, "--out", "s.csv")
     assert made.code == 0, made.err
     (target,) = jaxaudit("ks", "--scores", "s.csv", "--json").result["targets"]
-    ratios = [
+    ours, theirs = (
         [each["score"] for each in log["forget_truth_ratio"]["value_by_index"].values()]
         for log in (tofu_log(4, 0.3), tofu_log(1))
-    ]
-    assert target["forget_quality"] == stats.ks_2samp(*ratios)[1]
+    )
+    assert target["forget_quality"] == stats.ks_2samp(ours, theirs)[1]
     assert target["verdict"] == "not forgotten"
     usage = target["usage"][0]
     assert usage["fraction_low"] < 0.3 < usage["fraction_high"]

@@ -15,6 +15,7 @@ BY_ENDING: dict[str, Way] = {
     ".npy": arrays.npy,
     ".npz": archives.npz,
     ".json": texts.json_document,
+    ".jsonl": texts.json_lines,
     ".csv": texts.table,
     ".data": texts.table,
     ".test": texts.table,
@@ -96,7 +97,7 @@ def way_of(name: str, content: object) -> Way:
         return arrays.idx
     if ".tfrecord" in name:
         return trees.tfrecord
-    if content[:1] == b"{" and not name.endswith(".csv"):
+    if content[:1] == b"{" and not name.endswith((".csv", ".jsonl")):
         return texts.json_document
     return BY_ENDING.get(PurePath(name).suffix.lower(), damaged)
 

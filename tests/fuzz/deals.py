@@ -56,6 +56,28 @@ def dealt(folder: Path, choose: random.Random) -> object:
         return without_names(ran)
 
 
+def texts_to_deal(folder: Path) -> None:
+    for name in ("plain", "other"):
+        lines = [
+            {"prompt": f"{name} {row}", "answer": "a", "author": PATIENTS[row], "further": {"a": [row]}}
+            for row in range(40)
+        ]
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+
+def dealt_texts(folder: Path, choose: random.Random) -> object:
+    """The sides, none of which has the name of a group; or one version of each record on either side."""
+    shares = (("--members-share", "0.3"), ("--withdraw", "0.4"), (), ("--pairs", "other.jsonl"))
+    with swept(folder):
+        words = choose.choice(shares)
+        ran = command(folder, ("deal", "plain.jsonl", "--groups", "author", *words, "--out", "dealt"))
+        facts = json.loads((folder / "dealt" / "deal.json").read_text())
+        sides = [facts[role]["records"] for role in ROLES if facts[role]]
+        if sum(sides) != facts["source"]["records"] * (1 + ("--pairs" in words)):
+            raise AssertionError(f"{sides} of {facts['source']['records']} records were dealt")
+        return without_names(ran)
+
+
 def without_names(ran: Ran) -> Ran:
     """What was printed, if it names no group."""
     assert SECRET not in ran.out + ran.err, "the name of a group was printed"
@@ -103,6 +125,7 @@ def answered(folder: Path, choose: random.Random) -> object:
 
 READERS = [
     Reader("deal", to_deal, dealt, 4),
+    Reader("deal-texts", texts_to_deal, dealt_texts, 3),
     Reader("members", with_members, judged, 5),
     Reader("challenge", blind, answered),
 ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support.language_models import save_model
 
 from fuzz.readers import Reader, only
 from fuzz.results import weights
@@ -103,10 +104,25 @@ def read_keras(folder: Path, choose: random.Random) -> object:
     return load_weights(keras_network(), read(only(folder, "w")), "w", "the network")
 
 
+def causal(folder: Path) -> None:
+    save_model(folder / "hub", max_shard_size="20KB")
+    (folder / "hub" / "modeling_own.py").write_text(OWN_CODE)
+
+
+def read_causal(folder: Path, choose: random.Random) -> object:
+    """The model, with its weights and the scores of two texts."""
+    from jaxaudit.models.language_model import LanguageModel
+    from jaxaudit.models.token_scores import token_scores
+
+    model = LanguageModel(folder / "hub")
+    return token_scores(model, model.encode(["a", ""], ["b c", "who wrote it"]))["loss"].shape
+
+
 READERS = [
     Reader("hub", lambda folder: saved(folder, weights(), 1), read_folder, 3),
     Reader("hub-shards", lambda folder: saved(folder, weights(), 2), read_folder, 3),
     *([Reader("hub-classifier", classifier, read_classifier, 3)] if find_spec("transformers") else []),
+    *([Reader("hub-causal", causal, read_causal, 3)] if find_spec("transformers") else []),
     *(
         [Reader(f"keras-{name}", keras_archive(name), read_keras, 2) for name in ("w.keras", "w.weights.h5")]
         if find_spec("keras") and find_spec("h5py")

@@ -1,5 +1,7 @@
 """Readers of data sets and tables of people."""
 
+import gzip
+import json
 import random
 import zipfile
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from fuzz.readers import SECRET, SECRET_NUMBER, Reader, only
 from jaxaudit.data import load, load_path, load_table
 from jaxaudit.data.records import must_be_opened, open_records
 from jaxaudit.data.sets.acdc import load_acdc
+from jaxaudit.data.texts import read_texts
 
 SPLITS = (None, None, None, "train", "test", "all", "val")
 RNG = np.random.default_rng
@@ -154,7 +157,25 @@ def named_table(name: str) -> Callable[[Path, random.Random], object]:
 
 
 PICTURES = {"png": 3, "jpeg": 1, "tiff": 3, "bmp": 1, "gif": 1, "webp": 1, "ppm": 1}
+
+
+def texts(folder: Path) -> None:
+    lines = [
+        {"question": f"{SECRET} {row}?", "answer": f"é {row}", "set": "query", "group": f"g{row // 2}", "pair": row}
+        for row in range(8)
+    ]
+    text = "\n".join(map(json.dumps, lines))
+    (folder / "x.jsonl").write_text(text)
+    (folder / "y.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def read_lines(folder: Path, choose: random.Random) -> object:
+    found = read_texts(only(folder, choose.choice("xy")))
+    return found.form, [found.column(name) for name in ("set", "group", "pair", "index")]
+
+
 READERS = [
+    Reader("texts", texts, read_lines, 4),
     Reader("npy-folder", npy_folder, read_folder, 4),
     Reader("npy", npy_pair, read_set, 4),
     Reader("npz", lambda folder: np.savez_compressed(folder / "x.npz", x=ROWS, y=LABELS), read_set, 6),

@@ -50,6 +50,32 @@ def json_document(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     return text.encode("utf-8", "surrogatepass"), "; ".join(said)
 
 
+def json_lines(data: bytes, choose: random.Random) -> tuple[bytes, str]:
+    """One line changed as a document, or the lines as text."""
+    lines = data.split(b"\n")
+    row = choose.randrange(len(lines))
+    match choose.randrange(10):
+        case 0:
+            return b"", "empty"
+        case 1:
+            lines.insert(row, choose.choice((b"", b"[1]", b"null", b'"a"', b"\xff", b"{}", b"{" * 60)))
+            said = f"another line before line {row}"
+        case 2:
+            ending = choose.choice((b"\r\n", b"\r", b"\0", b",\n", b" "))
+            return ending.join(lines), f"lines end with {ending!r}"
+        case 3:
+            coding = choose.choice(("utf-16", "utf-8-sig", "utf-32", "utf-7", "cp037", "latin-1"))
+            return data.decode("utf-8", "replace").encode(coding, "replace"), f"as {coding}"
+        case 4:
+            lines[row], said = lines[row] * choose.choice((2, 1000, 30_000)), f"line {row} again and again"
+        case 5:
+            return b"[" + b",".join(lines) + b"]", "one array"
+        case _:
+            lines[row], said = json_document(lines[row], choose)
+            said = f"line {row}: {said}"
+    return b"\n".join(lines), said
+
+
 MARKED = {
     "NaN": "NaN",
     "-Infinity": "-Infinity",

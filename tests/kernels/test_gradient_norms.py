@@ -28,7 +28,7 @@ from support.gradient_twins import (
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import chunks, fisher_diagonal, squared_grad_norms
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.models import MLP, LiuCNN
 
 

@@ -17,10 +17,9 @@ from support.references import ks_by_scipy, ks_gap_by_definition
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import kolmogorov_smirnov, ks_distance, ks_gap, ks_host
-from jaxaudit.kernels.ks_device import ks_gap_by_sort, widest
+from jaxaudit.kernels.ks_device import ks_gap_by_sort, multiply, subtract, uniform_indices, widest
 from jaxaudit.kernels.ks_host import _by_sorting, _by_splitting, ks_gap_rows, widest_gap
 from jaxaudit.kernels.ordered_keys import device_keys, device_values, host_keys, host_values
-from jaxaudit.kernels.wide_integers import multiply, subtract, uniform_indices
 
 VALUES = st.one_of(
     st.floats(width=32, allow_nan=False),

@@ -12,7 +12,7 @@ from support.torch_twins import squared_norms
 
 from jaxaudit.data.weights.weights import read_weights
 from jaxaudit.errors import InputError
-from jaxaudit.models import transformers_classifier
+from jaxaudit.models import pretrained
 from jaxaudit.models.transformers_classifier import TransformersClassifier
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
@@ -140,7 +140,7 @@ def test_what_is_no_configuration_is_refused(tmp_path: Path, monkeypatch: pytest
         (tmp_path / "config.json").write_text(content)
         with pytest.raises(InputError, match=words):
             TransformersClassifier(tmp_path / "config.json")
-    monkeypatch.setattr(transformers_classifier, "LONGEST", 10)
+    monkeypatch.setattr(pretrained, "LONGEST", 10)
     with pytest.raises(InputError, match="too many for a configuration"):
         TransformersClassifier(save(bert(), tmp_path))
 

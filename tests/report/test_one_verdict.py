@@ -40,6 +40,7 @@ from support.terminals import said, shown
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.result import Truth
+from jaxaudit.json_types import from_builtins
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS
 from jaxaudit.metrics.pdtp import SeedFloor
@@ -49,7 +50,7 @@ from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import kind_of, schema_of
 from jaxaudit.report.markdown import as_markdown
-from jaxaudit.report.record import from_json, to_json
+from jaxaudit.report.record import to_json
 from jaxaudit.report.run import Run
 
 pytestmark = pytest.mark.usefixtures("no_charts")
@@ -261,7 +262,7 @@ def test_every_output_says_the_same(kind: str):
 def said_once(run: Run[Any]) -> None:
     kind, value = kind_of(run.kind), written(run)
     # Nothing is decided again where a result is read: what is shown from here on was read.
-    run = replace(run, result=from_json(kind.record, value))
+    run = replace(run, result=from_builtins(kind.record, value))
     assert written(run) == value
     kind.check(run.result, run.arrays)
     text, page, markdown, found = said(run), page_of(run), markdown_of(run), findings(value)

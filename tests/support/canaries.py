@@ -34,7 +34,7 @@ _LISTS = re.compile(
 
 
 def write_inputs(folder: Path) -> np.ndarray:
-    """Records with canaries: `leakfile.npz`, `.csv`, `_people.csv`, and another domain; returns the first record."""
+    """Records with canaries: `leakfile.npz`, `.csv`, `.jsonl` and others; returns the first record."""
     inputs, labels = records(2, 0.0, RECORDS)
     classes = np.array([f"{WORDS['class']}{place}" for place in range(3)])
     groups = [f"{WORDS['group']}{place * GROUPS // RECORDS:03}" for place in range(RECORDS)]
@@ -44,6 +44,14 @@ def write_inputs(folder: Path) -> np.ndarray:
     np.savez(folder / f"{name}.npz", patient=np.array(groups), town=np.array(cells), **own)
     further = records(3, 0.7, RECORDS)
     np.savez(folder / f"{name}_other.npz", x=further[0], y=further[1], class_names=classes)
+    for ending, words in (("", "first"), ("_again", "second")):
+        texts = [
+            {"prompt": f"{cell} {words}", "answer": f"{place}", "patient": group}
+            for place, (cell, group) in enumerate(zip(cells, groups, strict=True))
+        ]
+        (folder / f"{name}{ending}.jsonl").write_text("\n".join(map(json.dumps, texts)))
+    errors = [f"{place},{place + 1},{group},query" for place, group in enumerate(groups)]
+    (folder / f"{name}_errors.csv").write_text("\n".join(["guess,truth,patient,set", *errors]))
     header = [f"{WORDS['column']}{place}" for place in range(FEATURES)]
     _write_csv(folder / f"{name}.csv", [*header, "patient", "diagnosis"], inputs, groups, classes[labels].tolist())
     kinds = [f"{WORDS['category']}{place % 4}" for place in range(RECORDS)]

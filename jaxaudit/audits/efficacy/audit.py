@@ -16,8 +16,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import expected_squared_grad_norms
-from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Categorical, Gaussian, Likelihood
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Categorical, Gaussian, Likelihood, precise_log_softmax
 from jaxaudit.metrics.efficacy import EfficacyByLayer, efficacy_by_layer
 from jaxaudit.models import PureModule
 
@@ -105,7 +104,9 @@ def measure_efficacy(
         functions = _Functions(net, weights.state, likelihood) if jax.tree.leaves(weights.state) else stateless
         fit = _fit(net, weights, inputs, labels, likelihood)
         measured.append(efficacy_by_layer(functions.log_prob, weights.params, inputs, labels, chunk=chunk))
-        true_norms += [_true_norms(functions, weights, inputs, chunk)] if true_fisher else []
+        if true_fisher:
+            expected = partial(expected_squared_grad_norms, likelihood=likelihood, chunk=chunk)
+            true_norms.append(np.asarray(expected(functions.outputs, weights.params, inputs).total, np.float64))
         true = float(np.mean(true_norms[-1])) if true_fisher else None
         role = "reference" if models else "judged"
         models.append(weights_of(weights.name, measured[-1], *fit, true, role=role))
@@ -168,14 +169,7 @@ class _Functions:
         def log_prob(params: Any, inputs: Any, labels: Any) -> Array:
             return likelihood.log_prob(outputs(params, inputs), labels)
 
-        self.outputs, self.log_prob, self.likelihood = outputs, log_prob, likelihood
-
-
-def _true_norms(functions: _Functions, weights: NamedWeights, inputs: Any, chunk: int | None) -> np.ndarray:
-    found = expected_squared_grad_norms(
-        functions.outputs, weights.params, inputs, likelihood=functions.likelihood, chunk=chunk
-    )
-    return np.asarray(found.total, np.float64)
+        self.outputs, self.log_prob = outputs, log_prob
 
 
 def checked_labels(labels: np.ndarray, likelihood: Likelihood, outputs: int, name: str) -> np.ndarray:
@@ -226,7 +220,7 @@ def _fit(
             right = jnp.mean((logits > 0) == (labels.reshape(logits.shape) > 0), axis=1)
         return right, likelihood.log_prob(logits, labels), logits
 
-    hits, own, conversion = list[np.ndarray](), list[np.ndarray](), Conversion()
+    hits, own, farthest, squares = list[np.ndarray](), list[np.ndarray](), 0.0, 0.0
     probabilities = isinstance(likelihood, Categorical)
     for start in range(0, len(labels), CHUNK):
         some = inputs[start : start + CHUNK]
@@ -236,15 +230,19 @@ def _fit(
         own.append(said)
         probabilities &= bool((logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, rtol=0, atol=1e-5))
         if net.origin.outputs is not None:
-            conversion = conversion.after(logits, net.origin.outputs(weights.params, weights.state, some))
+            theirs = net.origin.outputs(weights.params, weights.state, some).astype(np.float64)
+            farthest = float(np.maximum(farthest, np.linalg.norm(logits - theirs, axis=1).max()))
+            squares += float(np.square(theirs).sum())
     if probabilities:
         raise InputError(
             f"{weights.name}: the outputs of the network are probabilities, since they are not negative and sum to one "
             "for each record; it must return logits: leave out its last softmax (in Keras, the activation of the last "
             "layer)."
         )
-    error = None if net.origin.outputs is None else conversion.error
-    if error is not None and conversion.finite and not error <= MOST_CONVERSION_ERROR:
+    error = None
+    if net.origin.outputs is not None:
+        error = float(farthest / max(np.sqrt(squares / len(labels)), np.finfo(np.float32).tiny))
+    if error is not None and np.isfinite(squares) and not error <= MOST_CONVERSION_ERROR:
         raise InputError(
             f"{weights.name}: in JAX the outputs of the network differ from those in {net.origin.framework} by "
             f"{error:.1e} of their size, more than {MOST_CONVERSION_ERROR:g}, so its gradients would be those of "
@@ -253,31 +251,3 @@ def _fit(
         )
     accuracy = None if isinstance(likelihood, Gaussian) else float(np.concatenate(hits).mean())
     return accuracy, float(np.concatenate(own).mean()), error
-
-
-class Conversion(NamedTuple):
-    """The distance between outputs in JAX and in the network's own framework, over the records seen so far.
-
-    Attributes:
-        farthest: the largest distance of a record's outputs; NaN if outputs are not numbers.
-        squares: sum of squares of the framework's outputs over these `records`.
-        finite: whether all outputs of the framework are finite.
-    """
-
-    farthest: float = 0.0
-    squares: float = 0.0
-    records: int = 0
-    finite: bool = True
-
-    def after(self, ours: Float[np.ndarray, "n classes"], theirs: Float[np.ndarray, "n classes"]) -> "Conversion":
-        """The distance with these records included."""
-        theirs = theirs.astype(np.float64)
-        farthest = float(np.maximum(self.farthest, np.linalg.norm(ours - theirs, axis=1).max()))
-        squares, finite = self.squares + float(np.square(theirs).sum()), self.finite and bool(np.isfinite(theirs).all())
-        return Conversion(farthest, squares, self.records + len(theirs), finite)
-
-    @property
-    def error(self) -> float:
-        """The largest distance over the root mean square norm; see `Weights`."""
-        scale = np.sqrt(self.squares / max(self.records, 1))
-        return float(self.farthest / max(scale, np.finfo(np.float32).tiny))

@@ -116,16 +116,8 @@ def find(result: UnlearnResult, name: str) -> Finding:
     if not protocol.enough_seeds:
         words = f"{protocol.seeds} seeds cannot show any difference from retraining"
         more = (f"Train at least {_seeds_needed(protocol)} seeds.", *more)
-        return Finding(
-            verdict,
-            "open",
-            f"{words}.",
-            (words,),
-            Confidence("none", "There are too few seeds."),
-            checks,
-            caveats,
-            more,
-        )
+        confidence = Confidence("none", "There are too few seeds.")
+        return Finding(verdict, "open", f"{words}.", (words,), confidence, checks, caveats, more)
     sentence = "No score distinguishes its models, nor the original, from retrained models."
     why = "On these data the scores cannot show what was not forgotten."
     reasons = ("no score distinguishes even the original, which forgot nothing, from retraining",)
@@ -247,13 +239,9 @@ def _seeds_needed(protocol: Protocol) -> int:
     return math.ceil(1 - math.log2(protocol.p_value_threshold))
 
 
-def _listed(scores: Iterable[str]) -> str:
-    return _join([SCORES[score] for score in scores])
-
-
 def _sentence(scores: Sequence[str], verb: str) -> str:
     """The scores followed by a verb, which is given in the plural."""
-    words, one = _listed(scores), {"are": "is", "distinguish": "distinguishes"}[verb]
+    words, one = _join([SCORES[score] for score in scores]), {"are": "is", "distinguish": "distinguishes"}[verb]
     return f"{words[0].upper()}{words[1:]} {one if len(scores) == 1 else verb}"
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
+from jaxaudit.ensemble.checkpoint import as_plain, is_key
 from jaxaudit.learners import SteppedLearner
 
 
@@ -15,7 +16,7 @@ def flat_params(params: Any, models: Int[np.ndarray, " models"]) -> tuple[np.nda
 
     Types unknown to NumPy (bfloat16) are stored as unsigned integers of the same bytes.
     """
-    return tuple(_plain(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in jax.tree.leaves(params))
+    return tuple(map(as_plain, jax.tree.leaves(params)))
 
 
 def params_of(learner: SteppedLearner, leaves: tuple[np.ndarray, ...]) -> Any:
@@ -25,7 +26,7 @@ def params_of(learner: SteppedLearner, leaves: tuple[np.ndarray, ...]) -> Any:
     def made(key: Any) -> Any:
         params = learner.finish(learner.init(key))
         # The implementation of a random key is known from the key, not from its shape.
-        kinds.extend(jax.random.key_impl(leaf) if _is_key(leaf) else None for leaf in jax.tree.leaves(params))
+        kinds.extend(jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in jax.tree.leaves(params))
         return params
 
     like, structure = jax.tree.flatten(jax.eval_shape(made, jax.eval_shape(jax.random.key, 1)))
@@ -33,19 +34,6 @@ def params_of(learner: SteppedLearner, leaves: tuple[np.ndarray, ...]) -> Any:
     def restored(leaf: np.ndarray, shape: Any, kind: Any) -> Any:
         if kind is not None:
             return jax.random.wrap_key_data(jnp.asarray(leaf), impl=kind)
-        return leaf.view(shape.dtype) if _is_foreign(shape.dtype) else leaf
+        return leaf.view(shape.dtype)
 
     return structure.unflatten(restored(*each) for each in zip(leaves, like, kinds, strict=True))
-
-
-def _plain(leaf: Any) -> np.ndarray:
-    array = np.asarray(leaf)
-    return array.view(f"u{array.dtype.itemsize}") if _is_foreign(array.dtype) else array
-
-
-def _is_foreign(dtype: Any) -> bool:
-    return np.dtype(dtype).kind == "V"
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -6,7 +6,7 @@ from pathlib import Path
 from jaxaudit.cli.groups import DATA, DataFolder, dealt_groups
 from jaxaudit.cli.harness import Command, Summary
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.parsers import share_check
+from jaxaudit.cli.parsers import TEXTS, is_texts, share_check
 from jaxaudit.errors import InputError
 
 SEED_BITS = 63
@@ -18,13 +18,19 @@ class DealData(DataFolder):
 
     data: str = option(
         ...,
-        "The provider's records: NAME[@SPLIT] or a path. Of several splits, say which, or @all.",
+        "The provider's records: NAME[@SPLIT] or a path. Of several splits, say which, or @all. Texts are JSON Lines "
+        "with prompt and answer, question and answer, or text.",
         argument=True,
         names="data",
     )
     groups: str | None = dealt_groups(
         "Group of each record, such as its patient, to deal groups whole: .npy, .csv, or the name of an array in the "
-        ".npz or of a column in the .csv that DATA names."
+        ".npz, of a column in the .csv or of a key in the lines that DATA names."
+    )
+    pairs: Path | None = option(
+        None,
+        "Texts: another version of each record of DATA, line by line. Which of the two is shared is drawn for each.",
+        names="file",
     )
 
 
@@ -102,9 +108,29 @@ class DealOptions:
 
 
 def _deal(options: DealOptions) -> Summary:
+    if is_texts(options.data.data):
+        from jaxaudit.cli.deal.texts import deal_texts
+
+        return deal_texts(options)
     from jaxaudit.cli.deal.run import deal_records
 
     return deal_records(options)
+
+
+def _check_pairs(options: DealOptions) -> None:
+    """Refuses versions of records that are no texts, and sides that pairs do not have."""
+    deal, texts = options.deal, is_texts(options.data.data)
+    if deal.blind and texts:
+        raise InputError("--blind is of records with outputs, and texts get scores: leave it out.")
+    if options.data.pairs is None:
+        return
+    if not (texts and is_texts(options.data.pairs)):
+        raise InputError(f"--pairs and DATA must be texts ({', '.join(TEXTS)}).")
+    if (deal.holdout_share, deal.members_share, deal.withdraw) != (None, None, None):
+        raise InputError(
+            "--pairs shares one version of each record and keeps the other, so there is no share of records: leave out "
+            "--holdout-share, --members-share and --withdraw."
+        )
 
 
 DEAL = Command(
@@ -125,6 +151,10 @@ DEAL = Command(
     commitment before the outputs arrive: it fixes which record is of which set, and does not show it. Anybody who kept
     the shared records can still recognise them.
 
+    Texts are written as query.jsonl and so on, lines with all of their keys but that of the groups. With `--pairs`,
+    query.jsonl has one version of each record, drawn by a fair coin, and holdout.jsonl the other one, with the same
+    number at pair: a difference within a pair is free of the record's own difficulty.
+
     Examples:
 
     `jaxaudit deal records.npz --out deal`
@@ -134,7 +164,12 @@ DEAL = Command(
     `jaxaudit deal records.npz --members-share 0.4 --holdout-share 0.3 --blind --out deal`
 
     `jaxaudit deal shared.npz --withdraw 0.3 --out deal`
+
+    `jaxaudit deal texts.jsonl --groups author --members-share 0.4 --holdout-share 0.3 --out deal`
+
+    `jaxaudit deal texts.jsonl --pairs rephrased.jsonl --out deal`
     """,
+    (_check_pairs,),
     first=("out", "groups", "holdout_share", "members_share", "withdraw", "blind"),
     compiles=False,
 )

@@ -78,9 +78,9 @@ def deal_records(options: DealOptions) -> Summary:
     copied = count - len(np.unique(copies))
     # Records that belong to nobody need no groups, and the test of records finds more.
     whole = groups is not None or copied > 0
-    seed = secrets.randbits(SEED_BITS) if how.seed is None else how.seed
-    key = _key(seed) if how.withdraw is None else stream(_key(seed), "withdraw")
-    rows = _dealt(key, how, count, together if whole else None)
+    seed = seed_of(how)
+    key = key_of(seed) if how.withdraw is None else stream(key_of(seed), "withdraw")
+    rows = dealt(key, how, count, together if whole else None)
     left_out: list[str] = []
     if groups is not None:
         refuse_in_records(given, source.examples)
@@ -105,27 +105,15 @@ def deal_records(options: DealOptions) -> Summary:
         return {name: array[side.rows] if name in split else array for name, array in arrays.items()}
 
     def record(file: IO[bytes]) -> None:
-        facts = {
-            "schema": SCHEMA,
-            "seed": seed,
-            "holdout_share": how.held if how.withdraw is None else None,
-            "members_share": how.members_share,
-            "withdraw": how.withdraw,
-            "by_groups": whole,
-            "copies": copied,
-            "source": {
-                "name": source.name,
-                "records": count,
-                "groups": len(np.unique(together)),
-                "content_hash": source.examples.content_hash,
-                "sha256": None if source.path is None else file_hash(source.path),
-            },
-            **dict.fromkeys(("query", "members", "holdout")),
-            **{name: _recorded(side, out, source.examples) for name, side in sides.items()},
-            "versions": {"jaxaudit": __version__, "python": platform.python_version()}
-            | {name: version(name) for name in ("jax", "numpy")},
+        described = {
+            "name": source.name,
+            "records": count,
+            "groups": len(np.unique(together)),
+            "content_hash": source.examples.content_hash,
+            "sha256": None if source.path is None else file_hash(source.path),
         }
-        file.write((json.dumps(facts, indent=1) + "\n").encode())
+        membership = {name: source.examples.record_hashes[side.rows] for name, side in sides.items()}
+        file.write(record_of(how, seed, whole, copied, described, out, sides, membership))
 
     files = {side.file: _npz(rows_of(side)) for side in sides.values()}
     salt, challenge, positions = new_salt(), "", {}
@@ -148,12 +136,17 @@ def _further(arrays: Iterable[str]) -> list[str]:
     return [name for name in arrays if role_of(name) is None and name not in CLASS_NAMES]
 
 
-def _key(seed: int) -> Key[Array, ""]:
+def seed_of(how: Deal) -> int:
+    """The seed that was asked for, or a new one that nobody can guess."""
+    return secrets.randbits(SEED_BITS) if how.seed is None else how.seed
+
+
+def key_of(seed: int) -> Key[Array, ""]:
     """`jax.random.key`, which keeps only 32 bits of a seed: few enough to try them all."""
     return jax.random.wrap_key_data(jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32), impl="threefry2x32")
 
 
-def _dealt(
+def dealt(
     key: Key[Array, ""], how: Deal, count: int, groups: Int[np.ndarray, " n"] | None
 ) -> dict[str, Bool[np.ndarray, " n"]]:
     """True for the records of each side, by its name."""
@@ -218,15 +211,45 @@ def _as_compared(examples: Examples) -> Examples:
     return examples
 
 
-def _recorded(side: Side, out: Path, examples: Examples) -> dict[str, Any]:
-    """`membership` is the SHA-256 of the records' hashes in the file's order (`Examples.record_hashes`)."""
-    return {
-        "file": side.file,
-        "records": len(side.rows),
-        "groups": side.groups,
-        "sha256": file_hash(out / side.file),
-        "membership": hashlib.sha256(examples.record_hashes[side.rows].tobytes()).hexdigest(),
+def record_of(
+    how: Deal,
+    seed: int,
+    whole: bool,
+    copied: int,
+    source: Mapping[str, Any],
+    out: Path,
+    sides: Mapping[str, Side],
+    hashes: Mapping[str, np.ndarray],
+) -> bytes:
+    """The record of a deal, whose sides are written.
+
+    `membership` of a side is the SHA-256 of the hashes of its records, in the file's order.
+    """
+
+    def recorded(name: str, side: Side) -> dict[str, Any]:
+        return {
+            "file": side.file,
+            "records": len(side.rows),
+            "groups": side.groups,
+            "sha256": file_hash(out / side.file),
+            "membership": hashlib.sha256(hashes[name].tobytes()).hexdigest(),
+        }
+
+    facts = {
+        "schema": SCHEMA,
+        "seed": seed,
+        "holdout_share": how.held if how.withdraw is None else None,
+        "members_share": how.members_share,
+        "withdraw": how.withdraw,
+        "by_groups": whole,
+        "copies": copied,
+        "source": dict(source),
+        **dict.fromkeys(("query", "members", "holdout")),
+        **{name: recorded(name, side) for name, side in sides.items()},
+        "versions": {"jaxaudit": __version__, "python": platform.python_version()}
+        | {name: version(name) for name in ("jax", "numpy")},
     }
+    return (json.dumps(facts, indent=1) + "\n").encode()
 
 
 def _npz(arrays: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:

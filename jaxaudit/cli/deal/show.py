@@ -47,6 +47,7 @@ def summary(
     others: Sequence[str] = (),
     left_out: Sequence[str] = (),
     blind: Blind | None = None,
+    texts: bool = False,
 ) -> tuple[str, ...]:
     """The lines for the terminal; they have no value of a record.
 
@@ -59,12 +60,14 @@ def summary(
         others: arrays that are written beside inputs and labels.
         left_out: arrays that are not written, because they have values of the groups.
         blind: the challenge, if one is written.
+        texts: whether the records are texts, in JSON Lines.
     """
 
     def counted(side: Side) -> str:
         return f"{len(side.rows):,} records" + (f" in {side.groups:,} groups" if whole else "")
 
     members, holdout = "members" in sides, "holdout" in sides
+    end = sides["query"].file.removeprefix("query")
     lines = [f"Dealt the records of {source} at random."]
     lines += [f"  {LABELS[name]}: {counted(side)} ({out / side.file})" for name, side in sides.items()]
     if copied:
@@ -72,19 +75,20 @@ def summary(
     lines.append("")
     if members:
         lines += [
-            "For the company that trains: query.npz and members.npz. The query set is to be withdrawn later, and the",
+            f"For the company that trains: query{end} and members{end}. "
+            "The query set is to be withdrawn later, and the",
             "members are to stay in training.",
         ]
     else:
-        lines.append("For the company that trains: query.npz.")
+        lines.append(f"For the company that trains: query{end}.")
     if holdout:
         lines.append(
-            f"At home: holdout.npz{f', {KEY}' if blind else ''} and {RECORD}. Nobody may ever train on the holdout."
+            f"At home: holdout{end}{f', {KEY}' if blind else ''} and {RECORD}. Nobody may ever train on the holdout."
         )
     else:
         lines += [
             f"At home: {RECORD}, and the holdout: --holdout must be records of the same provider that were kept, as in",
-            "holdout.npz of the earlier deal.",
+            f"holdout{end} of the earlier deal.",
         ]
     lines += [
         f"{RECORD} has the seed, which repeats the deal: keep it until the deal must be shown. Only its",
@@ -99,7 +103,9 @@ def summary(
             "Nobody can change afterwards which record is of which set: `jaxaudit ks --challenge` recomputes the",
             f"commitment, and {KEY} says how anybody can, once it is shown.",
         ]
-    if whole:
+    if whole and texts:
+        lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
+    elif whole:
         flags = " ".join(_group_options(members=False))
         further = " ".join(_group_options(members=True)[4:])
         lines += [
@@ -110,7 +116,15 @@ def summary(
     if left_out:
         lines.append(f"Left out of the files, because they have values of the groups: {', '.join(left_out)}.")
     if others:
-        lines.append(f"The files also have these arrays of {source}; check that none is private: {', '.join(others)}.")
+        kind = "keys" if texts else "arrays"
+        lines.append(f"The files also have these {kind} of {source}; check that none is private: {', '.join(others)}.")
+    if texts:
+        words = ["jaxaudit", "scores", "lm", "MODEL"]
+        for name in LABELS:
+            path = str(out / sides[name].file) if name in sides else name.upper()
+            words += [f"--{name}", path] if name in sides or name == "holdout" else []
+        lines += ["", "To test a model later:", "", f"  {shlex.join([*words, '--out', 'scores.csv'])}"]
+        return tuple(map(visible, [*lines, "  jaxaudit ks --scores scores.csv"]))
     where = f"records of {blind.file}" if blind else "records of each file"
     asked = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
     words = _of_challenge(out, members) if blind else _command(out, members, holdout, whole)

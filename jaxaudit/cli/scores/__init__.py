@@ -1,0 +1,1 @@
+"""`jaxaudit scores`: tables of scores for `jaxaudit ks`."""

@@ -1,9 +1,7 @@
 """`jaxaudit unlearn`: its options. Imports nothing heavy, so that `--help` is instant."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxaudit.cli.groups import (
     AUDIT,
@@ -24,62 +22,12 @@ from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
 from jaxaudit.cli.parsers import parse_hidden, parse_names, rate_check, share_check
 
-if TYPE_CHECKING:
-    from jaxaudit.unlearning import Unlearn
-
-Training = dict[str, Any]
-"""Epochs, learning rate and batch size, as far as they are given."""
-
 USUAL = ("retraining", "amnesiac", "fisher")
 VARIANTS = ("golatkar", "paper", "becker-code")
 
 
-def _fisher(asked: "UnlearnAudit", training: Training) -> "Unlearn":
-    from jaxaudit.unlearning import becker_code, forget_by_noise, golatkar, paper
-
-    variants: dict[str, Any] = dict(zip(VARIANTS, (golatkar, paper, becker_code), strict=True))
-    return partial(forget_by_noise, noise=variants[asked.fisher_variant], alpha=asked.alpha)
-
-
-def _fine_tuning(asked: "UnlearnAudit", training: Training) -> "Unlearn":
-    from jaxaudit.unlearning import fine_tune
-
-    return partial(fine_tune, **training)
-
-
-def _gradient_ascent(asked: "UnlearnAudit", training: Training) -> "Unlearn":
-    from jaxaudit.unlearning import gradient_ascent
-
-    return partial(gradient_ascent, **training)
-
-
-def _negative_gradient(asked: "UnlearnAudit", training: Training) -> "Unlearn":
-    from jaxaudit.unlearning import negative_gradient
-
-    return partial(negative_gradient, beta=asked.beta, **training)
-
-
-def _scrub(asked: "UnlearnAudit", training: Training) -> "Unlearn":
-    from jaxaudit.unlearning import scrub
-
-    return partial(scrub, **training)
-
-
-def _ssd(asked: "UnlearnAudit", training: Training) -> "Unlearn":
-    from jaxaudit.unlearning import selective_dampening
-
-    return partial(selective_dampening, selection=asked.ssd_alpha, strength=asked.ssd_lambda)
-
-
-OF_A_MODEL: dict[str, Callable[["UnlearnAudit", Training], "Unlearn"]] = {
-    "fisher": _fisher,
-    "fine-tuning": _fine_tuning,
-    "gradient-ascent": _gradient_ascent,
-    "negative-gradient": _negative_gradient,
-    "scrub": _scrub,
-    "ssd": _ssd,
-}
-"""Methods that are functions of a trained model: how to make each from the options and the training recipe."""
+OF_A_MODEL = ("fisher", "fine-tuning", "gradient-ascent", "negative-gradient", "scrub", "ssd")
+"""Methods that are functions of a trained model; `make_methods` makes them."""
 METHODS = ("retraining", "amnesiac", *OF_A_MODEL)
 
 

@@ -4,16 +4,17 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxaudit import unlearning
 from jaxaudit.cli.read_sets import read_inputs
-from jaxaudit.cli.unlearn.command import OF_A_MODEL, UnlearnAudit, UnlearnData, UnlearnOptions
+from jaxaudit.cli.unlearn.command import OF_A_MODEL, VARIANTS, UnlearnAudit, UnlearnData, UnlearnOptions
 from jaxaudit.data import Examples
 from jaxaudit.data.overlap import find_overlap
 from jaxaudit.errors import InputError, MissingSplit
-from jaxaudit.unlearning import Unlearn
 
 TEST = "@test"
 
@@ -38,7 +39,7 @@ class Parts(NamedTuple):
     notes: tuple[str, ...]
 
 
-def make_methods(names: Sequence[str], asked: UnlearnAudit, batch_size: int) -> dict[str, Unlearn]:
+def make_methods(names: Sequence[str], asked: UnlearnAudit, batch_size: int) -> dict[str, unlearning.Unlearn]:
     """The methods among these that are functions of a trained model, configured by the options.
 
     Raises:
@@ -47,8 +48,19 @@ def make_methods(names: Sequence[str], asked: UnlearnAudit, batch_size: int) -> 
     if not 0 <= asked.alpha < math.inf:
         raise InputError(f"--alpha must be at least 0, got {asked.alpha:g}.")
     given = {"epochs": asked.unlearn_epochs, "learning_rate": asked.unlearn_rate, "batch_size": batch_size}
-    training = {name: value for name, value in given.items() if value is not None}
-    return {name: OF_A_MODEL[name](asked, training) for name in names if name in OF_A_MODEL}
+    training: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    noises: dict[str, unlearning.Noise] = dict(
+        zip(VARIANTS, (unlearning.golatkar, unlearning.paper, unlearning.becker_code), strict=True)
+    )
+    made: dict[str, unlearning.Unlearn] = {
+        "fisher": partial(unlearning.forget_by_noise, noise=noises[asked.fisher_variant], alpha=asked.alpha),
+        "fine-tuning": partial(unlearning.fine_tune, **training),
+        "gradient-ascent": partial(unlearning.gradient_ascent, **training),
+        "negative-gradient": partial(unlearning.negative_gradient, beta=asked.beta, **training),
+        "scrub": partial(unlearning.scrub, **training),
+        "ssd": partial(unlearning.selective_dampening, selection=asked.ssd_alpha, strength=asked.ssd_lambda),
+    }
+    return {name: made[name] for name in names if name in OF_A_MODEL}
 
 
 def read_parts(options: UnlearnOptions) -> Parts:

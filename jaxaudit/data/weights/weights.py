@@ -89,6 +89,19 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
     return _finite(_read_file(path, max_bytes), path)
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a folder that `save_pretrained` wrote.
+
+    Raises:
+        InputError: it has none, or an index that names other files.
+    """
+    saved = _saved_weights(folder)
+    if saved is None:
+        raise InputError(f"{folder}: has no weights; name a folder that save_pretrained wrote.")
+    names = set(_placed(saved).values()) if saved.name.endswith(INDEX) else [saved.name]
+    return [folder / name for name in sorted(names)]
+
+
 def safetensors_bytes(weights: Mapping[str, np.ndarray]) -> bytes:
     """Arrays as the bytes of a safetensors file, which `read_weights` restores exactly.
 

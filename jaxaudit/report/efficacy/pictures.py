@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from jaxaudit.audits.efficacy.result import EfficacyResult
 from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
-from jaxaudit.plots.style import canvas, row_height
+from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.information import bounds_picture, layers_picture
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Cells, Picture
@@ -50,17 +49,12 @@ def _numbers(drawn: Sequence[plot.Method]) -> Cells:
 
 
 def _efficacies(name: str, title: str, drawn: Sequence[plot.Method]) -> Picture:
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(drawn)))
-        plot.draw_efficacies(axes, drawn, None)
-        return figure
-
     return Picture(
         name,
         title,
         "; ".join(f"{each.name}: {precise(float(each.efficacy[0]))}" for each in drawn),
         "On a logarithmic axis: the further right, the better the weights fit the records. A triangle is infinite.",
-        draw,
+        chart(lambda axes: plot.draw_efficacies(axes, drawn, None), row_height(len(drawn))),
         _numbers(drawn),
     )
 

@@ -11,7 +11,7 @@ from jaxaudit.data.regular_files import whole_file
 from jaxaudit.errors import visible
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
 from jaxaudit.report.build import build
-from jaxaudit.report.html.first_lines import FIRST_LINES
+from jaxaudit.report.html import FIRST_LINES
 from jaxaudit.report.page import Cells, Page, Picture
 from jaxaudit.report.run import Run
 from jaxaudit.version import __version__
@@ -39,7 +39,10 @@ def render(page: Page) -> str:
     )
     template = environment.from_string((room / "page.html.jinja").read_text(encoding="utf-8"))
     charts = [part.pictures() for part in page.parts]
-    drawn = {id(picture): _inline(picture, key) for key, picture in _named(page, charts)}
+    drawn = {
+        id(picture): Markup(as_inline_svg(settled(picture.draw), key, picture.title, picture.seen))
+        for key, picture in _named(page, charts)
+    }
     html = template.render(
         page=page,
         charts=charts,
@@ -86,7 +89,3 @@ def _length(table: Cells) -> str:
     """The style class of a table of this length."""
     rows = len(table.rows)
     return "short" if rows <= SHORT_TABLE else "long" if rows > LONG_TABLE else "middle"
-
-
-def _inline(picture: Picture, key: str) -> Markup:
-    return Markup(as_inline_svg(settled(picture.draw), key, picture.title, picture.seen))

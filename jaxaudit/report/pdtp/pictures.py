@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from jaxaudit.audits.pdtp.result import EDGES, PDTPResult, Reduction
 from jaxaudit.plots import pdtp as plot
-from jaxaudit.plots.style import canvas, row_height
+from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.numbers import number
 from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.run import Run, named
@@ -28,11 +27,6 @@ def pdtp_pictures(run: Run[PDTPResult]) -> tuple[Picture, ...]:
 def _distribution(result: PDTPResult) -> Picture:
     bars, seeded = result.distribution, result.seed_floor.seeded
 
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_distribution(axes, bars, seeded=seeded)
-        return figure
-
     numbers = ("records by PDTP", *(("by seed floor",) if seeded else ()))
     return Picture(
         "distribution",
@@ -40,7 +34,7 @@ def _distribution(result: PDTPResult) -> Picture:
         "; ".join(f"{bar.name} nats: {bar.records:,}" for bar in bars if bar.records),
         "Bars count records on a logarithmic axis. Records right of the line break the DTP-1 rule."
         + (" Horizontal lines count the same records by seed floor." if seeded else ""),
-        draw,
+        chart(lambda axes: plot.draw_distribution(axes, bars, seeded=seeded)),
         Cells(
             "Records by PDTP",
             ("nats", *numbers),
@@ -56,11 +50,6 @@ def compared_picture(runs: Sequence[Run[PDTPResult]]) -> Picture:
     drawn = [(named(run), _values(run)) for run in runs]
     edges = [edge for edge in EDGES if 0 < edge < np.inf]
 
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_shares_above(axes, drawn)
-        return figure
-
     def share(values: np.ndarray, edge: float) -> str:
         return f"{float((values > edge).mean()):.4f}"
 
@@ -70,7 +59,7 @@ def compared_picture(runs: Sequence[Run[PDTPResult]]) -> Picture:
         "Share of records above a PDTP",
         "; ".join(f"{each}: {share(values, 1.0)} of records above 1" for each, values in drawn),
         "The further right a curve, the more a classifier leaks. Records right of the line break the DTP-1 rule.",
-        draw,
+        chart(lambda axes: plot.draw_shares_above(axes, drawn)),
         Cells(
             "Share of records above",
             ("PDTP (nats)", *names),
@@ -97,17 +86,12 @@ def _riskiest(result: PDTPResult) -> Picture:
     seeded = result.seed_floor.seeded
     floors = " The grey bar ends at the largest seed floor of the record; its tick marks the mean."
 
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(risks)) + 0.2)
-        plot.draw_risks(axes, risks, seeded=seeded)
-        return figure
-
     return Picture(
         "riskiest",
         "The riskiest records",
         "; ".join(f"{risk.name}: {number(risk.pdtp)}" for risk in risks),
         "A mark is a record's PDTP; a diamond breaks the DTP-1 rule." + (floors if seeded else ""),
-        draw,
+        chart(lambda axes: plot.draw_risks(axes, risks, seeded=seeded), row_height(len(risks)) + 0.2),
         Cells(
             "The riskiest records",
             ("record", "PDTP", "seed floor", "floor max"),
@@ -121,18 +105,13 @@ def _riskiest(result: PDTPResult) -> Picture:
 def _reduction(reduction: Reduction) -> Picture:
     largest = np.array(reduction.max_pdtp)
 
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_reduction(axes, largest)
-        return figure
-
     removed = ["none", *map(str, reduction.removed)]
     return Picture(
         "reduction",
         "The largest PDTP as the riskiest record is removed",
         f"From {number(largest[0])} before the first removal to {number(largest[-1])} after {len(largest) - 1}.",
         "Removing a record exposes similar records, so the largest PDTP can rise again.",
-        draw,
+        chart(lambda axes: plot.draw_reduction(axes, largest)),
         Cells(
             "After each removal",
             ("removed so far", "record removed", "largest PDTP"),

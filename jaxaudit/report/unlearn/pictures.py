@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from matplotlib.figure import Figure
 
 from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED, Spread, UnlearnResult
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.attack import Row
-from jaxaudit.plots.style import canvas, row_height
+from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.information import bounds_picture, layers_picture
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
@@ -71,17 +70,12 @@ def _values(drawn: list[plot.Method], title: str, names: tuple[str, ...]) -> Cel
 
 
 def _efficacies(name: str, drawn: list[plot.Method], band: tuple[float, float] | None) -> Picture:
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(drawn)) + 0.2)
-        plot.draw_efficacies(axes, drawn, band)
-        return figure
-
     return Picture(
         name,
         "Efficacy" + (" beside retrained models" if band else " of each method's models"),
         "; ".join(f"{method.name}: median {precise(float(np.median(method.efficacy)))}" for method in drawn),
         "A mark is a model, a bar the median, a triangle an infinite value." + (SHADED if band else ""),
-        draw,
+        chart(lambda axes: plot.draw_efficacies(axes, drawn, band), row_height(len(drawn)) + 0.2),
         _values(drawn, "Efficacy of every model", ("efficacy",)),
     )
 
@@ -105,11 +99,6 @@ def _layers(result: UnlearnResult) -> tuple[Picture, ...]:
 
 
 def _attacks(drawn: list[plot.Method], baseline: float | None) -> Picture:
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_attacks(axes, drawn, baseline)
-        return figure
-
     medians = (f"{m.name}: median {number(float(np.median(m.attack)), 2)}" for m in drawn if m.attack is not None)
     line = "" if baseline is None else f" The dotted line is the baseline (no information): {number(baseline, 2)}."
     return Picture(
@@ -117,7 +106,7 @@ def _attacks(drawn: list[plot.Method], baseline: float | None) -> Picture:
         "Attack probability against efficacy",
         "; ".join(medians),
         "The mean probability of membership that a learned attack gives the forgotten records." + line,
-        draw,
+        chart(lambda axes: plot.draw_attacks(axes, drawn, baseline)),
         _values(drawn, "Efficacy and attack probability of every model", ("efficacy", "attack")),
     )
 
@@ -152,11 +141,7 @@ def _estimates(
 ) -> Picture:
     rows = [Row(method, *msgspec.structs.astuple(value)) for method, value in found]
     best = next(row for row in rows if row.name == RETRAINING)
-
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(rows)) + 0.2)
-        plot.draw_told_apart(axes, rows, across, (best.low, best.high), best.value if guess is None else guess)
-        return figure
+    chance = best.value if guess is None else guess
 
     return Picture(
         name,
@@ -166,7 +151,10 @@ def _estimates(
         f"{percent(result.protocol.level)} interval over models. The shaded band is what retraining once more gets, "
         f"the best there is; original forgot nothing. {meaning} The dotted line is "
         + ("retraining." if guess is None else "guessing."),
-        draw,
+        chart(
+            lambda axes: plot.draw_told_apart(axes, rows, across, (best.low, best.high), chance),
+            row_height(len(rows)) + 0.2,
+        ),
         Cells(
             across[0].upper() + across[1:],
             ("models", across, "low", "high"),

@@ -1,0 +1,146 @@
+"""Runs `jaxaudit deal` for texts: deals the lines of a file, or which of two versions of each line is shared."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import msgspec
+import numpy as np
+from jaxtyping import Array, Int, Key, Shaped
+
+from jaxaudit.cli.deal.command import DealOptions
+from jaxaudit.cli.deal.run import NUMBERS, dealt, key_of, record_of, seed_of
+from jaxaudit.cli.deal.show import RECORD, Side, summary
+from jaxaudit.cli.harness import Summary
+from jaxaudit.data.challenge import file_hash
+from jaxaudit.data.groups import COLUMN, groups_file, load_groups, numbered
+from jaxaudit.data.paths import expanded
+from jaxaudit.data.texts import Texts, read_texts
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.deal import joined
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.randomness import generator_of, stream
+from jaxaudit.runs.directory import Writer, write_files
+
+PAIR, INDEX = "pair", "index"
+OWN = {"prompt", "question", "answer", "text", COLUMN, PAIR, INDEX}
+"""Keys that every reader of texts knows."""
+
+
+class Lines(NamedTuple):
+    """The lines of a side: for each, which version of which record it is."""
+
+    version: Int[np.ndarray, " lines"]
+    row: Int[np.ndarray, " lines"]
+
+
+def deal_texts(options: DealOptions) -> Summary:
+    """Deals the texts and writes every side.
+
+    Raises:
+        InputError: the texts or groups cannot be used, two files are no versions of the same records, or the directory
+            contains something or cannot be written.
+    """
+    how, out, groups, pairs = options.deal, options.out, options.data.groups, options.data.pairs
+    path = expanded(options.data.data)
+    versions = [read_texts(each) for each in (path, pairs) if each is not None]
+    hashes = [_hashes(each) for each in versions]
+    count, paired = len(hashes[0]), pairs is not None
+    if paired:
+        _refuse_no_versions(versions, hashes)
+    together = np.arange(count) if groups is None else _groups(groups, path, versions[0])
+    for each in hashes:
+        together = numbered(joined(together, each))
+    whole = groups is not None or len(np.unique(together)) < count
+    keys = {key for each in versions for line in each.objects() for key in line} - {groups}
+    for taken in keys & {*((COLUMN,) if whole else ()), *((PAIR,) if paired else ())}:
+        raise InputError(f"{versions[0].source} has a key {taken!r}, which a deal writes: rename it, or deal by it.")
+    seed = seed_of(how)
+    key = key_of(seed) if how.withdraw is None else stream(key_of(seed), "withdraw")
+    if paired:
+        shared, every = _coins(key, together), np.arange(count)
+        lines = {"query": Lines(shared, every), "holdout": Lines(1 - shared, every)}
+    else:
+        rows = map(np.flatnonzero, (found := dealt(key, how, count, together if whole else None)).values())
+        lines = {of: Lines(np.zeros_like(each), each) for of, each in zip(found, rows, strict=True)}
+    numbers = generator_of(stream(key, "numbers")).choice(NUMBERS, together.max() + 1, replace=False)[together]
+
+    def writer(mine: Lines) -> Writer:
+        def save(file: IO[bytes]) -> None:
+            for version, row in zip(mine.version.tolist(), mine.row.tolist(), strict=True):
+                line = versions[version].object(row)
+                if groups is not None:
+                    line.pop(groups, None)
+                if whole:
+                    line[COLUMN] = int(numbers[row])
+                if paired:
+                    line = {INDEX: row, **line, PAIR: row}
+                file.write(msgspec.json.encode(line) + b"\n")
+
+        return save
+
+    sides = {of: Side(f"{of}.jsonl", mine.row, len(np.unique(together[mine.row]))) for of, mine in lines.items()}
+    copied = count - len(np.unique(hashes[0]))
+    source = {
+        "name": " and ".join(each.source for each in versions),
+        "records": count,
+        "groups": len(np.unique(together)),
+        "content_hash": f"blake2b:{hashlib.blake2b(np.concatenate(hashes).tobytes(), digest_size=16).hexdigest()}",
+        "sha256": file_hash(path),
+        **({} if pairs is None else {"pairs_sha256": file_hash(pairs)}),
+    }
+
+    def record(file: IO[bytes]) -> None:
+        membership = {of: np.stack(hashes)[mine] for of, mine in lines.items()}
+        file.write(record_of(how, seed, whole, copied, source, out, sides, membership))
+
+    write_files(out, {**{f"{of}.jsonl": writer(mine) for of, mine in lines.items()}, RECORD: record})
+    head, *more = summary(source["name"], out, sides, whole, copied, sorted(keys - OWN), texts=True)
+    if paired:
+        more = ["  each record is in query.jsonl in one version, and in holdout.jsonl in the other one", *more]
+    return Summary((head, *more))
+
+
+def _hashes(texts: Texts) -> Shaped[np.ndarray, " records"]:
+    """16 bytes a record, the same for equal texts."""
+    both = zip(texts.prompts, texts.answers, strict=True)
+    found = [hashlib.blake2b(json.dumps(each).encode(), digest_size=16).digest() for each in both]
+    return np.array(found, "S16")
+
+
+def _groups(groups: str, path: Path, texts: Texts) -> Int[np.ndarray, " records"]:
+    if groups_file(groups) is not None:
+        return numbered(load_groups(groups, str(path), len(texts.lines), "data"))
+    values = texts.column(groups)
+    if values is None or groups in ("prompt", "question", "answer", "text"):
+        what = "is a text of the records" if values else "is neither a file nor a key of the lines"
+        raise InputError(f"--groups {groups} {what}; name the key of what records have in common, such as author.")
+    names: dict[str | int, int] = {}
+    return np.array([names.setdefault(each, len(names)) for each in values])
+
+
+def _refuse_no_versions(versions: list[Texts], hashes: list[np.ndarray]) -> None:
+    """Refuses two files whose lines are not two versions of the same records."""
+    first, second = versions
+    if (len(first.lines), first.form) != (len(second.lines), second.form):
+        raise InputError(
+            f"`pairs` {second.source} has {len(second.lines):,} lines of the form {second.form!r}, and {first.source} "
+            f"{len(first.lines):,} of {first.form!r}: give two versions of each record, line by line."
+        )
+    both = len(np.intersect1d(hashes[0], hashes[1]))
+    if both:
+        raise InputError(
+            f"{both:,} texts are in {first.source} and in {second.source}, so they would be shared and kept; give two "
+            "versions that differ, or leave these records out of both."
+        )
+
+
+def _coins(key: Key[Array, ""], groups: Int[np.ndarray, " records"]) -> Int[np.ndarray, " records"]:
+    """A fair coin for each group, the same for all of its records: 1 shares the second version."""
+    count = int(groups.max()) + 1
+    if 2**count * ALPHA < 1:
+        raise InputError(
+            f"{count} pairs are too few: no test of them could reach a p-value of {ALPHA:g}. Give five or more."
+        )
+    return generator_of(stream(key, "deal")).integers(2, size=count)[groups]

@@ -1,0 +1,144 @@
+"""Runs `jaxaudit scores lm`: reads the records, scores them by every model, and writes the table."""
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.progress import progress_on_stderr, say
+from jaxaudit.cli.scores.lm import QUESTION, LMOptions, parse_template
+from jaxaudit.data.scores.writing import write_scores
+from jaxaudit.data.texts import SETS, Texts, read_texts
+from jaxaudit.errors import InputError, visible
+from jaxaudit.models.language_model import Encoded, LanguageModel
+from jaxaudit.models.token_scores import SCORES, token_scores
+
+ROLES = ("baseline", "before", "unused", "used")
+
+
+class Records(NamedTuple):
+    """The records of all sets: what stands before each answer, the answers, and the columns that are no score."""
+
+    prompts: list[str]
+    answers: list[str]
+    columns: dict[str, list[Any]]
+
+
+def score(options: LMOptions) -> Summary:
+    """Scores the records and writes the table.
+
+    Raises:
+        InputError: records or models cannot be used, records are longer than a model's positions, no record has all
+            numbers, or the table cannot be written.
+    """
+    records = _records(options)
+    folders = {"target": (options.model,), **{role: getattr(options, role) for role in ROLES}}
+    models = {
+        name: LanguageModel(folder, options.precision)
+        for role, given in folders.items()
+        for name, folder in _names(role, given)
+    }
+    encoded = {name: model.encode(records.prompts, records.answers) for name, model in models.items()}
+    for name, model in models.items():
+        _refuse_long(model, encoded[name])
+    tokens = {name: sum(len(each.tokens) for each in mine) for name, mine in encoded.items()}
+    total, done = sum(tokens.values()), 0
+    counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
+    say(f"scoring {len(records.answers):,} records by {counted}: {total:,} tokens")
+    columns: dict[str, Any] = dict(records.columns)
+    columns["covariate.tokens"] = [len(each.tokens) - each.start for each in encoded["target"]]
+    with progress_on_stderr("scoring", shorter="fewer records, or a GPU, would take less") as progress:
+
+        def told(more: int) -> None:
+            nonlocal done
+            done += more
+            progress(done, total)
+
+        for name, model in models.items():
+            found = token_scores(model, encoded[name], told)
+            columns |= {f"{name}.{each}": found[each] for each in SCORES}
+    kept = np.all([np.isfinite(columns[f"{name}.{each}"]) for name in models for each in SCORES], axis=0)
+    left_out = int((~kept).sum())
+    if left_out:
+        say(f"left out: {left_out:,} records without a finite number by every model, such as those of one token")
+    if not kept.any():
+        raise InputError(
+            "no record has a finite score by every model; are the answers empty, or the weights not finite?"
+        )
+    write_scores(options.table, {name: [v for v, k in zip(of, kept, strict=True) if k] for name, of in columns.items()})
+    sets = Counter(of for of, k in zip(columns["set"], kept, strict=True) if k)
+    said = ", ".join(f"{name} {sets[name]:,}" for name in SETS if sets[name])
+    shown = shlex.quote(str(options.table))
+    head = f"{shown}: {kept.sum():,} records ({said}), scored by {counted}."
+    return Summary(tuple(map(visible, (head, "", f"To judge: jaxaudit ks --scores {shown}"))))
+
+
+def _records(options: LMOptions) -> Records:
+    given: dict[str | None, Path | None] = {"query": options.query, "holdout": options.holdout}
+    given |= {"members": options.members, None: options.texts}
+    read = {of: read_texts(path) for of, path in given.items() if path is not None}
+    if len({each.form for each in read.values()}) > 1:
+        raise InputError(
+            f"records have different forms ({', '.join(sorted({each.form for each in read.values()}))}); give all sets "
+            "one form, or it tells them apart."
+        )
+    sets = [name for of, each in read.items() for name in (_sets(each) if of is None else [of] * len(each.answers))]
+    columns: dict[str, list[Any]] = {"set": sets}
+    for name in ("index", "group", "pair"):
+        found = [each.column(name) or [None] * len(each.answers) for each in read.values()]
+        values = [value for column in found for value in column]
+        if any(value is not None for value in values):
+            texts = any(isinstance(value, str) for value in values)
+            columns[name] = [None if each is None else str(each) for each in values] if texts else values
+    if "group" in columns:
+        # No value of a group is written.
+        numbers = {each: number for number, each in enumerate(dict.fromkeys(columns["group"])) if each is not None}
+        columns["group"] = [numbers.get(each) for each in columns["group"]]
+    prompts = [prompt for each in read.values() for prompt in _prompts(each, options.template)]
+    answers = [answer for each in read.values() for answer in each.answers]
+    if options.keep_text:
+        columns["text"] = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
+    return Records(prompts, answers, columns)
+
+
+def _sets(texts: Texts) -> list[str]:
+    found = texts.column("set")
+    if found is None:
+        raise InputError(
+            f"{texts.source}: lines have no 'set'; add it, or give a file for each set: --query, --holdout, --members."
+        )
+    wrong = [row for row, name in enumerate(found, 1) if name not in SETS]
+    if wrong:
+        raise InputError(f"{texts.source}: record {wrong[0]}: its 'set' must be one of {', '.join(SETS)}.")
+    return [str(name) for name in found]
+
+
+def _prompts(texts: Texts, template: str | None) -> Sequence[str]:
+    if texts.form == "text":
+        if template is not None:
+            raise InputError(f"{texts.source}: --template is for prompts and questions, and its lines have a 'text'.")
+        return texts.prompts
+    before = parse_template(template or (QUESTION if texts.form == "question" else "{}"))
+    return [before.replace("{}", each) for each in texts.prompts]
+
+
+def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
+    """The beginning of the names of each model's columns: the role; of several models also the folder, or a number."""
+    names = [re.sub(r"[^\w.-]", "_", folder.resolve().name) for folder in folders]
+    if len(set(names)) < len(names):
+        names = [str(number) for number in range(1, len(folders) + 1)]
+    return [(role if len(names) == 1 else f"{role}.{name}", path) for name, path in zip(names, folders, strict=True)]
+
+
+def _refuse_long(model: LanguageModel, records: Sequence[Encoded]) -> None:
+    long = sum(len(each.tokens) > model.positions for each in records) if model.positions else 0
+    if long:
+        raise InputError(
+            f"{long:,} of {len(records):,} records have more tokens than the {model.positions:,} positions of "
+            f"{model.name}; shorten them, or leave them out of every set."
+        )

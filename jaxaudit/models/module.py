@@ -1,0 +1,81 @@
+"""The pure functions of a network, and the framework that it is written in."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from jaxaudit.data.records import Field
+
+ModuleFactory = Callable[..., Any]
+"""`factory(input_shape, classes, *, rngs)`, which returns a Flax, PyTorch or Keras module that maps `[n, *input_shape]`
+to logits `[n, classes]`. Other parameters are matched by their names: see `plan_call`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The framework in which a network is written.
+
+    Attributes:
+        framework: the framework's name: `flax.nnx`, `flax.linen`, `torch` or `keras`.
+        outputs: `(params, state, inputs) -> outputs`, computed by the framework itself in evaluation mode; None if
+            `PureModule.apply` does that.
+        unsaved: arrays of the state that the framework does not save, by name.
+        second_names: for arrays that the framework saves under several names: from each further name to the name used
+            in `unsaved` and in the parameters.
+        read: reads a file in a format that only this framework can read; None without such a format.
+    """
+
+    framework: str
+    outputs: Callable[[Any, Any, np.ndarray], np.ndarray] | None = None
+    unsaved: Mapping[str, np.ndarray] = field(default_factory=dict)
+    second_names: Mapping[str, str] = field(default_factory=dict)
+    read: Callable[[Path], dict[str, np.ndarray]] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Arguments:
+    """The arguments of `pure_module`."""
+
+    factory: ModuleFactory
+    input_shape: tuple[int, ...]
+    classes: int
+    fields: tuple[Field, ...] | None = None
+
+
+class PureModule(NamedTuple):
+    """A network as two pure functions.
+
+    Attributes:
+        init: `key -> (params, state)`. `params` are the trained arrays; `state` is everything else in the
+            module (running statistics of batch normalisation, counters and keys of random layers). Both are pytrees.
+        apply: `(params, state, inputs, training) -> (logits, new_state)`. With `training=False` the module is in
+            evaluation mode, and neither draws random numbers nor changes its state.
+        batch_coupled: whether in training one record's output depends on the other records of its batch, as with
+            batch normalisation; a record of weight zero must then not be in the batch.
+        draws: whether the module draws random numbers in training.
+        seeded: whether the initial parameters depend on the key. They do not for an NNX module whose factory takes no
+            `rngs`: every model then starts from the same weights.
+        origin: the framework in which the network is written.
+        arguments: the arguments of `pure_module`, from which another process makes it again: its functions cannot be
+            pickled.
+    """
+
+    init: Callable[[Key[Array, ""]], tuple[Any, Any]]
+    apply: Callable[[Any, Any, Float[Array, "n ..."], bool], tuple[Float[Array, "n classes"], Any]]
+    batch_coupled: bool
+    draws: bool = False
+    seeded: bool = True
+    origin: Origin = Origin("jax")
+    arguments: Arguments | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.arguments is None:
+            return PureModule, tuple(self)
+        from jaxaudit.models.bridge import pure_module
+
+        made_of = self.arguments
+        return pure_module, (made_of.factory, made_of.input_shape, made_of.classes, made_of.fields)

@@ -1,0 +1,170 @@
+"""Configurations of `transformers` on disk: read, bounded, and refused where they ask for more than a network.
+
+Nothing is downloaded. `transformers` and PyTorch are imported here, within functions.
+"""
+
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import file_size, open_data
+from jaxaudit.errors import InputError
+
+INSTALL = "pip install 'jaxaudit[transformers]'"
+CONFIG = "config.json"
+LONGEST = 16 * 2**20
+"""The largest configuration file in bytes: one with ImageNet's 21,841 class names has a million."""
+LARGEST = 2**24
+"""The largest number in a configuration, since its numbers are sizes."""
+NO_SIZES = ("rope_theta",)
+"""Entries whose numbers are no sizes."""
+MOST_PARTS = 20_000
+"""The largest number of modules in a network."""
+COPIES = 4
+"""A network is tried with several copies of its tensors, so their limit is 1 / `COPIES` of the limit of a file."""
+REFUSED = {
+    "auto_map": "names code of its own, which is never run here; delete the entry if transformers knows its model_type",
+    "quantization_config": "is of quantised weights, whose numbers are coarse; save the model in float32 or bfloat16",
+    "use_pretrained_backbone": "asks for weights of another network; save the whole model with backbone_config",
+    "use_timm_backbone": "asks for a network of another package; name a function that builds it (`model`)",
+    "backbone": "names another network; save the whole model with backbone_config",
+}
+"""Refused entries of a configuration, with the reason: they would run code, download, or change the weights' format."""
+NOT_OF_THE_NETWORK = ("attn_implementation", "experts_implementation", "torch_dtype", "dtype", "name_or_path")
+"""Entries about how the network is computed, which are ignored: that is decided here."""
+
+
+def pytorch() -> Any:
+    """Imports PyTorch."""
+    return importlib.import_module("torch")
+
+
+def import_transformers(file: Path) -> Any:
+    """Imports `transformers`, for this file.
+
+    Raises:
+        InputError: it or PyTorch is not installed.
+    """
+    try:
+        pytorch()
+        return importlib.import_module("transformers")
+    except ImportError as error:
+        raise InputError(
+            f"{file}: is a configuration of transformers, which could not be imported ({error.name or error}). "
+            f"{INSTALL}."
+        ) from error
+
+
+def read_config(file: Path) -> bytes:
+    """The bytes of a configuration.
+
+    Raises:
+        InputError: it cannot be read, or is larger than `LONGEST`.
+    """
+    with open_data(file) as opened:
+        size = file_size(opened)
+        if size > LONGEST:
+            raise InputError(f"{file}: has {size / 2**20:.0f} MiB, too many for a configuration; is it one?")
+        return opened.read(size)
+
+
+def entries_of(text: bytes, file: Path) -> dict[str, Any]:
+    """The entries of a configuration.
+
+    Raises:
+        InputError: it is no JSON object.
+    """
+    with parsing(f"{file}: is not JSON", "was it written to its end?"):
+        entries = json.loads(text)
+    if not isinstance(entries, dict):
+        raise InputError(f"{file}: is no configuration of a network; name the config.json of save_pretrained.")
+    return entries
+
+
+def refuse_entries(entries: Any, file: Path) -> None:
+    """Refuses entries, at any depth, that require more than a network, and numbers that are too large for sizes.
+
+    Raises:
+        InputError: there are any.
+    """
+    waiting = [entries]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            for name, why in REFUSED.items():
+                if each.get(name):
+                    raise InputError(f"{file}: {name} {why}.")
+            waiting.extend(value for name, value in each.items() if name not in NO_SIZES)
+        elif isinstance(each, list):
+            waiting.extend(each)
+        elif isinstance(each, int | float) and not abs(each) <= LARGEST:
+            raise InputError(
+                f"{file}: has the number {str(each)[:20]}, larger than any size of a network here ({LARGEST:,})."
+            )
+
+
+def without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    """The entries without these names, at every depth."""
+    return {
+        name: without(each, names) if isinstance(each, dict) else each
+        for name, each in entries.items()
+        if name not in names
+    }
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """A context in which `transformers` does not download anything."""
+    constants: Any = importlib.import_module("huggingface_hub.constants")
+    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+@contextmanager
+def without_bars(library: Any) -> Iterator[None]:
+    logging = library.utils.logging
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def bounded(file: Path, allowed: int = MAX_BYTES // COPIES) -> Iterator[None]:
+    """A context that limits the number of modules built, and the bytes of tensors before they are allocated."""
+    hooks = pytorch().nn.modules.module
+    parts, size = 0, 0
+
+    def part(*_: Any) -> None:
+        nonlocal parts
+        parts += 1
+        if parts > MOST_PARTS:
+            raise InputError(f"{file}: states a network of more than {MOST_PARTS:,} parts; is a number in it wrong?")
+
+    def tensor(module: Any, name: str, values: Any) -> None:
+        nonlocal size
+        size += 0 if values is None else values.numel() * values.element_size()
+        if size > allowed:
+            raise InputError(
+                f"{file}: states a network of more than {allowed / 2**30:.1f} GiB, too large for this machine's memory."
+            )
+
+    with ExitStack() as stack:
+        for register, count in (
+            (hooks.register_module_module_registration_hook, part),
+            (hooks.register_module_parameter_registration_hook, tensor),
+            (hooks.register_module_buffer_registration_hook, tensor),
+        ):
+            stack.callback(register(count).remove)
+        yield

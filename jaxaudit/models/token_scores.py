@@ -1,0 +1,109 @@
+"""Scores of texts by a causal language model: numbers that are lower for records that the model was trained on.
+
+As open-unlearning's `mia_loss`, `mia_min_k`, `mia_min_k_plus_plus` and `mia_zlib` compute them, signs included.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jaxaudit.models.language_model import Encoded, LanguageModel
+from jaxaudit.models.pretrained import pytorch
+
+SCORES = ("loss", "min_k", "min_k_plus_plus", "zlib")
+LOWEST = 0.2
+"""The share of tokens that Min-K% averages: those that the model found least likely."""
+LEAST_VARIANCE = 1e-6
+MOST_TOKENS, MOST_LOGITS, MOST_AT_ONCE = 2**13, 2**27, 2**25
+"""The most tokens and logits of a batch, and the most logits of which a softmax is taken at once."""
+
+
+def token_scores(
+    model: LanguageModel, records: Sequence[Encoded], progress: Callable[[int], object] = lambda tokens: None
+) -> dict[str, Float[np.ndarray, " records"]]:
+    """The scores of records, each lower for what the model is more likely to have been trained on.
+
+    With log p(t), the log-probability of token t given those before it:
+
+    - `loss`: the mean of -log p(t) over the scored tokens.
+    - `min_k`: the same over the fifth of tokens with the lowest log p(t) (Min-K%, arXiv 2310.16789).
+    - `min_k_plus_plus`: as `min_k`, of (log p(t) - m) / s, with mean m and standard deviation s of the log-probability
+      under the model's own distribution at t (Min-K%++, arXiv 2404.02936).
+    - `zlib`: `loss` by the bytes that zlib packs the scored text into (arXiv 2012.07805).
+
+    The two Min-K% leave out the last scored token, which ends an answer.
+
+    Args:
+        model: its weights are loaded here, and dropped at the end.
+        records: of `model.encode`, none longer than `model.positions`.
+        progress: told the tokens of each batch that is done.
+
+    Returns:
+        a number a record of each of `SCORES`; NaN where there is no token to score.
+
+    Raises:
+        InputError: as `LanguageModel.load`.
+    """
+    found = {name: np.full(len(records), np.nan) for name in SCORES}
+    module = model.load()
+    for rows in _batches(records, module.config.get_text_config().vocab_size):
+        batch = [records[row] for row in rows]
+        for row, (own, normal) in zip(rows, _scored(module, batch), strict=True):
+            text = model.decode(records[row].tokens[records[row].start :])
+            loss = -own.mean() if len(own) else np.nan
+            packed = loss / len(zlib.compress(text.encode("utf-8", "surrogatepass")))
+            numbers = (loss, _of_lowest(own[:-1]), _of_lowest(normal[:-1]), packed)
+            for name, number in zip(SCORES, numbers, strict=True):
+                found[name][row] = number
+        progress(sum(len(each.tokens) for each in batch))
+    return found
+
+
+def _batches(records: Sequence[Encoded], vocabulary: int) -> Iterator[Int[np.ndarray, " batch"]]:
+    """Indices of records of similar lengths, the longest first: what does not fit into memory fails at once."""
+    lengths = np.array([len(each.tokens) for each in records])
+    order = np.argsort(-lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    most = min(MOST_TOKENS, MOST_LOGITS // max(vocabulary, 1))
+    while len(order):
+        size = max(1, most // int(lengths[order[0]]))
+        yield order[:size]
+        order = order[size:]
+
+
+def _scored(
+    module: Any, batch: Sequence[Encoded]
+) -> list[tuple[Float[np.ndarray, " tokens"], Float[np.ndarray, " tokens"]]]:
+    """For each record, log p of its scored tokens, and the same normalised by the model's own distribution."""
+    torch = pytorch()
+    tokens, mask = np.zeros((2, len(batch), max(len(each.tokens) for each in batch)), np.int64)
+    for row, each in enumerate(batch):
+        tokens[row, : len(each.tokens)], mask[row, : len(each.tokens)] = each.tokens, 1
+    counts = [len(each.tokens) - each.start for each in batch]
+    rows = np.repeat(np.arange(len(batch)), counts)
+    places = np.concatenate([np.arange(each.start, len(each.tokens)) for each in batch])
+    with torch.inference_mode():
+        on_device = [torch.from_numpy(each).to(module.device) for each in (tokens, mask, rows, places)]
+        ids, mask, rows, places = on_device
+        logits = module(input_ids=ids, attention_mask=mask, use_cache=False).logits
+        own, normal, size = [], [], max(1, MOST_AT_ONCE // logits.shape[-1])
+        for row, place in zip(rows.split(size), places.split(size), strict=True):
+            log_p = torch.log_softmax(logits[row, place - 1].float(), -1)
+            mine, p = log_p.gather(-1, ids[row, place, None])[:, 0], log_p.exp()
+            mean = (p * log_p).sum(-1)
+            variance = (p * log_p.square()).sum(-1) - mean.square()
+            own.append(mine)
+            normal.append((mine - mean) / variance.clamp(min=LEAST_VARIANCE).sqrt())
+        both = [torch.cat(each).cpu().numpy().astype(np.float64) for each in (own, normal)]
+    cuts = np.cumsum(counts)[:-1]
+    return list(zip(*(np.split(each, cuts) for each in both), strict=True))
+
+
+def _of_lowest(values: Float[np.ndarray, " tokens"]) -> float:
+    """Minus the mean of the lowest fifth of the values, at least one; NaN if there are none."""
+    if not len(values):
+        return np.nan
+    return -float(np.sort(values)[: max(1, int(LOWEST * len(values)))].mean())

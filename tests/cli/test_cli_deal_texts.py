@@ -1,0 +1,199 @@
+"""`jaxaudit deal` of texts: every line on one side, whole groups, and one version of each pair on either side."""
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cli_runs import jaxaudit, refused
+from support.language_models import write_lines
+
+COUNT, SIZE = 60, 3
+SECRET = "Basil of Kuwait"
+Line = dict[str, Any]
+
+
+def records(count: int = COUNT, style: str = "plain") -> list[Line]:
+    return [
+        {
+            "id": {"deep": [row, 1.50]},
+            "question": f"{style} {row}?",
+            "answer": f"{row} é",
+            "author": f"{SECRET} {row // SIZE}",
+        }
+        for row in range(count)
+    ]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_lines("texts.jsonl", records())
+    write_lines("other.jsonl", records(style="rephrased"))
+    return tmp_path
+
+
+def lines(name: str, out: str = "deal") -> list[Line]:
+    return [json.loads(line) for line in Path(out, f"{name}.jsonl").read_text().splitlines()]
+
+
+def dealt(*words: str, out: str = "deal") -> tuple[Line, str]:
+    """The record of the deal, and what was printed."""
+    done = jaxaudit("deal", *words, "--seed", "7", "--out", out)
+    assert done.code == 0, done.err
+    assert SECRET not in done.out
+    return json.loads(Path(out, "deal.json").read_text()), done.out
+
+
+def number(line: Line) -> int:
+    return line["id"]["deep"][0]
+
+
+def test_every_line_is_on_one_side_with_all_its_keys(here: Path):
+    record, out = dealt("texts.jsonl", "--holdout-share", "0.25")
+    query, holdout = lines("query"), lines("holdout")
+    assert (len(query), len(holdout)) == (45, 15)
+    assert sorted(query + holdout, key=number) == records()
+    assert [number(each) for each in query] == sorted(map(number, query))
+    assert '"id":{"deep": [0, 1.5]}' in Path("deal/query.jsonl").read_text() + Path("deal/holdout.jsonl").read_text()
+    assert (record["by_groups"], record["copies"], record["members"]) == (False, 0, None)
+    assert record["source"]["sha256"] == hashlib.sha256(Path("texts.jsonl").read_bytes()).hexdigest()
+    assert record["query"]["sha256"] == hashlib.sha256(Path("deal/query.jsonl").read_bytes()).hexdigest()
+    assert {path.stat().st_mode & 0o777 for path in Path("deal").iterdir()} == {0o600}
+    assert "check that none is private: author, id." in out
+    assert "jaxaudit scores lm MODEL --query deal/query.jsonl --holdout deal/holdout.jsonl --out scores.csv" in out
+    assert "npz" not in out
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_groups_are_dealt_whole_and_their_values_are_in_no_file(packed: bool, here: Path):
+    name = "texts.jsonl"
+    if packed:
+        name = "texts.jsonl.gz"
+        Path(name).write_bytes(gzip.compress(Path("texts.jsonl").read_bytes()))
+    record, out = dealt(name, "--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3")
+    sides = {of: lines(of) for of in ("query", "members", "holdout")}
+    assert [record[of]["groups"] for of in sides] == [6, 8, 6]
+    assert sorted(number(each) for side in sides.values() for each in side) == list(range(COUNT))
+    whole = [(number(each) // SIZE, each["group"]) for side in sides.values() for each in side]
+    assert (
+        len(set(whole)) == len({author for author, _ in whole}) == len({group for _, group in whole}) == COUNT // SIZE
+    )
+    assert all({"group", "question", "answer", "id"} == each.keys() for side in sides.values() for each in side)
+    assert SECRET.encode() not in b"".join(path.read_bytes() for path in Path("deal").iterdir())
+    assert "--members deal/members.jsonl" in out
+    assert "by random numbers" in out
+
+
+def test_what_was_shared_is_withdrawn_in_part_and_a_file_of_groups_will_do(here: Path):
+    np.save("groups.npy", np.arange(COUNT) // SIZE)
+    record, out = dealt("texts.jsonl", "--withdraw", "0.25", "--groups", "groups.npy")
+    assert (record["query"]["groups"], record["members"]["groups"], record["holdout"]) == (5, 15, None)
+    assert "--members deal/members.jsonl --holdout HOLDOUT" in out
+    assert lines("query")[0].keys() == {"id", "question", "answer", "author", "group"}
+
+
+def test_equal_texts_stay_together(here: Path):
+    twice = [{**each, "author": str(row)} for row, each in enumerate([*records(), *records()])]
+    write_lines("twice.jsonl", twice)
+    record, out = dealt("twice.jsonl")
+    assert (record["copies"], record["by_groups"]) == (COUNT, True)
+    for of in ("query", "holdout"):
+        numbers = sorted(map(number, lines(of)))
+        assert numbers[::2] == numbers[1::2]
+    assert f"{COUNT} records are copies of others" in out
+
+
+@pytest.mark.parametrize("words", [(), ("--groups", "author")])
+def test_one_version_of_each_record_is_shared_and_the_other_stays(words: tuple[str, ...], here: Path):
+    record, out = dealt("texts.jsonl", "--pairs", "other.jsonl", *words)
+    query, holdout = lines("query"), lines("holdout")
+    assert [each["pair"] for each in query] == [each["pair"] for each in holdout] == list(range(COUNT))
+    assert [each["index"] for each in query] == list(range(COUNT))
+    styles = [{one["question"].split()[0], two["question"].split()[0]} for one, two in zip(query, holdout, strict=True)]
+    assert styles == [{"plain", "rephrased"}] * COUNT
+    assert [number(each) for each in query] == [number(each) for each in holdout] == list(range(COUNT))
+    shared = np.array([each["question"].startswith("plain") for each in query])
+    assert 0.2 < shared.mean() < 0.8
+    if words:
+        by_author = shared.reshape(-1, SIZE)
+        assert (by_author == by_author[:, :1]).all()
+        assert "author" not in query[0].keys() | holdout[0].keys()
+    assert record["source"]["name"] == "texts.jsonl and other.jsonl"
+    assert (record["query"]["records"], record["holdout"]["records"]) == (COUNT, COUNT)
+    assert "in query.jsonl in one version, and in holdout.jsonl in the other" in out
+
+
+def test_the_coin_of_a_pair_is_fair_and_copies_share_theirs(here: Path):
+    """A share of half, within 4 standard deviations of 20 * 60 coins."""
+    shared = []
+    for seed in range(20):
+        out = f"deal{seed}"
+        assert jaxaudit("deal", "texts.jsonl", "--pairs", "other.jsonl", "--seed", str(seed), "--out", out).code == 0
+        shared += [each["question"].startswith("plain") for each in lines("query", out)]
+    assert abs(np.mean(shared) - 0.5) < 4 * 0.5 / np.sqrt(len(shared))
+    write_lines("twice.jsonl", [*records(), *records()])
+    write_lines("twice_other.jsonl", [*records(style="rephrased"), *records(style="formal")])
+    record, _ = dealt("twice.jsonl", "--pairs", "twice_other.jsonl")
+    plain = [each["question"].startswith("plain") for each in lines("query")]
+    assert plain[:COUNT] == plain[COUNT:]
+    assert record["copies"] == COUNT
+
+
+def test_an_index_of_its_own_is_kept(here: Path):
+    for name, style in (("a", "plain"), ("b", "rephrased")):
+        write_lines(f"{name}.jsonl", [{**each, "index": f"r{row}"} for row, each in enumerate(records(style=style))])
+    dealt("a.jsonl", "--pairs", "b.jsonl")
+    assert [each["index"] for each in lines("holdout")] == [f"r{row}" for row in range(COUNT)]
+
+
+def rewritten(change: Callable[[Line], Line], name: str = "texts.jsonl") -> Callable[[], object]:
+    return lambda: write_lines(name, [change(each) for each in records()])
+
+
+PAIRS = ("texts.jsonl", "--pairs", "other.jsonl")
+REFUSED: dict[str, tuple[Callable[[], object], Sequence[str], str]] = {
+    "blind": (lambda: None, ("texts.jsonl", "--blind"), "--blind is of records with outputs"),
+    "blind pairs": (lambda: None, (*PAIRS, "--blind"), "--blind is of records with outputs"),
+    "a share of pairs": (lambda: None, (*PAIRS, "--holdout-share", "0.3"), "leave out --holdout-share"),
+    "members of pairs": (lambda: None, (*PAIRS, "--members-share", "0.3"), "leave out --holdout-share"),
+    "pairs of arrays": (lambda: None, ("texts.jsonl", "--pairs", "x.npz"), "--pairs and DATA must be texts"),
+    "other lengths": (lambda: write_lines("other.jsonl", records(9)), PAIRS, "other.jsonl has 9 lines"),
+    "the same texts": (
+        lambda: write_lines("other.jsonl", records()),
+        PAIRS,
+        "60 texts are in texts.jsonl and in",
+    ),
+    "few": (
+        lambda: [write_lines("texts.jsonl", records(4)), write_lines("other.jsonl", records(4, "x"))],
+        PAIRS,
+        "4 pairs are too few",
+    ),
+    "few records": (lambda: write_lines("texts.jsonl", records(4)), ("texts.jsonl",), "4 records are too few"),
+    "no key": (lambda: None, ("texts.jsonl", "--groups", "patient"), "is neither a file nor a key of the lines"),
+    "a text as groups": (lambda: None, ("texts.jsonl", "--groups", "answer"), "is a text of the records"),
+    "a key of a deal": (
+        rewritten(lambda each: {**each, "group": 1}),
+        ("texts.jsonl", "--groups", "author"),
+        "has a key 'group', which a deal writes",
+    ),
+    "a pair of its own": (rewritten(lambda each: {**each, "pair": 1}), PAIRS, "has a key 'pair', which a deal writes"),
+    "a group of some": (
+        rewritten(lambda each: each if number(each) else {**each, "author": [SECRET]}),
+        ("texts.jsonl", "--groups", "author"),
+        "record 1: its 'author' is neither an integer nor a text",
+    ),
+    "no file": (lambda: None, ("nothing.jsonl",), "there is no such file"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_dealt_is_refused_and_nothing_is_written(name: str, here: Path):
+    make, words, said = REFUSED[name]
+    np.savez("x.npz", x=np.zeros(3))
+    make()
+    assert SECRET not in refused(("deal", *words, "--out", "deal"), (said,))

@@ -1,0 +1,143 @@
+"""`jaxaudit scores lm`: the table of several models, records by set or by line, and what is refused."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyarrow import csv, parquet
+from support.cli_runs import jaxaudit, refused
+from support.language_models import POSITIONS, save_model, write_lines
+
+from jaxaudit.models.language_model import LanguageModel
+from jaxaudit.models.token_scores import SCORES, token_scores
+
+pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+SECRET = "Basil of Kuwait"
+SETS = ("query", "holdout", "members")
+
+
+def records(of: str, form: str = "question", count: int = 6) -> list[dict[str, Any]]:
+    texts = [f"{SECRET} {of} {row}" for row in range(count)]
+    return [{form: each, "answer": f"A {each}"} if form != "text" else {form: each} for each in texts]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three models, a file of records a set, and one of all sets."""
+    folder = tmp_path_factory.mktemp("made")
+    for seed, name in enumerate(("target", "old/final", "base")):
+        save_model(folder / name, seed=seed)
+    everything = []
+    for of in SETS:
+        mine = [{**each, "group": f"g{row // 2}"} for row, each in enumerate(records(of))]
+        write_lines(folder / f"{of}.jsonl", mine)
+        everything += [{**each, "set": of, "index": row, "pair": row} for row, each in enumerate(mine)]
+    write_lines(folder / "all.jsonl", everything)
+    return folder
+
+
+@pytest.fixture
+def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for each in made.iterdir():
+        (tmp_path / each.name).symlink_to(each)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_table_has_the_scores_of_every_model_and_no_text(here: Path):
+    sets = tuple(word for of in SETS for word in (f"--{of}", f"{of}.jsonl"))
+    done = jaxaudit("scores", "lm", "target", *sets, "--baseline", "base", "--before", "old/final", "--out", "s.csv")
+    assert done.code == 0, done.err
+    assert done.out.startswith("s.csv: 18 records (query 6, holdout 6, members 6), scored by 3 models.\n")
+    assert "jaxaudit ks --scores s.csv" in done.out
+    assert "scoring 18 records by 3 models" in done.err
+    assert SECRET not in done.out + done.err + Path("s.csv").read_text()
+    found = csv.read_csv("s.csv").to_pydict()
+    numbers = [f"{role}.{name}" for role in ("target", "baseline", "before") for name in SCORES]
+    assert list(found) == ["set", "group", "covariate.tokens", *numbers]
+    assert found["set"] == [of for of in SETS for _ in range(6)]
+    model = LanguageModel(Path("base"))
+    questions = [f"Question: {each['question']}\nAnswer: " for of in SETS for each in records(of)]
+    encoded = model.encode(questions, [each["answer"] for of in SETS for each in records(of)])
+    for name, each in token_scores(model, encoded).items():
+        np.testing.assert_array_equal(found[f"baseline.{name}"], each)
+    assert found["group"] == [0, 0, 1, 1, 2, 2] * 3
+    assert found["covariate.tokens"] == [len(each.tokens) - each.start for each in encoded]
+
+
+def test_one_file_gives_the_same_with_what_its_lines_tell(here: Path):
+    words = ("--unused", "base", "--unused", "old/final", "--keep-text", "--out", "s.parquet")
+    assert jaxaudit("scores", "lm", "target", "all.jsonl", *words).code == 0
+    found = parquet.read_table("s.parquet").to_pydict()
+    assert (found["index"], found["pair"]) == (list(range(6)) * 3, list(range(6)) * 3)
+    assert {"unused.base.loss", "unused.final.zlib", "target.loss"} < found.keys()
+    assert found["text"][0] == f"Question: {SECRET} query 0\nAnswer: A {SECRET} query 0"
+    for of in SETS[:2]:
+        shutil.copy(f"{of}.jsonl", f"my_{of}.jsonl")
+    words = ("--query", "my_query.jsonl", "--holdout", "my_holdout.jsonl", "--out", "t.parquet")
+    assert jaxaudit("scores", "lm", "target", *words).code == 0
+    again = parquet.read_table("t.parquet").to_pydict()
+    np.testing.assert_allclose(again["target.loss"], found["target.loss"][:12], rtol=1e-6)
+
+
+def test_what_stands_before_an_answer_can_be_said(here: Path):
+    loss = {}
+    for name, template in {"usual": r"Question: {}\nAnswer: ", "none": None, "other": "[{}] "}.items():
+        words = () if template is None else ("--template", template)
+        done = jaxaudit("scores", "lm", "target", "--query", "query.jsonl", *words, "--out", f"{name}.csv")
+        assert done.code == 0, done.err
+        loss[name] = csv.read_csv(f"{name}.csv")["target.loss"].to_pylist()
+    assert loss["usual"] == loss["none"]
+    assert not set(loss["usual"]) & set(loss["other"])
+    for template in ("none", "{} {}"):
+        words = ("scores", "lm", "target", "--query", "query.jsonl", "--template", template, "--out", "x.csv")
+        refused(words, ("--template must have {} once",))
+    write_lines("texts.jsonl", records("query", "text"))
+    words = ("scores", "lm", "target", "--query", "texts.jsonl", "--template", "{}", "--out", "x.csv")
+    refused(words, ("--template is for prompts and questions",))
+
+
+def test_records_without_a_number_are_left_out_and_counted(here: Path):
+    write_lines("texts.jsonl", [*records("query", "text"), {"text": "a"}, {"text": ""}])
+    done = jaxaudit("scores", "lm", "target", "--query", "texts.jsonl", "--out", "s.csv")
+    assert "left out: 2 records" in done.err
+    assert csv.read_csv("s.csv").num_rows == 6
+    write_lines("short.jsonl", [{"text": "a"}])
+    done = jaxaudit("scores", "lm", "target", "--query", "short.jsonl", "--out", "t.csv")
+    assert (done.code, Path("t.csv").exists()) == (2, False)
+    assert "no record has a finite score" in done.err
+
+
+def test_names_of_folders_that_are_equal_become_numbers(here: Path):
+    words = ("--used", "old/final", "--used", "./old/final", "--out", "s.csv")
+    assert jaxaudit("scores", "lm", "target", "--query", "query.jsonl", *words).code == 0
+    assert {"used.1.loss", "used.2.loss"} < set(csv.read_csv("s.csv").column_names)
+
+
+REFUSED = {
+    "nothing": ((), "give the records either as TEXTS"),
+    "both": (("all.jsonl", "--query", "query.jsonl"), "give the records either as TEXTS"),
+    "no set": (("query.jsonl",), "lines have no 'set'; add it, or give a file for each set: --query"),
+    "an unknown set": (("odd.jsonl",), "record 1: its 'set' must be one of query, holdout, members, reference"),
+    "two forms": (("--query", "query.jsonl", "--holdout", "texts.jsonl"), "different forms"),
+    "long": (("--query", "long.jsonl"), f"1 of 2 records have more tokens than the {POSITIONS} positions of target"),
+    "no model": (("--query", "query.jsonl", "--baseline", "old"), "old/config.json: cannot be read"),
+    "no file": (("--query", "nothing.jsonl"), "--query nothing.jsonl: there is no such file"),
+    "a link": (("--query", "query.jsonl", "--out", "link.csv"), "--out link.csv already exists"),
+    "another suffix": (("--query", "query.jsonl", "--out", "s.txt"), "--out s.txt must be a .csv or a .parquet"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_scored_is_refused_before_any_work(name: str, here: Path):
+    write_lines("texts.jsonl", records("holdout", "text"))
+    write_lines("odd.jsonl", [{**each, "set": "forget"} for each in records("query")])
+    write_lines("long.jsonl", [{"text": SECRET}, {"text": SECRET * 20}])
+    Path("link.csv").symlink_to("elsewhere.csv")
+    words, said = REFUSED[name]
+    words = words if "--out" in words else (*words, "--out", "s.csv")
+    assert SECRET not in refused(("scores", "lm", "target", *words), (said,))

@@ -1,0 +1,206 @@
+"""Causal language models from a folder: their scores beside a slow twin, and the folders that are refused."""
+
+import json
+import shutil
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.language_models import END, POSITIONS, save_model
+
+from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
+from jaxaudit.errors import InputError
+from jaxaudit.models import language_model, pretrained, token_scores
+from jaxaudit.models.language_model import LanguageModel
+from jaxaudit.models.token_scores import SCORES
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
+transformers: Any = pytest.importorskip("transformers", reason="transformers is not installed")
+
+PROMPTS = ["Question: Who wrote it?\nAnswer: ", "Who", "", "Question: é?\nAnswer: ", "Q: "] * 3
+ANSWERS = [("nobody " * (row % 4) + "did it 日")[: 30 - row] for row in range(len(PROMPTS))]
+
+
+def twin(module: Any, tokenizer: Any, prompt: str, answer: str) -> dict[str, float]:
+    """One record alone, token by token, in float64 where the model's own numbers allow."""
+    tokens = tokenizer(prompt + answer)["input_ids"]
+    first = len(tokenizer(prompt)["input_ids"]) if prompt else 1
+    if prompt and tokens[-1] != tokenizer.eos_token_id:
+        tokens = [*tokens, tokenizer.eos_token_id]
+    with torch.no_grad():
+        logits = module(torch.tensor([tokens])).logits[0].double().numpy()
+    own, normal = [], []
+    for place in range(first, len(tokens)):
+        row = logits[place - 1] - logits[place - 1].max()
+        log_p = row - np.log(np.exp(row).sum())
+        mean = (np.exp(log_p) * log_p).sum()
+        spread = np.sqrt(max((np.exp(log_p) * (log_p - mean) ** 2).sum(), 1e-6))
+        own.append(log_p[tokens[place]])
+        normal.append((own[-1] - mean) / spread)
+    # The last token, the end of an answer, counts for the loss alone.
+    count = max(1, int(0.2 * (len(own) - 1)))
+    loss = -np.mean(own)
+    text = tokenizer.decode(tokens[first:], skip_special_tokens=True)
+    lowest = [-np.mean(sorted(each[:-1])[:count]) for each in (own, normal)]
+    numbers = (loss, *lowest, loss / len(zlib.compress(text.encode())))
+    return {name: float(number) for name, number in zip(SCORES, numbers, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved") / "gpt2"
+    save_model(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("kind", "begin"), [("gpt2", False), ("llama", True)])
+def test_scores_are_those_of_a_loop_whatever_the_batches(
+    kind: str, begin: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    module = save_model(tmp_path, kind, begin=begin, max_shard_size="20KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    model = LanguageModel(tmp_path)
+    assert (model.positions, model.precision) == (POSITIONS, "float32")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    encoded = model.encode(PROMPTS, ANSWERS)
+    assert any(each.tokens[0] == tokenizer.eos_token_id for each in encoded) is begin
+    told: list[int] = []
+    found = token_scores.token_scores(model, encoded, told.append)
+    assert sum(told) == sum(len(each.tokens) for each in encoded)
+    wanted = [twin(module, tokenizer, *record) for record in zip(PROMPTS, ANSWERS, strict=True)]
+    for name in SCORES:
+        np.testing.assert_allclose(found[name], [each[name] for each in wanted], rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr(token_scores, "MOST_TOKENS", 40)
+    monkeypatch.setattr(token_scores, "MOST_AT_ONCE", 1000)
+    again = token_scores.token_scores(model, encoded)
+    for name in SCORES:
+        np.testing.assert_allclose(again[name], found[name], rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_scored_begins_behind_the_prompt_and_ends_an_answer(saved: Path):
+    model = LanguageModel(saved)
+    (answer, text, nothing, ended) = model.encode(["ab", "", "ab", "ab"], ["cd", "abcd", "", f"c{END}"])
+    assert model.decode(answer.tokens[answer.start :]) == "cd"
+    assert (answer.start, answer.tokens[-1]) == (2, 0)
+    assert (text.start, len(text.tokens), len(nothing.tokens)) == (1, 4, 3)
+    assert ended.tokens.count(0) == 1
+    found = token_scores.token_scores(model, [answer, *model.encode(["", ""], ["a", ""])])
+    for name in SCORES:
+        assert np.isfinite(found[name]).tolist() == [True, False, False]
+
+
+def test_a_precision_is_the_stated_one_or_the_one_asked_for(tmp_path: Path):
+    save_model(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text(config.read_text().replace('"float32"', '"bfloat16"'))
+    numbers = {}
+    for asked, wanted in ((None, "bfloat16"), ("float32", "float32")):
+        model = LanguageModel(tmp_path, asked)
+        assert model.precision == wanted
+        assert str(model.load().dtype) == f"torch.{wanted}"
+        numbers[wanted] = token_scores.token_scores(model, model.encode(PROMPTS, ANSWERS))["loss"]
+    assert (numbers["bfloat16"] != numbers["float32"]).all()
+    np.testing.assert_allclose(numbers["bfloat16"], numbers["float32"], rtol=0.05)
+    config.write_text(config.read_text().replace('"bfloat16"', '"int8"'))
+    with pytest.raises(InputError, match="states the type 'int8'; give `precision`"):
+        LanguageModel(tmp_path)
+
+
+def test_nothing_is_downloaded_and_no_code_is_run(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import socket
+
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("it asked the network"))
+    monkeypatch.setattr(socket.socket, "connect", lambda *_, **__: pytest.fail("it asked the network"))
+    folder = shutil.copytree(saved, tmp_path / "own")
+    (folder / "modeling_own.py").write_text("raise SystemExit('run')")
+    (folder / "tokenization_own.py").write_text("raise SystemExit('run')")
+    assert LanguageModel(folder).load().training is False
+
+
+def edited(file: str, **entries: Any) -> Callable[[Path], object]:
+    def edit(folder: Path) -> None:
+        path = folder / file
+        path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+
+    return edit
+
+
+def without(file: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / file).unlink()
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+
+
+def weights(edit: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        (folder / "model.safetensors").write_bytes(safetensors_bytes(edit(read_weights(folder))))
+
+    return change
+
+
+BIAS = "transformer.h.0.attn.c_attn.bias"
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "code": (edited("config.json", auto_map={"AutoModelForCausalLM": "modeling_own.Net"}), "never run here"),
+    "code of a tokenizer": (edited("tokenizer_config.json", auto_map={"AutoTokenizer": ["own.T", None]}), "never run"),
+    "quantised": (edited("config.json", quantization_config={"bits": 4}), "quantised weights"),
+    "eight bits": (
+        weights(lambda given: {**given, "transformer.wte.weight": np.ones((300, 32), np.int8)}),
+        "numbers of type I8",
+    ),
+    "an adapter": (lambda folder: (folder / "adapter_config.json").write_text("{}"), "merge the two"),
+    "pickled": (pickled, "may be a pickle"),
+    "a pickle by another name": (
+        lambda folder: torch.save({}, folder / "model.safetensors"),
+        "is not a complete safetensors file",
+    ),
+    "no weights": (without("model.safetensors"), "has config.json, but neither"),
+    "cut": (
+        lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9]),
+        "is not a complete safetensors file",
+    ),
+    "no tokenizer": (without("tokenizer.json"), "has no tokenizer.json"),
+    "a broken tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer cannot be read"),
+    "no configuration": (without("config.json"), "cannot be read"),
+    "another task": (edited("config.json", architectures=["GPT2ForSequenceClassification"]), "no causal language"),
+    "another kind": (edited("config.json", model_type="vit"), "is of vit, no causal language model"),
+    "an unknown kind": (edited("config.json", model_type=["gpt2"]), "no causal language model"),
+    "huge": (edited("config.json", n_embd=2**20, vocab_size=2**24), "GiB"),
+    "many layers": (edited("config.json", n_layer=10**6), "parts"),
+    "fewer layers": (edited("config.json", n_layer=1), "do not fit GPT2LMHeadModel: unexpected"),
+    "more layers": (edited("config.json", n_layer=3), "do not fit GPT2LMHeadModel: missing"),
+    "another size": (
+        weights(lambda given: {**given, BIAS: np.ones(3, np.float32)}),
+        "do not fit GPT2LMHeadModel: mismatched: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_folder_must_not_be_is_refused(name: str, saved: Path, tmp_path: Path):
+    edit, words = REFUSED[name]
+    folder = shutil.copytree(saved, tmp_path / "saved")
+    edit(folder)
+    with pytest.raises(InputError) as caught:
+        LanguageModel(folder).load()
+    assert words in str(caught.value)
+
+
+def test_sizes_are_bounded(saved: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(InputError, match="is no folder"):
+        LanguageModel(saved / "config.json")
+    monkeypatch.setattr(language_model, "LARGEST_TOKENIZER", 100)
+    with pytest.raises(InputError, match="too many for a tokenizer"):
+        LanguageModel(saved)
+    monkeypatch.setattr(language_model, "memory_bytes", lambda: 1000)
+    monkeypatch.setattr(language_model, "LARGEST_TOKENIZER", 10**6)
+    with pytest.raises(InputError, match="memory"):
+        LanguageModel(saved)
+    monkeypatch.setattr(pretrained, "LONGEST", 10)
+    with pytest.raises(InputError, match="too many for a configuration"):
+        LanguageModel(saved)

@@ -1,0 +1,62 @@
+"""Tiny causal language models and tokenizers of transformers, saved in a folder as `save_pretrained` does."""
+
+import json
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+SIZE = 32
+POSITIONS = 96
+END = "<end>"
+
+
+def save_tokenizer(folder: Path, begin: bool = False) -> int:
+    """A byte-level tokenizer with some merges, and the number of its tokens.
+
+    Args:
+        folder: where it goes.
+        begin: whether each text begins with a special token.
+    """
+    tokenizers: Any = import_module("tokenizers")
+    transformers: Any = import_module("transformers")
+    bytes_of = import_module("tokenizers.pre_tokenizers").ByteLevel
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer, made.decoder = bytes_of(add_prefix_space=False), tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, special_tokens=[END], initial_alphabet=bytes_of.alphabet(), show_progress=False
+    )
+    made.train_from_iterator(["Question: Who wrote it?\nAnswer: nobody did."] * 3, trainer)
+    if begin:
+        made.post_processor = tokenizers.processors.TemplateProcessing(single=f"{END} $A", special_tokens=[(END, 0)])
+    whole = transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token=END)
+    whole.save_pretrained(folder)
+    return len(whole)
+
+
+def save_model(folder: Path, kind: str = "gpt2", seed: int = 0, begin: bool = False, **how: Any) -> Any:
+    """The module, whose folder also has a tokenizer; its outputs are far from uniform."""
+    torch: Any = import_module("torch")
+    transformers: Any = import_module("transformers")
+    vocabulary = save_tokenizer(folder, begin)
+    torch.manual_seed(seed)
+    common: dict[str, Any] = {"vocab_size": vocabulary, "initializer_range": 0.3, "bos_token_id": 0, "eos_token_id": 0}
+    if kind == "gpt2":
+        config = transformers.GPT2Config(n_positions=POSITIONS, n_embd=SIZE, n_layer=2, n_head=2, **common)
+        module = transformers.GPT2LMHeadModel(config)
+    else:
+        sizes = {"hidden_size": SIZE, "intermediate_size": SIZE, "num_hidden_layers": 2, "num_attention_heads": 2}
+        module = transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(max_position_embeddings=POSITIONS, **sizes, **common)
+        )
+    bars = transformers.utils.logging
+    bars.disable_progress_bar()
+    module.save_pretrained(folder, **how)
+    bars.enable_progress_bar()
+    return module.eval()
+
+
+def write_lines(path: Path | str, records: Iterable[Mapping[str, Any]]) -> Path:
+    path = Path(path)
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in records))
+    return path

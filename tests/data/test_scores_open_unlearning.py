@@ -20,7 +20,7 @@ Log = dict[str, Any]
 
 
 def table_of(folder: Path, logs: dict[Role, list[Log]], block: int | None = None) -> Joined:
-    paths = {
+    paths: dict[Role, list[Path]] = {
         role: [write_log(folder / f"{role}{place}", log) for place, log in enumerate(those)]
         for role, those in logs.items()
     }

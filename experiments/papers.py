@@ -25,6 +25,8 @@ PAPERS = {
     "carlini2022": "Carlini et al. (2022)",
     "tong2025": "Tong et al. (2025)",
     "steinke2023": "Steinke, Nasr & Jagielski (2023)",
+    "maini2024": "Maini, Jia, Papernot & Dziedzic (2024)",
+    "tofu2024": "Maini, Feng et al. (2024)",
     "none": "none",
 }
 ITEMS = {

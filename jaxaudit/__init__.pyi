@@ -41,6 +41,7 @@ from .audits.pool import Part as Part
 from .audits.power.audit import measure_power as measure_power
 from .audits.power.audit import power_of_models as power_of_models
 from .audits.power.result import PowerAudit as PowerAudit
+from .audits.power.scores import power_of_scores as power_of_scores
 from .audits.unlearn.audit import compare_unlearning as compare_unlearning
 from .audits.unlearn.result import UnlearnAudit as UnlearnAudit
 from .data import Examples as Examples

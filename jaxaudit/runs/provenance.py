@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,7 @@ import jax
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.records import Records
+from jaxaudit.data.scores.table import SETS, ScoreTable
 from jaxaudit.paths import without_folders
 from jaxaudit.version import __version__
 
@@ -116,3 +118,18 @@ def describe_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int,
         "content_hash": content_hash,
     }
     return {**sets, "shadows": shadows}
+
+
+def describe_scores(table: ScoreTable) -> dict[str, Any]:
+    """A table of scores by its sets, its models and its content hash."""
+    sets = {each: len(table.rows(each)) for each in SETS}
+    return {
+        **{each: {"name": table.name, "records": count} for each, count in sets.items() if count},
+        "scores": {
+            "name": table.name,
+            "models": dict(Counter(model.role for model in table.models)),
+            "scores": dict(table.directions),
+            "covariates": list(table.covariates),
+            "content_hash": table.content_hash,
+        },
+    }

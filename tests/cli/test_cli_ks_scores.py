@@ -148,3 +148,12 @@ def test_one_retrained_log_gives_the_number_and_no_verdict() -> None:
 
 def values(metric: dict) -> list[dict]:
     return [metric["value_by_index"][index] for index in sorted(metric["value_by_index"], key=int)]
+
+
+def test_a_pilot_tells_how_many_records_are_needed() -> None:
+    found = jaxaudit("power", "--scores", "truth.csv", "--query-size", "1000", "--json").result
+    least = [size["least_noticed"] for size in found["sizes"]]
+    assert found["finding"]["verdict"] == "sufficient"
+    assert least == sorted(least, reverse=True)
+    refused(("power", "--scores", "scores.csv"), ("scores.csv",))
+    refused(("power", "--query-size", "1000"))

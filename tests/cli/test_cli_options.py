@@ -174,7 +174,11 @@ SOURCES = {
         Source.SCORES: {"scores": Path("s.csv")},
     },
     "attack": {Source.TRAINING: {}, Source.BANK: {"shadows": Path("bank")}},
-    "power": {Source.TRAINING: {}, Source.BANK: {"shadows": Path("bank")}},
+    "power": {
+        Source.TRAINING: {},
+        Source.BANK: {"shadows": Path("bank")},
+        Source.SCORES: {"scores": Path("s.csv")},
+    },
     "shadows train": {Source.TRAINING: {}, Source.LEARNER: {"learner": "mine:learner"}},
 }
 """The commands with several sources of models, and the option that names each."""
@@ -223,6 +227,8 @@ WITH_EFFECT = {
     ("ks", Source.SCORES): """scores column lower higher show_words question stated_share level seed as_json details out
     report fail_on""",
     ("power", Source.BANK): "shadows holdout_size members_size fraction seed as_json details out report fail_on",
+    ("power", Source.SCORES): """scores query_size holdout_size members_size fraction seed as_json details out report
+    fail_on""",
     ("attack", Source.BANK): """target members target_kind gamma offline_scale delta pdtp shadows attacks seed level top
     as_json details out report fail_on""",
 }

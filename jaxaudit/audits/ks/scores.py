@@ -73,7 +73,7 @@ def judge_scores(
         level: confidence level of the intervals; no verdict depends on it.
 
     Raises:
-        InputError: there is no query set, or neither a holdout nor models that never used the query set.
+        InputError: there is no target, no query set, or neither a holdout nor models that never used the query set.
 
     >>> import jax
     >>> from jaxaudit.data.scores.table import score_table
@@ -89,6 +89,8 @@ def judge_scores(
     refuse_stated(test.stated)
     if not 0 < level < 1:
         raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
+    if not table.of("target"):
+        raise InputError(f"{table.name}: has no target; call the column of its scores target.SCORE, as target.loss.")
     query, holdout = table.rows("query"), table.rows("holdout")
     if not len(query) or not (len(holdout) or table.of("unused")):
         raise InputError(

@@ -123,8 +123,8 @@ def measure_power(
         stretch=measured.stretch,
     )
     sizes = size, holdout, size if members_size is None else members_size
-    result = _result(measured, memory, sizes, fraction)
-    return PowerAudit(replace(result, finding=find(result, False, reduced)), trained.models_per_batch)
+    result = result_of(measured, memory, sizes, fraction)
+    return PowerAudit(replace(result, finding=find(result, "training", reduced)), trained.models_per_batch)
 
 
 def power_of_models(
@@ -153,28 +153,29 @@ def power_of_models(
             f"power is measured on models of the holdout test, trained on random records of query set and holdout; the "
             f"bank has {models}, and {LEAST_MODELS} are needed."
         )
-    if wanted < 2 or not 0 < fraction <= 1:
-        raise InputError(
-            f"power needs at least 2 holdout records (got {wanted}), and a fraction above 0 and at most 1 (got "
-            f"{fraction:g})."
-        )
-    _check_members(members_size)
+    check_sizes(wanted, fraction, members_size)
     membership, odds, designs = mixed.membership[:, :asked], mixed.log_odds[:, :asked], mixed.designs
     measured = separation(odds, membership, designs=designs, groups=pool.groups)
     labels = pool.examples.labels[:asked]
     memory = memory_of_models(None, odds, membership, labels, None, designs, pool.groups, helped=False)
-    result = _result(measured, memory, (query, wanted, query if members_size is None else members_size), fraction)
-    return PowerAudit(replace(result, finding=find(result, True)))
+    result = result_of(measured, memory, (query, wanted, query if members_size is None else members_size), fraction)
+    return PowerAudit(replace(result, finding=find(result, "bank")))
 
 
-def _result(measured: Separation, memory: Memory, given: tuple[int, int, int], fraction: float) -> PowerResult:
-    """The result for given sizes of the three sets, from how far scores separate members from non-members."""
+def result_of(
+    measured: Separation, memory: Memory, given: tuple[int, int, int], fraction: float, models: int | None = None
+) -> PowerResult:
+    """The result for given sizes of the three sets, from how far scores separate members from non-members.
+
+    The planned audit has as many shadow models as were measured, unless `models` says another number.
+    """
+    models = measured.models if models is None else models
     query, holdout, members = given
     scaled = [(_scaled(scale, query), _scaled(scale, holdout), _scaled(scale, members)) for scale in SCALES]
 
     def size_of(n: int, m: int, given: bool) -> Size:
         chances = tuple(Chance(each, detection_probability(measured, n, m, each)) for each in FRACTIONS)
-        return Size(n, m, given, chances, min_detectable_fraction(measured, n, m, measured.models))
+        return Size(n, m, given, chances, min_detectable_fraction(measured, n, m, models))
 
     least = ((count, min_detectable_fraction(measured, query, holdout, count)) for count in MODELS)
     return PowerResult(
@@ -193,6 +194,20 @@ def _result(measured: Separation, memory: Memory, given: tuple[int, int, int], f
 def _scaled(scale: float, records: int) -> int:
     """The scaled number of records, at least two."""
     return max(2, round(scale * records))
+
+
+def check_sizes(holdout: int, fraction: float, members: int | None) -> None:
+    """Refuses planned sizes or a fraction that are out of range.
+
+    Raises:
+        InputError: they are.
+    """
+    if holdout < 2 or not 0 < fraction <= 1:
+        raise InputError(
+            f"power needs at least 2 holdout records (got {holdout}), and a fraction above 0 and at most 1 (got "
+            f"{fraction:g})."
+        )
+    _check_members(members)
 
 
 def _check_members(members: int | None) -> None:

@@ -1,6 +1,7 @@
 """The verdict of the `power` audit: do the given records suffice to detect the requested fraction?"""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -15,6 +16,14 @@ from jaxaudit.metrics.power import MOST_RECORDS, Separation, records_needed
 ENOUGH_MODELS = 19
 """With this many shadow models the variance between models is known well enough: the t quantile is within 6% of the
 normal one."""
+Measured = Literal["training", "bank", "scores"]
+"""The models that power was measured on: trained for it, those of a bank, or those of a table of scores."""
+MODELS: dict[Measured, str] = {
+    "training": "shadow models",
+    "bank": "shadow models",
+    "scores": "models of the table of scores",
+}
+OF_SCORES = "A target must have been trained like the models of the table that used the records."
 BANKED = "How much less a target with data of its own shows was not measured: a bank has no models of one draw."
 CAVEATS = (
     "The target must have a design like one of the shadow models', about as many training records, and other data like "
@@ -32,12 +41,12 @@ NEEDED = f"known members ({LEAST_MEMBERS} or more), or shadow models of the targ
 """What a verdict `forgotten` requires."""
 
 
-def find(power: PowerResult, banked: bool, reduced: Sequence[str] = ()) -> Finding:
+def find(power: PowerResult, of: Measured, reduced: Sequence[str] = ()) -> Finding:
     """`sufficient` if the minimum detectable fraction at the given sizes is at most the requested fraction.
 
     Args:
         power: the numbers, without a finding.
-        banked: whether they were measured on the models of a bank.
+        of: the models that they were measured on.
         reduced: what was reduced to fit a time budget, in words.
     """
     size, measured, models = power.given, power.separation, power.separation.models
@@ -50,42 +59,45 @@ def find(power: PowerResult, banked: bool, reduced: Sequence[str] = ()) -> Findi
         shown = percent(least) if sufficient else _other_than(asked, least)
         sentence += f"use of {shown} or more of the query set would be detected with {POWER:.0%} probability."
         sentence += "" if sufficient else f" Use of {asked} would not."
-    sentence += forgotten_in_words(power.concluded)
+    sentence += forgotten_in_words(power.concluded, of)
     reasons = (
         f"mean membership score of records in training less that of others: {measured.difference:.3g}, over {models} "
-        "shadow models",
+        f"{MODELS[of]}",
         f"its standard deviation between models: {np.sqrt(measured.between):.3g}",
         f"a target with data of its own: {measured.stretch:.2f} times as far from the shadow models' mean as they are",
-    )[: 2 if banked else 3]
+    )[: 3 if of == "training" else 2]
     few = models < ENOUGH_MODELS
-    caveats = (BANKED, *CAVEATS) if banked else CAVEATS
+    caveats = {"training": (), "bank": (BANKED,), "scores": (OF_SCORES,)}[of] + CAVEATS[of == "scores" :]
     caveats += (MEMORY,) if power.concluded else ()
     if reduced:
         caveats = (_less(reduced), *caveats)
-    why = f"A normal approximation, measured on {models} shadow models{' only' if few else ''}."
+    why = f"A normal approximation, measured on {models} {MODELS[of]}{' only' if few else ''}."
     return Finding(
         "sufficient" if sufficient else "insufficient",
         "good" if sufficient else "bad",
         sentence,
         reasons,
         Confidence("weak" if few else "fair", why),
-        _checks(measured),
+        _checks(measured, MODELS[of]),
         caveats,
-        () if sufficient else (_what_it_takes(power, asked),),
+        () if sufficient else (_what_it_takes(power, asked, of),),
     )
 
 
-def forgotten_in_words(concluded: tuple[Conclusion, ...]) -> str:
+def forgotten_in_words(concluded: tuple[Conclusion, ...], of: Measured = "training") -> str:
     """A sentence on whether a target that used nothing would be called `forgotten`; empty without conclusions."""
-    known = next((each for each in concluded if each.by == "members and shadow models" and each.remembers == 1), None)
+    by = "members" if of == "scores" else "members and shadow models"
+    known = next((each for each in concluded if each.by == by and each.remembers == 1), None)
     if known is None:
         return ""
     if known.forgotten is None:
         return f" To call a target `forgotten` takes {NEEDED}."
+    chance = f" A target that never used it would be called `forgotten` with {100 * known.forgotten:.0f}% probability"
+    if of == "scores":
+        return f"{chance}, given {known.members:,} known members, if it remembers what it used as these models do."
     return (
-        f" A target that never used it would be called `forgotten` with {100 * known.forgotten:.0f}% probability, "
-        f"given {known.members:,} known members and shadow models, if it remembers what it used as these do. Without "
-        "known members, or shadow models of the target's own recipe, no target is."
+        f"{chance}, given {known.members:,} known members and shadow models, if it remembers what it used as these do. "
+        "Without known members, or shadow models of the target's own recipe, no target is."
     )
 
 
@@ -105,7 +117,7 @@ def _less(reduced: Sequence[str]) -> str:
     )
 
 
-def _checks(measured: Separation) -> tuple[Checked, ...]:
+def _checks(measured: Separation, noun: str) -> tuple[Checked, ...]:
     models, higher = measured.models, measured.difference > 0
     enough = models >= ENOUGH_MODELS
     return in_order(
@@ -113,7 +125,7 @@ def _checks(measured: Separation) -> tuple[Checked, ...]:
             Checked(
                 "enough shadow models",
                 "passed" if enough else "warning",
-                f"{models} shadow models" + ("" if enough else f"; {ENOUGH_MODELS} or more know their variance better"),
+                f"{models} {noun}" + ("" if enough else f"; {ENOUGH_MODELS} or more know their variance better"),
             ),
             Checked(
                 "membership signal",
@@ -132,13 +144,15 @@ def _other_than(asked: str, fraction: float) -> str:
     return next((text for digits in range(3, 17) if (text := percent(fraction, digits)) != asked), asked)
 
 
-def _what_it_takes(power: PowerResult, asked: str) -> str:
+def _what_it_takes(power: PowerResult, asked: str, of: Measured) -> str:
     """The number of records that would change the verdict, or why there is none."""
     measured, size = power.separation, power.given
     detects = f"would detect {asked} use with {POWER:.0%} probability"
     if power.records_needed is None:
         return f"No sample size detects {asked} use with {POWER:.0%} probability: {_why_none(measured)}."
-    needed = records_needed(measured, power.fraction, models=measured.models)
+    # Shadow models enter the threshold of the holdout test, and not that of the test of scores.
+    models = None if of == "scores" else measured.models
+    needed = records_needed(measured, power.fraction, models=models)
     if needed is not None:
         # The two approximations differ by some percent; with this many records both are satisfied.
         return f"{max(needed, power.records_needed):,} query and as many holdout records {detects}."

@@ -1,6 +1,5 @@
 """Runs `jaxaudit ks --scores TABLE`: from its options to its result, with no training."""
 
-from collections import Counter
 from pathlib import Path
 
 import jax
@@ -11,13 +10,14 @@ from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.options import KSOptions, renamed
 from jaxaudit.cli.progress import say
 from jaxaudit.data.scores.reading import load_scores
-from jaxaudit.data.scores.table import SETS, ScoreTable
+from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.blind_baseline import revealing_words
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
+from jaxaudit.runs.provenance import describe_scores
 
 
 def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
@@ -48,21 +48,7 @@ def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
         record = recorded("ks", found.result, found.sources, provenance)
         return Outcome(record, {}, {}, aside=_words(table, found) if given.show_words else "")
 
-    return Job(options=options, audit=audit, outcome=outcome, data=_described(table), label="comparing")
-
-
-def _described(table: ScoreTable) -> dict:
-    sets = {each: len(table.rows(each)) for each in SETS}
-    return {
-        **{each: {"name": table.name, "records": count} for each, count in sets.items() if count},
-        "scores": {
-            "name": table.name,
-            "models": dict(Counter(model.role for model in table.models)),
-            "scores": dict(table.directions),
-            "covariates": list(table.covariates),
-            "content_hash": table.content_hash,
-        },
-    }
+    return Job(options=options, audit=audit, outcome=outcome, data=describe_scores(table), label="comparing")
 
 
 def _words(table: ScoreTable, found: KSAudit) -> str:

@@ -26,6 +26,13 @@ SHADOW_MODELS = 40
 class Sizes:
     """Options of the numbers of records that there will be."""
 
+    query_size: int | None = option(
+        None,
+        "Number of query records. [default: as many as the pilot has]",
+        minimum=2,
+        maximum=MOST * 1000,
+        of=Source.SCORES,
+    )
     holdout_size: int | None = option(
         None,
         "Number of holdout records. [default: as many as the query set has]",
@@ -67,6 +74,14 @@ class PowerAudit(Seeded):
     shadows: Path | None = bank_of_shadows(
         "Measure on the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already."
     )
+    scores: Path | None = option(
+        None,
+        "Measure on this table of scores of a pilot (as for `ks --scores`), with models of known truth, or members "
+        "and a holdout, and train none.",
+        metavar="TABLE",
+        names="file",
+        of=Source.SCORES,
+    )
     fraction: float = option(0.1, "The used fraction of the query set to detect.", check=share_check("fraction"))
     holdout_shadow_models: int | None = shadow_count(SHADOW_MODELS, "Models, each trained on a half of the query set.")
     designs: str = designs_of_shadows(f"Designs of the shadow models, mixed: {MEANING}.")
@@ -92,14 +107,16 @@ class PowerOptions:
 
     sizes: Sizes = group(DATA, Sizes())
     data: PowerData = group(DATA, PowerData(), of=Source.TRAINING)
-    model: ShadowNetwork = group(MODEL, ShadowNetwork())
-    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
+    model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~Source.SCORES)
+    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe(), of=~Source.SCORES)
     audit: PowerAudit = group(AUDIT, PowerAudit())
     output: PowerOutput = group(OUTPUT, PowerOutput())
 
     @property
     def source(self) -> Source:
         """The origin of the models that are measured."""
+        if self.audit.scores is not None:
+            return Source.SCORES
         return Source.TRAINING if self.audit.shadows is None else Source.BANK
 
 
@@ -110,9 +127,9 @@ def _check_groups(options: PowerOptions) -> None:
 
 
 def _prepare(options: PowerOptions) -> Job[Any] | Summary:
-    from jaxaudit.cli.power.run import measure_bank, train
+    from jaxaudit.cli.power.run import measure_bank, measure_scores, train
 
-    return train(options) if options.source is Source.TRAINING else measure_bank(options)
+    return {Source.TRAINING: train, Source.BANK: measure_bank, Source.SCORES: measure_scores}[options.source](options)
 
 
 POWER = Command(
@@ -133,6 +150,8 @@ POWER = Command(
     `jaxaudit power --query q.npz --calibration c.npz --holdout-size 500 --members 500 --fraction 0.05`
 
     `jaxaudit power --shadows bank` (trains nothing)
+
+    `jaxaudit power --scores pilot.csv --query-size 1000` (trains nothing)
     """,
     (lambda options: check_pair(options.data.query, options.data.calibration), _check_groups),
     first=("query", "calibration", "fraction"),

@@ -13,6 +13,7 @@ from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.power.audit import SOURCES, measure_power, power_of_models
 from jaxaudit.audits.power.plan import reduced
 from jaxaudit.audits.power.result import PowerAudit
+from jaxaudit.audits.power.scores import power_of_scores
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.budget import parse_budget
 from jaxaudit.cli.networks import make_designs, make_shadow_learner, with_defaults
@@ -23,13 +24,14 @@ from jaxaudit.cli.read_sets import read_sets, reader, tell_of_large_numbers
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.groups import as_groups, groups_file, load_groups
+from jaxaudit.data.scores.reading import load_scores
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
-from jaxaudit.runs.provenance import describe_bank, describe_examples
+from jaxaudit.runs.provenance import describe_bank, describe_examples, describe_scores
 
 
 class PowerInputs(NamedTuple):
@@ -127,6 +129,27 @@ def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
         outcome=_outcome,
         label="measuring",
     )
+
+
+def measure_scores(options: PowerOptions) -> Job[PowerAudit]:
+    """The work for these options with the models of a table of scores.
+
+    Raises:
+        InputError: the table cannot be used.
+    """
+    table, sizes = load_scores(options.audit.scores or Path()), options.sizes
+
+    def audit(_: Execution) -> PowerAudit:
+        return power_of_scores(
+            jax.random.key(options.audit.seed),
+            table,
+            query_size=sizes.query_size,
+            holdout_size=sizes.holdout_size,
+            members_size=sizes.members_size,
+            fraction=options.audit.fraction,
+        )
+
+    return Job(options=options, data=describe_scores(table), audit=audit, outcome=_outcome, label="measuring")
 
 
 def _outcome(found: PowerAudit, provenance: Provenance) -> Outcome:

@@ -120,7 +120,7 @@ def score_table(
             `HIGHER`. Of other scores the direction is not known, and both count.
 
     Raises:
-        InputError: there is no set, no target, a set of an unknown name, a record twice, a number that is not finite, a
+        InputError: there is no set, no score, a set of an unknown name, a record twice, a number that is not finite, a
             score that is missing on part of a set, the same for all records or one value for each set; groups or pairs
             do not fit.
 
@@ -162,9 +162,9 @@ def score_table(
         tuple(map(str, found["text"])) if "text" in found else None,
         tuple(each for each in found if each not in OWN and each not in numbers),
     )
-    if not table.of("target"):
+    if not table.models:
         raise InputError(
-            f"{name}: has no score of a target; call its column target.SCORE, such as target.loss"
+            f"{name}: has no score; call the column of a target's scores target.SCORE, such as target.loss"
             + (f" (columns that are not understood: {', '.join(table.ignored[:5])})." if table.ignored else ".")
         )
     for each, values in table.covariates.items():

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests.members import MembersTest
 from jaxaudit.audits.power.conclusions import REMEMBERS, By
@@ -25,8 +26,9 @@ SCALED = (
     "Called `forgotten`, if never used: with known members and shadow models, and with members alone, by how much the "
     "target remembers"
 )
+WITH_MODELS: By = "members and shadow models"
 WITH: dict[By, str] = {
-    "members and shadow models": "members and models",
+    WITH_MODELS: "members and models",
     "members": "members alone",
     "holdout": "holdout only",
 }
@@ -52,7 +54,7 @@ LARGER = "The same query set with larger holdouts"
 
 def power_part(run: Run[PowerResult], top: int = 0) -> Part:
     """The content of a run of `power`, which lists no records: `top` has no effect."""
-    result = run.result
+    result, scored = run.result, "scores" in run.provenance.data
     given = result.given
     # If the records do not suffice, the finding already gives the number that would.
     enough = result.finding.verdict == "sufficient"
@@ -76,10 +78,10 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
             ),
         ),
         (
-            *(table(result, on) for on in WHERE for table in (_concluded, _scaled)),
+            *(table(result, on, scored) for on in WHERE for table in (_concluded, _scaled)),
             *(_sizes(result, on) for on in WHERE),
             *(_detection(LARGER, result.holdouts, on) for on in WHERE),
-            _by_models(result),
+            *(() if scored else (_by_models(result),)),
             _separation(result),
         ),
         lambda: (_picture(result),),
@@ -91,13 +93,15 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
                 if enough
                 else ()
             ),
-            *HOW_TO_READ,
+            *(HOW_TO_READ[1:] if scored else HOW_TO_READ),
         ),
         repeat(run.provenance),
         terms(
             "query set", "calibration set", "holdout", "shadow model", "minimum detectable fraction", "known members"
         ),
-        (f"Planned for the holdout test. {HoldoutTest.errors}", f"And for the members test. {MembersTest.errors}"),
+        (f"Planned for the test of scores. {ScoresTest.errors}",)
+        if scored
+        else (f"Planned for the holdout test. {HoldoutTest.errors}", f"And for the members test. {MembersTest.errors}"),
     )
 
 
@@ -171,6 +175,11 @@ def _about(run: Run[PowerResult]) -> str:
     """A sentence on what was measured."""
     count, data = run.result.separation.models, run.provenance.data
     detects = "of the query set the holdout test would detect, for a target of such a design"
+    if "scores" in data:
+        return (
+            f"{count} models of the table {visible(str(data['scores']['name']))} show how far scores separate records "
+            f"that were used from others, and so how small a used fraction {detects}."
+        )
     if "shadows" in data:
         return (
             f"{count} shadow models of {visible(str(data['shadows']['name']))} were each trained on random records of "
@@ -188,7 +197,7 @@ def _fraction(value: float | None) -> str:
     return NONE if value is None else percent(value)
 
 
-def _concluded(result: PowerResult, on: Where) -> Cells:
+def _concluded(result: PowerResult, on: Where, scored: bool) -> Cells:
     """Probabilities of each verdict by available evidence and by how much a target memorises, at the given sizes."""
     columns = tuple(
         _laid(each, on)
@@ -207,16 +216,17 @@ def _concluded(result: PowerResult, on: Where) -> Cells:
             _percent(each.part_used),
         )
         for each in result.concluded
+        if not (scored and each.by == WITH_MODELS)
     )
     return Cells(HEAD, columns, tuple(rows), columns[2:], on=on)
 
 
-def _scaled(result: PowerResult, on: Where) -> Cells:
+def _scaled(result: PowerResult, on: Where, scored: bool) -> Cells:
     """The probability of `forgotten` by numbers of records, evidence, and how much a target memorises."""
-    kinds: tuple[By, ...] = ("members and shadow models", "members")
+    kinds: tuple[By, ...] = ("members",) if scored else (WITH_MODELS, "members")
     columns = (
         *(f"{name}\nrecords" for name in ("query", "holdout", "member")),
-        *(f"{short}\n{much}" for short in ("models:", "alone:") for much in MUCH.values()),
+        *(f"{short}\n{much}" for short in ("models:", "alone:")[-len(kinds) :] for much in MUCH.values()),
     )
     columns = tuple(_laid(each, on) for each in columns)
     found = {(each.query, each.holdout, each.by, each.remembers): each for each in result.conclusions}

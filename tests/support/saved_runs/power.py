@@ -51,7 +51,7 @@ def power_audit(
         memory=memory,
         conclusions=conclusions(measured, memory, [(n, m, n) for n, m in numbers]),
     )
-    return PowerAudit(replace(result, finding=find(result, False)), 8)
+    return PowerAudit(replace(result, finding=find(result, "training")), 8)
 
 
 def power_run(name: str = "people.csv", audit: PowerAudit | None = None) -> Run[PowerResult]:

@@ -61,6 +61,8 @@ OTHERS = (
     "shadows import",
     "shadows show",
     "scores open-unlearning",
+    "scores lm",
+    "scores regression",
     "report",
     "cite",
     "doctor",

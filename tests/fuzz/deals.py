@@ -60,7 +60,7 @@ def texts_to_deal(folder: Path) -> None:
     for name in ("plain", "other"):
         lines = [
             {"prompt": f"{name} {row}", "answer": "a", "author": PATIENTS[row], "further": {"a": [row]}}
-            for row in range(40)
+            for row in range(120)
         ]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
 

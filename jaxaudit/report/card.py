@@ -92,7 +92,8 @@ def _section(part: Part) -> Iterator[str]:
 
 def _measured(answer: Answer) -> str:
     """The main number as a further sentence; empty if the finding's own sentence gives it."""
-    if answer.measure.lower() in answer.finding.sentence.lower():
+    sentence = answer.finding.sentence
+    if answer.measure.lower() in sentence.lower() or answer.around_number:
         return ""
     between = f", {plain(answer.interval)}" if answer.interval else ""
     return f" {plain(answer.measure[:1].upper() + answer.measure[1:])}: {plain(answer.number)}{between}."

@@ -35,8 +35,8 @@ finally:
 @pytest.mark.parametrize(
     ("words", "functions", "files"),
     [
-        (("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy"), 435, 86),
-        (("attack", "--attacks", "lira"), 300, 70),
+        (("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy"), 430, 84),
+        (("attack", "--attacks", "lira"), 294, 69),
     ],
 )
 def test_a_bank_is_read_through_so_many_functions(words: tuple[str, ...], functions: int, files: int, tmp_path: Path):

@@ -65,9 +65,7 @@ class NetworkLearner(TrainsBySteps):
 
         return jax.grad(loss, has_aux=True)(state.params)
 
-    def _losses(
-        self, logits: Float[Array, "batch classes"], inputs: Any, labels: Labels
-    ) -> Float[Array, " batch"]:
+    def _losses(self, logits: Float[Array, "batch classes"], inputs: Any, labels: Labels) -> Float[Array, " batch"]:
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
         if self.label_smoothing:
             # The cross-entropy with the uniform distribution over classes, for label smoothing.

@@ -81,11 +81,11 @@ def pure_module(
             f"{call.text if call else name}; does it fit records of shape {input_shape}? ({FORMS})"
         ) from error
     try:
+        if of_tokens and not isinstance(built, nnx.Module):
+            raise InputError(f"the model {name} is no flax.nnx.Module, as models of tokens are here; write it as one.")
         if isinstance(built, linen.Module):
             _refuse_fields(fields, name)
             net = linen_functions(built, input_shape)
-        elif of_tokens and not isinstance(built, nnx.Module):
-            raise InputError(f"the model {name} is no flax.nnx.Module, as models of tokens are here; write it as one.")
         elif call is None or isinstance(built, nnx.Module):
             net = _nnx_functions(built, build, fields)._replace(seeded=call is None or call.seeded)
         elif is_keras_model(built):

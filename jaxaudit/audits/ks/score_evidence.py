@@ -11,7 +11,7 @@ from jaxaudit.audits.ks.tests.members import FAINT, LEFT, OF_USE, STRANGE, measu
 from jaxaudit.audits.ks.tests.test import USED, Words
 from jaxaudit.data.scores.table import Role, ScoredModel, ScoreTable, asked
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.members import MembersAnswer, compared_with_members
+from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, compared_with_members
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.score_share import ShareLeft, share_left
 from jaxaudit.metrics.score_test import ScoreTest, normal_scores, residuals, score_test
@@ -154,7 +154,7 @@ def _of_members(found: ScoreEvidence, answer: MembersAnswer, question: Question)
     return found._replace(
         p_fully=usage.p_fully,
         limits=Limits(usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper, usage.detectable),
-        why="" if remembers else usage.reasons[0],
+        why="" if remembers else NO_MEMORY if question == "used" else NO_MEMORY_LEFT,
         trust=measured_by(answer.memory) if remembers else FAINT,
         words=LEFT if question == "left" else OF_USE,
         invalid=usage.invalid,

@@ -288,6 +288,15 @@ def coverage(said: dict[str, Said], seed: int) -> list[dict[str, Any]]:
     return rows
 
 
+def kept(cache: Path | None) -> dict[str, Said]:
+    """What models said that were trained before; empty if none were."""
+    if cache is None or not cache.exists():
+        return {}
+    with np.load(cache, allow_pickle=False) as found:
+        kinds = dict.fromkeys(name.partition("|")[0] for name in found)
+        return {kind: Said(*(found[f"{kind}|{name}"] for name in Said._fields)) for kind in kinds}
+
+
 def between(said: Said) -> dict[str, Any]:
     """Forget quality between retrained models."""
     p_values = np.array([forget_quality(*pair) for pair in combinations(said.truth_ratio, 2)])
@@ -346,6 +355,7 @@ def summary(result: dict[str, Any]) -> list[Row]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, help="a .npz that keeps what the models say")
     parser.add_argument("--seed", type=int, default=7)
     given, started = parser.parse_args(arguments), time.time()
     sets = read(given.data)
@@ -355,8 +365,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     learner = language_model(
         factory, sets.pool.shape[1], sets.vocabulary, optimizer=rule, epochs=EPOCHS, batch_size=BATCH
     )
-    said, start = trained(learner, sets, given.seed)
-    said |= unlearned(learner, start, sets, given.seed)
+    said = kept(given.cache)
+    if not said:
+        said, start = trained(learner, sets, given.seed)
+        said |= unlearned(learner, start, sets, given.seed)
+        if given.cache is not None:
+            arrays = {f"{kind}|{name}": part for kind, each in said.items() for name, part in each._asdict().items()}
+            np.savez(given.cache, **arrays)
     result: dict[str, Any] = {
         "experiment": "tofu_forget_quality",
         "loss": {kind: [float(part.mean()) for part in np.split(each.loss, 2, axis=1)] for kind, each in said.items()},

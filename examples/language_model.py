@@ -1,7 +1,7 @@
 """Has a language model forgotten these authors? From made-up texts, dealt by author, to a verdict.
 
 Trains five small language models side by side: the model before the deletion, trained on all shared authors; one
-that was retrained without the withdrawn authors; one of which the deletion was only claimed; and two of the auditor's own,
+retrained without the withdrawn authors; one of which the deletion was only claimed; and two of the auditor's own,
 trained like the retrained one.
 
     python language_model.py            # about a minute on two cores

@@ -12,6 +12,8 @@ Progress = Callable[[int, int], None]
 
 Inputs = Float[Array, "n ..."]
 """The records of a training set, or of a minibatch."""
+Rows = Float[Array, "n columns"]
+"""The same, of a table."""
 Labels = Int[Array, " n"]
 """Their classes, from 0."""
 Weights = Float[Array, " n"]

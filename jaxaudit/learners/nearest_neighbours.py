@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners.learner import LeftOut, Progress
+from jaxaudit.learners.learner import Inputs, Labels, LeftOut, Progress, Weights
 from jaxaudit.learners.left_out import PIECE, check_left_out, in_chunks, log_shares, tell
 
 FAR = (1 << 31) - 1
@@ -40,13 +40,7 @@ class NearestNeighbours:
     piece = PIECE
     """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
 
-    def fit(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[Array, "n ..."],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> TrainingSet:
+    def fit(self, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights) -> TrainingSet:
         _check_neighbours(self.neighbours, len(inputs))
         return TrainingSet(inputs, labels, weights)
 

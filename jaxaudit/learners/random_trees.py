@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound
-from jaxaudit.learners.learner import LeftOut, Progress
+from jaxaudit.learners.learner import Labels, LeftOut, Progress, Rows, Weights
 from jaxaudit.learners.left_out import check_left_out, in_chunks, log_shares, tell
 from jaxaudit.learners.random_splits import Splits, draw_forest, leaf_of
 
@@ -82,13 +82,7 @@ class RandomTrees:
     smoothing: float
     aggregate: Callable[[TreeLogProbs], LogProbs]
 
-    def fit(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[Array, "n columns"],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> Forest:
+    def fit(self, key: Key[Array, ""], inputs: Rows, labels: Labels, weights: Weights) -> Forest:
         def count(splits: Splits) -> Float[Array, "leaves classes"]:
             empty = jnp.zeros((2**self.depth, self.classes), weights.dtype)
             return empty.at[leaf_of(splits, inputs, self.category_counts), labels].add(weights)

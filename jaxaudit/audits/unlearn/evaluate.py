@@ -113,13 +113,9 @@ def look_at(
     """Outputs of models on training and test records, and of attack networks on these outputs.
 
     Args:
-        learner: the models' learner.
-        params: their parameters, with a leading `models` axis.
-        train: the whole training set.
-        test: the test set.
+        learner, params, train, test, name: as for `train_attack`.
         attack: gives an attack network for each model; None for no attack.
         kept: file for the result, which a later call reads; see `judged_file`.
-        name: the name of the models in error messages.
 
     Raises:
         InputError: an output is not finite.

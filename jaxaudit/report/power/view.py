@@ -47,6 +47,7 @@ HOW_TO_READ = (
     f"{100 * STATED_FRACTION:g}%.",
 )
 WHERE: tuple[Where, ...] = ("terminal", "page")
+BY_SIZE = "Probability of detecting use of part of the query set"
 LARGER = "The same query set with larger holdouts"
 
 
@@ -77,7 +78,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
         ),
         (
             *(table(result, on) for on in WHERE for table in (_concluded, _scaled)),
-            *(_sizes(result, on) for on in WHERE),
+            *(_detection(BY_SIZE, result.sizes, on) for on in WHERE),
             *(_detection(LARGER, result.holdouts, on) for on in WHERE),
             _by_models(result),
             _separation(result),
@@ -110,16 +111,12 @@ def _picture(result: PowerResult) -> Picture:
         f"At the sizes given, by used fraction: {'; '.join(seen)}.",
         f"A line for each size: query + holdout records. Upright: the fraction asked about. Level: {WANTED:.0%}.",
         result.plot,
-        replace(_sizes(result, "page"), folded=True),
+        replace(_detection(BY_SIZE, result.sizes, "page"), folded=True),
     )
 
 
-def _sizes(result: PowerResult, on: Where) -> Cells:
-    """The probability of detection by size and used fraction, and the minimum detectable fraction."""
-    return _detection("Probability of detecting use of part of the query set", result.sizes, on)
-
-
 def _detection(title: str, sizes: Sequence[Size], on: Where) -> Cells:
+    """The probability of detection by size and used fraction, and the minimum detectable fraction."""
     breaks = "\n" if on == "terminal" else " "
     columns = (
         *(f"{name}{breaks}records" for name in ("query", "holdout")),

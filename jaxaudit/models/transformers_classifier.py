@@ -19,7 +19,6 @@ from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.data.weights.weights import Weights
 from jaxaudit.errors import InputError
-from jaxaudit.models.torch_trial import pytorch
 
 INSTALL = "pip install 'jaxaudit[transformers]'"
 CONFIG = "config.json"
@@ -139,6 +138,11 @@ class TransformersClassifier:
                     "float32."
                 )
         return arrays
+
+
+def pytorch() -> Any:
+    """Imports PyTorch."""
+    return importlib.import_module("torch")
 
 
 def _transformers(file: Path) -> Any:

@@ -20,7 +20,7 @@ from jaxaudit.cli.groups import (
 from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
-from jaxaudit.cli.parsers import parse_hidden, parse_names, rate_check, share_check
+from jaxaudit.cli.parsers import parse_hidden, parse_names, share_check
 
 USUAL = ("retraining", "amnesiac", "fisher")
 VARIANTS = ("golatkar", "paper", "becker-code")
@@ -85,7 +85,7 @@ class UnlearnAudit(Level):
     unlearn_rate: float | None = option(
         None,
         "Their learning rate. [default: 0.01; gradient-ascent: 0.003, scrub: 0.0005]",
-        check=rate_check("--unlearn-rate"),
+        check=share_check("unlearn_rate"),
     )
     beta: float = option(
         0.95, "negative-gradient: weight of the loss of the remaining records.", check=share_check("beta")

@@ -8,6 +8,7 @@ import datetime
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -106,7 +107,8 @@ class Command:
     Attributes:
         name: its words on the command line.
         options: the dataclass of its options; `out` and `as_json` may be in a group `output`.
-        prepare: reads the data and returns the work, or does it and returns a summary; imports heavy modules.
+        prepare: reads the data and returns the work, or does it and returns a summary; imports heavy modules. By
+            default the function of this name in `cli/NAME/run.py`, which is imported when the command runs.
         doc: its help.
         checks: functions that raise `InputError` for contradicting options; called before any data are read.
         first: names of the options that most people need, listed first in the help.
@@ -115,8 +117,8 @@ class Command:
 
     name: str
     options: type[Any]
-    prepare: Callable[[Any], Job[Any] | Summary]
-    doc: str
+    prepare: Callable[[Any], Job[Any] | Summary] | None = None
+    doc: str = ""
     checks: tuple[Callable[[Any], object], ...] = ()
     first: tuple[str, ...] = ()
     compiles: bool = True
@@ -145,7 +147,8 @@ def run(command: Command, options: Any) -> None:
 
         keep_programs()
     started = time.time()
-    job = command.prepare(options)
+    prepare = command.prepare or import_module(f"jaxaudit.cli.{command.name}.run").prepare
+    job = prepare(options)
     if isinstance(job, Summary):
         return show_summary(job, as_json)
     with lasting_work(out, job.kept) as begin:

@@ -1,7 +1,6 @@
 """`jaxaudit unlearn`: its options. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from jaxaudit.cli.groups import (
     AUDIT,
@@ -17,7 +16,7 @@ from jaxaudit.cli.groups import (
     Recipe,
     failing,
 )
-from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
 from jaxaudit.cli.parsers import parse_hidden, parse_names, share_check
@@ -127,17 +126,10 @@ class UnlearnOptions:
     output: UnlearnOutput = group(OUTPUT, UnlearnOutput())
 
 
-def _prepare(options: UnlearnOptions) -> Job[Any] | Summary:
-    from jaxaudit.cli.unlearn.run import prepare
-
-    return prepare(options)
-
-
 UNLEARN = Command(
     "unlearn",
     UnlearnOptions,
-    _prepare,
-    """Did unlearning work? (Becker & Liebig 2022)
+    doc="""Did unlearning work? (Becker & Liebig 2022)
 
     Trains models, makes them forget some records by each method, and compares efficacy, accuracy and membership attacks
     with those of models retrained without the records. A method that forgets too little or too much is distinguishable

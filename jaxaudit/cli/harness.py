@@ -18,6 +18,7 @@ from jaxaudit.cli import preflight
 from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.options import command_line, identity_of, plain
 from jaxaudit.cli.parameters import as_parameters
+from jaxaudit.cli.progress import say
 from jaxaudit.cli.workers import before_jax, crew
 
 if TYPE_CHECKING:
@@ -166,7 +167,11 @@ def run(command: Command, options: Any) -> None:
             if out is not None:
                 _save(out, outcome, as_text(as_terminal(part)))
             if output.report is not None:
-                _write_report(output.report, found)
+                from jaxaudit.runs.report_file import write_report
+
+                say("drawing the report")
+                write_report(output.report, [found])
+                say(f"written: {output.report}")
         finally:
             # Printed even if the directory cannot be written, so that the work is not lost.
             hint = "" if output.details else "--details prints all checks and numbers."
@@ -244,7 +249,6 @@ def _at(job: Job[Audit], models_per_batch: int) -> Job[Audit]:
 
 
 def _save(out: Path, outcome: Outcome, table: str) -> None:
-    from jaxaudit.cli.progress import say
     from jaxaudit.report.record import to_json
     from jaxaudit.runs.directory import write
 
@@ -254,12 +258,3 @@ def _save(out: Path, outcome: Outcome, table: str) -> None:
     say(f"written: {', '.join([f'{out}/result.json', *shown])}")
     if outcome.note:
         say(outcome.note)
-
-
-def _write_report(report: Path, found: Any) -> None:
-    from jaxaudit.cli.progress import say
-    from jaxaudit.runs.report_file import write_report
-
-    say("drawing the report")
-    write_report(report, [found])
-    say(f"written: {report}")

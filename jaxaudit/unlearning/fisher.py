@@ -98,7 +98,7 @@ def paper(
     The paper does not define the noise for F = 0, as for the weights of a pixel that is always black; it would be
     infinite. Here F is at least `smallest`, the constant in Golatkar's code.
     """
-    fisher = fisher_diagonal(of_label(log_probs), params, inputs, labels, weights=_weights(remaining))
+    fisher = fisher_diagonal(of_label(log_probs), params, inputs, labels, weights=remaining.astype(jnp.float32))
     return jax.tree.map(lambda f: (alpha / jnp.maximum(f, smallest)) ** 0.25, fisher)
 
 
@@ -130,7 +130,7 @@ def becker_code(
     looks for parameters whose last axis has ten entries, which finds the bias of the last layer, not its weights.) Use
     this variant only to reproduce those tables.
     """
-    zeros, weights = jnp.zeros_like(labels), _weights(remaining)
+    zeros, weights = jnp.zeros_like(labels), remaining.astype(jnp.float32)
     of_zero, count = of_label(log_probs), jnp.sum(weights)
     squares = fisher_diagonal(of_zero, params, inputs, zeros, weights=weights)
     sums = jax.grad(lambda p: jnp.sum(weights * of_zero(p, inputs, zeros)))(params)
@@ -143,7 +143,3 @@ def becker_code(
         return 10 * capped if square.shape == (classes,) else capped
 
     return jax.tree.map(deviation, squares, sums)
-
-
-def _weights(remaining: Bool[Array, " n"]) -> Float[Array, " n"]:
-    return remaining.astype(jnp.float32)

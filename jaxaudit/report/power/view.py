@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests.members import MembersTest
-from jaxaudit.audits.power.conclusions import REMEMBERS, By
 from jaxaudit.audits.power.finding import NEEDED, percent
-from jaxaudit.audits.power.result import PowerResult, Size, check
+from jaxaudit.audits.power.result import REMEMBERS, By, PowerResult, Size, check
 from jaxaudit.errors import visible
 from jaxaudit.metrics.effect import POWER as WANTED
 from jaxaudit.metrics.power import Separation

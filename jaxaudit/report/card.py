@@ -96,7 +96,7 @@ def _measured(answer: Answer) -> str:
     if answer.measure.lower() in sentence.lower() or answer.around_number:
         return ""
     between = f", {plain(answer.interval)}" if answer.interval else ""
-    return f" {plain(answer.measure[:1].upper() + answer.measure[1:])}: {plain(answer.number)}{between}."
+    return f" {plain(_capital(answer.measure))}: {plain(answer.number)}{between}."
 
 
 def _data(part: Part) -> str:
@@ -123,6 +123,10 @@ def _slug(text: str) -> str:
     'largest-pdtp-in-nats-dtp-1-allows-1'
     """
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "other"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _text(text: str) -> str:

@@ -8,12 +8,13 @@ import numpy as np
 
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.cli.groups import Network, Recipe
-from jaxaudit.cli.own_model import UNSEEDED, parse_model
+from jaxaudit.cli.own_model import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import other_split, parse_hidden
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.sets import DESIGNS, GUESS, Sets, ShadowRecipe, parse_designs
 from jaxaudit.data import Examples
+from jaxaudit.data.sequences import vocabulary_of
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner, stop_early
 from jaxaudit.learners.early_stopping import VALIDATION
@@ -68,15 +69,20 @@ def with_defaults(data: Data, model: Networks, recipe: Trained) -> tuple[Data, N
 
 def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> SteppedLearner:
     """The model and training recipe of shadow models, for training sets of at most this many records."""
-    name = model.model or "mlp"
-    if name != "mlp" and parse_model(name) is None and query.inputs.ndim != 4:
+    name, tokens = model.model or "mlp", vocabulary_of(query)
+    built_in = parse_model(name) is None
+    if built_in and (tokens is None) is is_of_texts(name):
+        what = "texts, and the records are not" if tokens is None else "records of classes, and texts have none"
+        raise InputError(f"--model {name} is for {what}; use {'mlp' if tokens is None else OF_TEXTS}.")
+    if built_in and not is_of_texts(name) and name != "mlp" and query.inputs.ndim != 4:
         raise InputError(
             f"--model {name} is for images, and {query.name} has records of shape {query.inputs.shape[1:]}; use mlp, "
             "or a network of your own."
         )
     factory = make_factory(name, parse_hidden(model.hidden or ""), recipe.dropout)
     recipe = replace(recipe, epochs=recipe.epochs or EPOCHS)
-    learner = make_learner(factory, recipe, query.inputs.shape[1:], len(query.class_names), records)
+    classes = len(query.class_names) if tokens is None else tokens
+    learner = make_learner(factory, recipe, query.inputs.shape[1:], classes, records, tokens is not None)
     if not learner.net.seeded:
         say(UNSEEDED)
     if recipe.patience is None:
@@ -135,6 +141,8 @@ def _possible(names: str, model: Network, recipe: ShadowRecipe, record: tuple[in
     nothing = dict[str, str]()
     if model.model != "mlp":
         nothing |= dict.fromkeys(("wider", "narrower"), "only mlp has a width (--hidden)")
+    if is_of_texts(model.model or ""):
+        nothing["momentum"] = "SGD hardly trains a language model in as many epochs"
     if recipe.optimizer == "adam":
         nothing["adam"] = "the guess has it (--optimizer adam)"
     if len(record) != 3:

@@ -9,13 +9,15 @@ from jaxaudit.cli.own_code import OwnCode, parse_own
 from jaxaudit.errors import InputError
 
 DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
-SIZED = {"resnet": ("depth", "width"), "wrn": ("depth", "widen"), "vit": ("depth", "width")}
+SIZED = {"resnet": ("depth", "width"), "wrn": ("depth", "widen"), "vit": ("depth", "width"), "gpt": ("depth", "width")}
 """Networks whose names may include sizes, such as resnet-8-16, and the meaning of the sizes."""
 NAMES = (*DESIGNS, "resnet-8-16", "wrn-16-2", "vit-4-64")
 NETWORKS = (
     f"{', '.join(NAMES)} (depth and width, or other ones; group normalisation, or batch normalisation with -bn, as in "
     "resnet-8-16-bn)"
 )
+OF_TEXTS = "gpt-2-64"
+"""The usual network of texts."""
 OWN = (
     "your own module (Flax NNX or Linen, PyTorch; Keras for efficacy) as package.module:factory or file.py:factory, "
     "called as factory(input_shape, classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
@@ -81,11 +83,16 @@ def parse_sized(name: str) -> tuple[str, dict[str, Any]] | None:
     >>> parse_sized("wrn-16-4"), parse_sized("resnet-bn"), parse_sized("mlp")
     (('wrn', {'depth': 16, 'widen': 4}), ('resnet', {'norm': 'batch'}), None)
     """
-    found = re.fullmatch(r"(resnet|wrn|vit)(?:-(\d{1,3}))?(?:-(\d{1,4}))?(-bn)?", name)
-    if found is None or (found[1] == "vit" and found[4]):
+    found = re.fullmatch(r"(resnet|wrn|vit|gpt)(?:-(\d{1,3}))?(?:-(\d{1,4}))?(-bn)?", name)
+    if found is None or (found[1] in ("vit", "gpt") and found[4]):
         return None
     sizes = {size: int(text) for size, text in zip(SIZED[found[1]], found.groups()[1:3], strict=True) if text}
     return found[1], {**sizes, **({"norm": "batch"} if found[4] else {})}
+
+
+def is_of_texts(name: str) -> bool:
+    """Whether the name is that of a built-in language model."""
+    return (parse_sized(name) or ("",))[0] == "gpt"
 
 
 def parse_optimizer(name: str) -> OwnCode | None:

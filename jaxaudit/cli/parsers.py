@@ -11,6 +11,7 @@ from jaxaudit.errors import InputError
 ACDC = "acdc:"
 EMBEDDED = ("digits", "printed-digits")
 UNTRAINED = "untrained"
+WORDS = 4096
 TEXTS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 """How names of files of texts end."""
 LARGEST_SIDE = 4096
@@ -220,6 +221,21 @@ def check_weights(params: Path | None, model: str | None, data: str | None) -> N
         raise InputError(
             f"--{given[0]} needs --{missing[0]}: {needs[missing[0]]}; without all of them the command runs an example."
         )
+
+
+def parse_tokens(text: str) -> int | None:
+    """How texts become tokens: the number of words of `words` or `words:NUMBER`; None for `bytes`.
+
+    Raises:
+        InputError: it is neither.
+
+    >>> parse_tokens("words:500"), parse_tokens("bytes")
+    (500, None)
+    """
+    found = re.fullmatch(r"bytes|words(?::([1-9]\d{0,5}))?", text)
+    if found is None:
+        raise InputError(f"--tokens must be bytes, words, or words:NUMBER such as words:4096, got {text!r}.")
+    return None if text == "bytes" else int(found[1] or WORDS)
 
 
 def is_texts(path: str | Path) -> bool:

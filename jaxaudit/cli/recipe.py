@@ -44,16 +44,18 @@ def _built_in(name: str, hidden: tuple[int, ...], dropout: float | None) -> Any:
         return partial(models.MLP, hidden=hidden, **share)
     sized = parse_sized(name)
     if sized is not None:
-        known = {"resnet": models.ResNet, "wrn": models.WideResNet, "vit": models.ViT}
+        known = {"resnet": models.ResNet, "wrn": models.WideResNet, "vit": models.ViT, "gpt": models.GPT}
         return partial(known[sized[0]], **sized[1], **share)
     factory = models.LiuCNN if name == "liu-cnn" else models.MedicalCNN
     return partial(factory, **share) if share else factory
 
 
 def make_learner(
-    factory: Any, recipe: Recipe, input_shape: tuple[int, ...], classes: int, most: int
+    factory: Any, recipe: Recipe, input_shape: tuple[int, ...], classes: int, most: int, of_tokens: bool = False
 ) -> "NetworkLearner":
     """The learner that trains a factory's network by a recipe, for training sets of at most this many records.
+
+    If records are sequences of tokens, `classes` is the number of tokens.
 
     Raises:
         InputError: `network` rejects the recipe, or code of your own cannot be used.
@@ -61,27 +63,32 @@ def make_learner(
     ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
     own = parse_optimizer(recipe.optimizer) or any(map(parse_augmentation, recipe.augment))
     make = _learner if ours and not own else _learner.__wrapped__
-    return make(factory, recipe, input_shape, classes, most)
+    return make(factory, recipe, input_shape, classes, most, of_tokens)
 
 
 @lru_cache(maxsize=8)
-def _learner(factory: Any, recipe: Recipe, input_shape: tuple[int, ...], classes: int, most: int) -> "NetworkLearner":
+def _learner(
+    factory: Any, recipe: Recipe, input_shape: tuple[int, ...], classes: int, most: int, of_tokens: bool
+) -> "NetworkLearner":
     """A cached learner: equal learners are one object, because JAX compiles and stores a program for each object."""
     from dataclasses import replace
 
-    from jaxaudit.learners import network
+    from jaxaudit.learners import language_model, network
 
-    learner = network(
-        factory,
-        input_shape,
-        classes,
-        optimizer=make_optimizer(recipe),
-        epochs=recipe.epochs or 1,
-        batch_size=recipe.batch_size,
-        label_smoothing=recipe.label_smoothing or 0.0,
-        augment=[_augmentation(name) for name in recipe.augment],
-        precision=recipe.precision or "float32",
-    )
+    training: dict[str, Any] = {
+        "optimizer": make_optimizer(recipe),
+        "epochs": recipe.epochs or 1,
+        "batch_size": recipe.batch_size,
+        "precision": recipe.precision or "float32",
+    }
+    if of_tokens:
+        if recipe.label_smoothing or recipe.augment:
+            raise InputError("--label-smoothing and --augment are of classifiers, not of texts; leave them out.")
+        learner = language_model(factory, input_shape[0], classes, **training)
+    else:
+        augment = [_augmentation(name) for name in recipe.augment]
+        smoothing = recipe.label_smoothing or 0.0
+        learner = network(factory, input_shape, classes, **training, label_smoothing=smoothing, augment=augment)
     if learner.batch_coupled:
         return learner
     # A batch larger than all records would be padded with weight 0, which only batch normalisation would see.

@@ -141,6 +141,21 @@ def sequences(
     return tuple(_examples(rows, length, tokenizer, each.source) for rows, each in zip(encoded, sets, strict=True))
 
 
+def vocabulary_of(examples: Examples) -> int | None:
+    """The number of tokens of a set of `sequences`, which every record's first number tells; None of other records."""
+    inputs = examples.inputs
+    return -int(inputs[0, 0]) if examples.class_names == CLASS_NAMES and inputs.dtype == np.int32 else None
+
+
+def token_counts(examples: Examples, columns: int = 256) -> np.ndarray:
+    """`float32[n, columns]`: how many tokens a record has of each remainder by `columns`, its order left out."""
+    inputs = examples.inputs
+    tokens = np.where(inputs < 0, ~inputs, inputs) % columns
+    rows = np.repeat(np.arange(len(inputs)), inputs.shape[1])
+    found = np.bincount(rows * columns + tokens.ravel(), minlength=len(inputs) * columns)
+    return found.reshape(len(inputs), columns).astype(np.float32)
+
+
 def _examples(rows: list[list[int]], length: int, tokenizer: Tokenizer, name: str) -> Examples:
     inputs = np.full((len(rows), length), ~tokenizer.end, np.int32)
     for each, row in zip(inputs, rows, strict=True):

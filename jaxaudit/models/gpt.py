@@ -1,12 +1,14 @@
 """A small causal language model: each token is predicted from those before it."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from jaxaudit.errors import InputError
-from jaxaudit.models.layers import EPSILON
+from jaxaudit.models.layers import EPSILON, dropout_layer
 
 
 class GPT(nnx.Module):
@@ -26,6 +28,7 @@ class GPT(nnx.Module):
         positions: the most tokens of a record; by default the length.
         tied: whether the vectors of tokens are also the kernel of the output, as in GPT-2. A kernel of its own learns
             faster where records are few.
+        dropout: share of the numbers that is dropped after attention and after the second dense layer of a block.
 
     Raises:
         InputError: the width is no multiple of the heads, or there are fewer positions than tokens in a record.
@@ -42,6 +45,7 @@ class GPT(nnx.Module):
         heads: int = 4,
         positions: int | None = None,
         tied: bool = False,
+        dropout: float = 0.0,
     ) -> None:
         positions = positions or input_shape[0]
         if width % heads:
@@ -59,12 +63,13 @@ class GPT(nnx.Module):
         self.blocks = nnx.List([Decoder(width, heads, rngs=rngs) for _ in range(depth)])
         self.norm = nnx.LayerNorm(width, epsilon=EPSILON, rngs=rngs)
         self.output = None if tied else nnx.Linear(width, classes, use_bias=False, rngs=rngs)
+        self.drop = dropout_layer(dropout, rngs)
 
     def __call__(self, tokens: Int[Array, "n length"]) -> Float[Array, "n length tokens"]:
         vectors = self.tokens[...]
         hidden = vectors[tokens] + self.positions[: tokens.shape[1]]
         for block in self.blocks:
-            hidden = block(hidden)
+            hidden = block(hidden, self.drop)
         hidden = self.norm(hidden)
         return hidden @ vectors.T if self.output is None else self.output(hidden)
 
@@ -82,7 +87,9 @@ class Decoder(nnx.Module):
         self.hidden = nnx.Linear(width, 4 * width, rngs=rngs)
         self.output = nnx.Linear(4 * width, width, rngs=rngs)
 
-    def __call__(self, vectors: Float[Array, "n length width"]) -> Float[Array, "n length width"]:
+    def __call__(
+        self, vectors: Float[Array, "n length width"], drop: Callable[[Array], Array]
+    ) -> Float[Array, "n length width"]:
         n, length, width = vectors.shape
         parts = self.attend(self.first_norm(vectors)).reshape(n, length, 3, self.heads, width // self.heads)
         queries, keys, values = parts[:, :, 0], parts[:, :, 1], parts[:, :, 2]
@@ -90,5 +97,5 @@ class Decoder(nnx.Module):
         before = jnp.tril(jnp.ones((length, length), bool))
         weights = jax.nn.softmax(jnp.where(before, alike, jnp.finfo(alike.dtype).min), axis=-1)
         seen = jnp.einsum("nhqk,nkhd->nqhd", weights, values).reshape(n, length, width)
-        vectors = vectors + self.merge(seen)
-        return vectors + self.output(jax.nn.gelu(self.hidden(self.second_norm(vectors))))
+        vectors = vectors + drop(self.merge(seen))
+        return vectors + drop(self.output(jax.nn.gelu(self.hidden(self.second_norm(vectors)))))

@@ -18,6 +18,7 @@ from jaxaudit.cli.ks.budget import speed_of
 from jaxaudit.cli.networks import COSTS, EPOCHS, HIDDEN, make_designs, make_shadow_learner
 from jaxaudit.cli.options import Source, command_line, fields_of
 from jaxaudit.cli.own_code import source_hashes
+from jaxaudit.cli.own_model import OF_TEXTS
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.recipe import load_learner
@@ -29,6 +30,7 @@ from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
+from jaxaudit.data.sequences import vocabulary_of
 from jaxaudit.ensemble import Execution, Speed
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
@@ -67,7 +69,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         InputError: the sets cannot be used, or `--out` contains something else, or a different bank.
     """
     key = jax.random.key(options.models.seed)
-    sets = read_bank_sets(key, options.data)
+    sets = read_bank_sets(key, options.data, options.model.tokens)
     options = _filled(options, sets)
     tell_of_large_numbers(options.model.model if options.source is Source.TRAINING else None, sets.parts)
     query = _query(sets)
@@ -85,7 +87,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     )
     device = jax.local_devices()[0]
     description = describe(
-        *(options.data, _in_bank(options, recipes), sets, command_line(COMMAND, options)),
+        *(options.data, _in_bank(options, recipes, query), sets, command_line(COMMAND, options)),
         models_per_batch=number,
         device=_and("" if there is None else there.device, f"{device.platform}: {device.device_kind}"),
         versions={
@@ -197,12 +199,13 @@ def _filled(options: TrainOptions, sets: BankSets) -> TrainOptions:
     """The options with missing values filled in."""
     if options.source is Source.LEARNER:
         return options
-    image = is_image(_query(sets))
-    model = replace(
-        options.model,
-        model=options.model.model or ("liu-cnn" if image else "mlp"),
-        hidden=HIDDEN if options.model.hidden is None else options.model.hidden,
-    )
+    query = _query(sets)
+    if vocabulary_of(query) is None:
+        usual = {"model": "liu-cnn" if is_image(query) else "mlp", "hidden": HIDDEN}
+    else:
+        usual = {"model": OF_TEXTS, "tokens": "bytes"}
+    chosen = {name: value for name, value in usual.items() if getattr(options.model, name) is None}
+    model = replace(options.model, **chosen)
     return replace(options, model=model, recipe=replace(options.recipe, epochs=options.recipe.epochs or EPOCHS))
 
 
@@ -217,11 +220,12 @@ def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
     return Recipes(names, learners, tuple(COSTS[name] for name in names))
 
 
-def _in_bank(options: TrainOptions, recipes: Recipes) -> PlannedModels:
+def _in_bank(options: TrainOptions, recipes: Recipes, query: Examples) -> PlannedModels:
     """The options of the models in the form of `shadows plan`."""
     several = ",".join(recipes.names) if len(recipes.names) > 1 else None
     asked = options.models
-    return PlannedModels(seed=asked.seed, models=asked.models, designs=several, recipe=_in_words(options))
+    planned = PlannedModels(seed=asked.seed, models=asked.models, designs=several, recipe=_in_words(options))
+    return planned if vocabulary_of(query) is None else replace(planned, outputs="log-likelihood", direction="higher")
 
 
 def _in_words(options: TrainOptions) -> str:

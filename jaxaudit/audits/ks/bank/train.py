@@ -50,7 +50,8 @@ def train_bank(
 
     Args:
         key: random key with which the bank was planned.
-        bank: a bank of `logits`, with one view of each record.
+        bank: a bank of `logits`, with one view of each record; of a learner whose records have no class (its
+            `log_probs` have one column) one of `log_likelihood`, larger for records that were used.
         inputs: of all records, dropped ones included, in the order of the bank's columns.
         learners: one for each of the bank's designs.
         models: numbers of the models to train.
@@ -61,8 +62,12 @@ def train_bank(
             such as on a full disk.
     """
     said = bank.description
-    if said.outputs != "logits" or said.queries != 1:
-        raise InputError("models are trained here for banks of logits with one view of each record.")
+    known = said.outputs == "logits" or (said.outputs == "log_likelihood" and said.direction == "higher")
+    if not known or said.queries != 1:
+        raise InputError(
+            "models are trained here for banks of logits, or of log-likelihoods that are higher for records that were "
+            "used, with one view of each record."
+        )
     if len(inputs) != said.records or len(learners) != max(1, len(said.designs)):
         raise InputError(
             f"the bank has {said.records} records and {max(1, len(said.designs))} designs; got {len(inputs)} records "

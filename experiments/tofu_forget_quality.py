@@ -19,7 +19,7 @@ import argparse
 import gzip
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -189,7 +189,7 @@ def unlearned(learner: LanguageModelLearner, start: Any, sets: Sets, seed: int) 
     return found
 
 
-def table_of(target: Said, row: int, known: dict[str, tuple[Said, Sequence[int]]], members: bool) -> ScoreTable:
+def table_of(target: Said, row: int, known: Mapping[str, tuple[Said, Sequence[int]]], members: bool) -> ScoreTable:
     """The table of one target: losses of the forget set and the holdout, of authors dealt whole."""
     both = target.loss.shape[1]
     sets = np.repeat(["query", "holdout"], both // 2)

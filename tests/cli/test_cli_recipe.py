@@ -120,9 +120,10 @@ def test_names_with_sizes():
         "resnet-8-32-bn": ("resnet", {"depth": 8, "width": 32, "norm": "batch"}),
         "wrn-16-4": ("wrn", {"depth": 16, "widen": 4}),
         "vit-2-32": ("vit", {"depth": 2, "width": 32}),
+        "gpt-2-64": ("gpt", {"depth": 2, "width": 64}),
     }
     assert {name: parse_sized(name) for name in known} == known
-    assert not any(map(parse_sized, ("vit-bn", "resnet-8-16-4", "resnet_8", "mlp")))
+    assert not any(map(parse_sized, ("vit-bn", "gpt-2-64-bn", "resnet-8-16-4", "resnet_8", "mlp")))
 
 
 def test_every_built_in_name_makes_a_network():

@@ -114,6 +114,9 @@ TRAIN = Command(
     Models are trained many at once. Each one's outputs are written when its batch is done, so a stopped command
     continues where it was, and with more --models it keeps those that are there.
 
+    Of texts, JSON Lines with prompt and answer, question and answer, or text, small language models are trained from
+    nothing; a model's number of a record is the mean log-likelihood of its answer's tokens.
+
     Examples:
 
     `jaxaudit shadows train --query q.npz --holdout h.npz --calibration c.npz --model mlp --epochs 40 --out bank`
@@ -123,6 +126,8 @@ TRAIN = Command(
     `jaxaudit shadows train --query q.npz --holdout h.npz --patience 5 --designs guess,narrower --out bank`
 
     `jaxaudit shadows train --query q.npz --holdout h.npz --learner mine.py:learner --out bank`
+
+    `jaxaudit shadows train --query q.jsonl --holdout h.jsonl --model gpt-2-64 --tokens words --out bank`
     """,
     (_check_sets, _check_groups),
     first=("query", "holdout", "bank"),

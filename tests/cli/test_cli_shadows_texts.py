@@ -1,0 +1,134 @@
+"""`jaxaudit shadows train` of language models on texts: its bank, its verdict, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from support.cli_runs import jaxaudit, refused
+from support.sequences import small_learner
+
+import jaxaudit as ja
+from jaxaudit.cli.recipe import make_factory, make_learner
+from jaxaudit.cli.sets import ShadowRecipe
+from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.data.sequences import token_counts, vocabulary_of
+from jaxaudit.ensemble import log_probs_many
+from jaxaudit.models import GPT
+
+COUNT = 60
+WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo", "kim", "lee")
+SETS = ("--query", "q.jsonl", "--holdout", "h.jsonl", "--calibration", "c.jsonl")
+TRAIN = (
+    *("shadows", "train", *SETS, "--groups", "author", "--holdout-groups", "author", "--out", "bank"),
+    *("--model", "gpt-1-32", "--tokens", "words", "--models", "20", "--designs", "guess"),
+    *("--epochs", "20", "--learning-rate", "0.01", "--batch-size", "30", "--models-per-batch", "10"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sets of texts, two an author: random words, of few or of many, which can only be known by heart."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(3)
+    for name in "qhc":
+        lines = [
+            {"prompt": " ".join([*random.choice(WORDS, 3), ""]), "answer": " ".join(random.choice(WORDS[:few], 6))}
+            for few in random.integers(1, len(WORDS) + 1, COUNT)
+        ]
+        both = [{**line, "author": f"{name}{number // 2}"} for number, line in enumerate(lines)]
+        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, both)))
+    return tmp_path
+
+
+def read(tokens: int) -> tuple[Any, Any]:
+    texts = [ja.read_texts(Path(f"{name}.jsonl")) for name in "qhc"]
+    tokenizer = ja.word_tokenizer(texts, tokens)
+    return ja.sequences(texts, tokenizer), tokenizer
+
+
+@pytest.mark.outer
+def test_a_bank_of_texts_judges_a_model_that_used_the_query_set_and_one_that_did_not(folder: Path):
+    done = jaxaudit(*TRAIN)
+    assert done.code == 0, done.err
+    bank = load_bank("bank")
+    said = bank.description
+    assert (said.outputs, said.direction, said.classes, said.groups) == ("log_likelihood", "higher", 1, True)
+    assert "tokens words" in said.recipe
+    assert said.sampled_alike is not None
+    assert said.sampled_alike.inputs > 0.01
+    for model, row in enumerate(bank.membership):
+        found = np.load(f"bank/outputs/{model:05}.npy")
+        assert found[row].mean() > found[~row].mean() + 1
+    # The same command again trains nothing; more models keep those that are there.
+    before = Path("bank/outputs/00003.npy").read_bytes()
+    assert jaxaudit(*TRAIN).code == 0
+    assert Path("bank/outputs/00003.npy").read_bytes() == before
+    sets, tokenizer = read(4096)
+    inputs = np.concatenate([each.inputs for each in sets])
+    rows = np.ones((2, len(inputs)), bool)
+    rows[0, COUNT : 2 * COUNT] = False
+    rows[1, : 2 * COUNT] = False
+    recipe = {"optimizer": optax.adam(0.01), "epochs": 15, "batch_size": 20}
+    learner = small_learner(inputs.shape[1], tokenizer.vocabulary, make_factory("gpt-1-32", ()), **recipe)
+    numbers = ja.fit_many(
+        *(jax.random.split(jax.random.key(1), 2), rows, inputs, np.zeros(len(inputs), int), learner),
+        summarize=lambda params, _: log_probs_many(learner, params, inputs)[:, :, 0],
+    )
+    for model, verdict in enumerate(("not forgotten", "inconclusive")):
+        for name, part in (("q", slice(COUNT)), ("h", slice(COUNT, 2 * COUNT))):
+            Path(f"{name}.csv").write_text("".join(["score\n", *(f"{each}\n" for each in numbers[model, part])]))
+        judged = jaxaudit("ks", "--shadows", "bank", "--target", "q.csv", "--holdout-target", "h.csv", "--json")
+        assert judged.result["targets"][0]["verdict"] == verdict
+
+
+def test_what_a_record_is_made_of(folder: Path):
+    sets, tokenizer = read(5)
+    assert {vocabulary_of(each) for each in sets} == {tokenizer.vocabulary} == {7}
+    digits = ja.load("digits")
+    assert vocabulary_of(digits) is None
+    counts = token_counts(sets[0], 7)
+    assert counts.shape == (COUNT, 7)
+    assert (counts.sum(axis=1) == sets[0].inputs.shape[1]).all()
+    assert (counts[:, tokenizer.end] >= 2).all()
+    recipe = ShadowRecipe(epochs=1, optimizer="adamw")
+    one = make_learner(make_factory("gpt-2-8", (), 0.1), recipe, (16,), 7, 30, True)
+    assert one.net.draws
+    assert one.batch_size == 30
+    assert make_factory("gpt-2-8", ()).func is GPT
+
+
+REFUSED = {
+    "no texts": (("--holdout", "digits"), "digits: is no file of texts"),
+    "classes": (("--model", "mlp"), "--model mlp is for records of classes, and texts have none; use gpt-2-64"),
+    "smoothing": (("--label-smoothing", "0.1"), "--label-smoothing and --augment are of classifiers, not of texts"),
+    "tokens": (("--tokens", "words:0"), "--tokens must be bytes, words, or words:NUMBER"),
+    "groups": (("--groups", "editor"), "groups 'editor': is neither a file nor a key of the texts of the query set"),
+    "momentum": (("--designs", "momentum"), "there is no design momentum beside the guess here"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_go_with_texts_is_refused(name: str, folder: Path):
+    words, said = REFUSED[name]
+    refused((*TRAIN, *words), (said,))
+
+
+def test_what_goes_with_texts_alone_is_refused(folder: Path):
+    sets = (
+        "shadows",
+        "train",
+        "--query",
+        "digits",
+        "--calibration",
+        "printed-digits",
+        "--image-size",
+        "8x8",
+        "--out",
+        "b",
+    )
+    refused((*sets, "--tokens", "words"), ("--tokens is for texts, and --query digits is none",))
+    refused((*sets, "--model", "gpt-2-64"), ("--model gpt-2-64 is for texts, and the records are not; use mlp",))

@@ -35,7 +35,7 @@ ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test"}
 """Docstrings name them; no run rests on them."""
 FINDING = Finding("forgotten", "good", "No use was detected.", (), Confidence("fair", "Every check passed."))
 SOURCES = {
-    **{f"test {each.name}": getattr(each, "source", "") for each in TESTS},
+    **{f"test {each.name}": getattr(each, "source", "") for each in (*TESTS, ScoresTest)},
     **{f"attack {each.name}": each.source for each in (*ATTACKS, *RECORD_ATTACKS)},
     **{f"metric {name}": import_module(f"jaxaudit.metrics.{name}").SOURCE for name in METRICS},
     **{

@@ -20,6 +20,7 @@ from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.plan import ATTACKS
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.judge_outputs import adjusted
+from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests import TESTS, Judgement
 from jaxaudit.cli.unlearn.command import METHODS, UnlearnAudit
 from jaxaudit.cli.unlearn.inputs import make_methods

@@ -32,7 +32,7 @@ import optax
 
 from bench.harness import Bench, Claim, Timings, interleave, peak_mebibytes, report
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.models import MLP, LiuCNN, pure_module
 
 EXAMPLES, CLASSES, ROUNDS, SLOW_ROUNDS, GROWTH_ROUNDS = 1000, 10, 9, 3, 3

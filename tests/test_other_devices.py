@@ -42,7 +42,7 @@ def whole(*shape: int) -> jax.ShapeDtypeStruct:
 def a_block(one: Any, shape: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Three models' minibatches of four records, as `fit_many` has them trained."""
     states = jax.eval_shape(partial(INIT, one), KEYS)
-    run = partial(program._run_block, one, shared=False, uneven=False)
+    run = partial(program.run_block, one, shared=False, uneven=False)
     arrays = words(9, *shape), whole(9), whole(2, 3, 4), words(2, 3, 4)
     return lambda states, inputs, labels, indices, weights: run(
         states, (KEYS, 0, 0), inputs, labels, indices, weights, 0, 2

@@ -114,7 +114,6 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     run("deal", f"{file}.csv", "--groups", "patient", *share, "--blind", out="of_csv", page=False)
     run("deal", f"{file}.npz", "--groups", "patient", *share, "--blind", out="deal", page=False)
     run("deal", f"{file}.jsonl", "--groups", "patient", *share, out="texts", page=False)
-    run("deal", f"{file}.jsonl", "--pairs", f"{file}_again.jsonl", "--groups", "patient", out="pairs", page=False)
     Path("tables").mkdir()
     columns = ("--prediction", "guess", "--truth", "truth", "--set", "set", "--group", "patient")
     run("scores regression", f"{file}_errors.csv", *columns, "--out", "tables/errors.csv")

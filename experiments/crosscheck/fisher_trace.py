@@ -30,7 +30,7 @@ from torch import nn
 
 from experiments.record import describe_run, device_slug
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
-from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.kernels.likelihoods import precise_log_softmax
 
 NETWORKS, EXAMPLES, CLASSES, WORDS, PROMISED = 30, 6, 4, 9, 1e-5
 ROUNDING = 1e-8

@@ -1,4 +1,4 @@
-"""Outputs of models trained with and without a record: refitted, or in closed form."""
+"""Outputs of models trained with and without a record: refitted, or in closed form, by pieces of the records."""
 
 from functools import partial
 from typing import Any

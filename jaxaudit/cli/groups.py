@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxaudit.cli.options import EVERY_SOURCE, Source, option, training_option
 from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer
-from jaxaudit.cli.parsers import groups_place, parse_cluster, parse_hidden, parse_image_size, rate_check, share_check
+from jaxaudit.cli.parsers import groups_place, parse_cluster, parse_hidden, parse_image_size, share_check
 from jaxaudit.errors import InputError
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
@@ -94,7 +94,7 @@ class Recipe(Machines):
 
     epochs: int | None = training_option(None, "Training epochs.", minimum=1, maximum=MOST)
     batch_size: int = training_option(64, "Batch size.", minimum=1, maximum=MOST)
-    learning_rate: float = training_option(1e-3, "Learning rate.", check=rate_check("--learning-rate"))
+    learning_rate: float = training_option(1e-3, "Learning rate.", check=share_check("learning_rate"))
     optimizer: str = training_option(
         "adam",
         "Optimizer: adam (b1 = 0.5), adamw, sgd, or your own function of the learning rate that returns an Optax "

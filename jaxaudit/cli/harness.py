@@ -8,6 +8,7 @@ import datetime
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ from jaxaudit.cli import preflight
 from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.options import command_line, identity_of, plain
 from jaxaudit.cli.parameters import as_parameters
+from jaxaudit.cli.progress import say
 from jaxaudit.cli.workers import before_jax, crew
 
 if TYPE_CHECKING:
@@ -106,7 +108,8 @@ class Command:
     Attributes:
         name: its words on the command line.
         options: the dataclass of its options; `out` and `as_json` may be in a group `output`.
-        prepare: reads the data and returns the work, or does it and returns a summary; imports heavy modules.
+        prepare: reads the data and returns the work, or does it and returns a summary; imports heavy modules. By
+            default the function of this name in `cli/NAME/run.py`, which is imported when the command runs.
         doc: its help.
         checks: functions that raise `InputError` for contradicting options; called before any data are read.
         first: names of the options that most people need, listed first in the help.
@@ -115,8 +118,8 @@ class Command:
 
     name: str
     options: type[Any]
-    prepare: Callable[[Any], Job[Any] | Summary]
-    doc: str
+    prepare: Callable[[Any], Job[Any] | Summary] | None = None
+    doc: str = ""
     checks: tuple[Callable[[Any], object], ...] = ()
     first: tuple[str, ...] = ()
     compiles: bool = True
@@ -145,7 +148,8 @@ def run(command: Command, options: Any) -> None:
 
         keep_programs()
     started = time.time()
-    job = command.prepare(options)
+    prepare = command.prepare or import_module(f"jaxaudit.cli.{command.name}.run").prepare
+    job = prepare(options)
     if isinstance(job, Summary):
         return show_summary(job, as_json)
     with lasting_work(out, job.kept) as begin:
@@ -163,7 +167,11 @@ def run(command: Command, options: Any) -> None:
             if out is not None:
                 _save(out, outcome, as_text(as_terminal(part)))
             if output.report is not None:
-                _write_report(output.report, found)
+                from jaxaudit.runs.report_file import write_report
+
+                say("drawing the report")
+                write_report(output.report, [found])
+                say(f"written: {output.report}")
         finally:
             # Printed even if the directory cannot be written, so that the work is not lost.
             hint = "" if output.details else "--details prints all checks and numbers."
@@ -241,7 +249,6 @@ def _at(job: Job[Audit], models_per_batch: int) -> Job[Audit]:
 
 
 def _save(out: Path, outcome: Outcome, table: str) -> None:
-    from jaxaudit.cli.progress import say
     from jaxaudit.report.record import to_json
     from jaxaudit.runs.directory import write
 
@@ -251,12 +258,3 @@ def _save(out: Path, outcome: Outcome, table: str) -> None:
     say(f"written: {', '.join([f'{out}/result.json', *shown])}")
     if outcome.note:
         say(outcome.note)
-
-
-def _write_report(report: Path, found: Any) -> None:
-    from jaxaudit.cli.progress import say
-    from jaxaudit.runs.report_file import write_report
-
-    say("drawing the report")
-    write_report(report, [found])
-    say(f"written: {report}")

@@ -165,26 +165,15 @@ def _times(factor: float, hidden: str) -> str:
 def _with_momentum(recipe: ShadowRecipe) -> ShadowRecipe:
     """The recipe with momentum SGD in place of its optimizer; schedule, clipping and the rest are kept."""
     times = RATE if recipe.optimizer in ("adam", "adamw") else (1 - MOMENTUM) / (1 - (recipe.momentum or 0))
-    return replace(
-        recipe,
-        optimizer="sgd",
-        learning_rate=recipe.learning_rate * times,
-        momentum=MOMENTUM,
-        weight_decay=_coupled_decay(recipe),
-    )
+    return _optimized(recipe, "sgd", times, MOMENTUM)
 
 
 def _with_adam(recipe: ShadowRecipe) -> ShadowRecipe:
     """The recipe with Adam in place of its optimizer, the inverse of `_with_momentum`."""
     times = (1 - MOMENTUM) / (1 - (recipe.momentum or 0)) / RATE if recipe.optimizer == "sgd" else 1
-    return replace(
-        recipe,
-        optimizer="adam",
-        learning_rate=recipe.learning_rate * times,
-        momentum=None,
-        weight_decay=_coupled_decay(recipe),
-    )
+    return _optimized(recipe, "adam", times, None)
 
 
-def _coupled_decay(recipe: ShadowRecipe) -> float | None:
-    return recipe.weight_decay if recipe.optimizer in ("adam", "sgd") else None
+def _optimized(recipe: ShadowRecipe, optimizer: str, times: float, momentum: float | None) -> ShadowRecipe:
+    rate, decay = recipe.learning_rate * times, recipe.weight_decay if recipe.optimizer in ("adam", "sgd") else None
+    return replace(recipe, optimizer=optimizer, learning_rate=rate, momentum=momentum, weight_decay=decay)

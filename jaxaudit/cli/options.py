@@ -19,12 +19,11 @@ import typing
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from jaxaudit.errors import InputError
 from jaxaudit.paths import without_folders
 
-Options = TypeVar("Options")
 Check = Callable[[Any], object]
 PLACES = ("data", "file")
 """Kinds of paths whose content belongs to the identity of a run, not the path itself."""

@@ -27,6 +27,8 @@ SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
     "validation": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.1"),
     "beta": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.95"),
+    "learning_rate": (lambda rate: 0 < rate < float("inf"), "above 0"),
+    "unlearn_rate": (lambda rate: 0 < rate < float("inf"), "above 0"),
     "ssd_alpha": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 10"),
     "ssd_lambda": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 1"),
 }
@@ -124,16 +126,6 @@ def parse_acdc(name: str) -> tuple[str, float]:
     if not folder or not tesla > 0:
         raise InputError(f"{name} must be acdc:FOLDER@STRENGTH, the strength in tesla, such as acdc:ACDC@3.0.")
     return folder, tesla
-
-
-def rate_check(option: str) -> Callable[[float | None], None]:
-    """A function that rejects a learning rate that is not above 0; None means no rate."""
-
-    def check(rate: float | None) -> None:
-        if rate is not None and not 0 < rate < float("inf"):
-            raise InputError(f"{option} must be above 0, got {rate:g}.")
-
-    return check
 
 
 def parse_time(text: str) -> float | None:

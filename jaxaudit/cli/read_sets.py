@@ -33,9 +33,14 @@ def read_examples(name: str, data: Sets, drop: Sequence[str] = ()) -> Examples:
         examples = load(name, data_dir=data.data_dir, image_size=size, gray=data.gray, drop=drop)
     if not is_image(examples):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
+    return _prepared(name, examples, size, data.gray)
+
+
+def _prepared(name: str, examples: Examples, size: tuple[int, int] | None, gray: bool) -> Examples:
     height, width = size or examples.inputs.shape[1:3]
-    prepared = prepare_images(examples, (height, width), data.gray)
-    say(f"{name}: {len(examples):,} images of {_shape(examples)}, converted to {_shape(prepared)} in [0, 1]")
+    prepared = prepare_images(examples, (height, width), gray)
+    before, after = ("x".join(map(str, each.inputs.shape[1:])) for each in (examples, prepared))
+    say(f"{name}: {len(examples):,} images of {before}, converted to {after} in [0, 1]")
     return prepared
 
 
@@ -56,10 +61,6 @@ def _read_acdc(name: str, field_strength: Path | None) -> Examples:
     folder, tesla = parse_acdc(name)
     table = field_strength or Path(folder) / "field_strength.csv"
     return replace(load_acdc(folder, table, tesla), name=without_folders(name))
-
-
-def _shape(examples: Examples) -> str:
-    return "x".join(map(str, examples.inputs.shape[1:]))
 
 
 def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_classes: bool) -> Examples:
@@ -114,11 +115,7 @@ def read_inputs(name: str, options: Images) -> Examples:
     floats = np.issubdtype(examples.inputs.dtype, np.floating)
     if not is_image(examples) or (floats and size is None and not gray):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
-    height, width = size or examples.inputs.shape[1:3]
-    prepared = prepare_images(examples, (height, width), gray)
-    shape = "x".join(map(str, prepared.inputs.shape[1:]))
-    say(f"{name}: {len(examples):,} images, converted to {shape} in [0, 1]")
-    return prepared
+    return _prepared(name, examples, size, gray)
 
 
 def outputs_for(largest: int, name: str) -> int:

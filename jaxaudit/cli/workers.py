@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from jaxaudit.ensemble import Execution
     from jaxaudit.ensemble.pull import Pulling
 
-FIRST_GPU = {"jax_cuda_visible_devices": "0"}
-"""JAX's setting for the first GPU that CUDA sees; workers, and a Ray started by this process, still see all."""
-
 
 class Crew(NamedTuple):
     """The workers that train.
@@ -70,8 +67,8 @@ def before_jax(machines: "Machines | None") -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 
-    for name, value in FIRST_GPU.items():
-        jax.config.update(name, value)
+    # The first GPU that CUDA sees; workers, and a Ray started by this process, still see all.
+    jax.config.update("jax_cuda_visible_devices", "0")
     if machines.cluster is not None:
         from jaxaudit.ensemble.ray_workers import connect
 

@@ -97,7 +97,8 @@ def read_chunk(path: Path, rows: Int[np.ndarray, " rows"]) -> Any | None:
     if kept is None or not np.array_equal(kept.pop("rows", np.zeros(0)), rows):
         return None
     try:
-        return _put_together(str(kept.pop("kind")), list(kept.values()))
+        kind, leaves = str(kept.pop("kind")), tuple(kept.values())
+        return leaves[0] if kind == "array" else leaves if kind == "tuple" else _named_tuple(kind)._make(leaves)
     except Exception:  # the NamedTuple's class no longer exists
         return None
 
@@ -208,12 +209,6 @@ def _taken_apart(tree: Any) -> tuple[str, list[np.ndarray]]:
                 "an array or a tuple of arrays."
             )
     return kind, leaves
-
-
-def _put_together(kind: str, leaves: list[np.ndarray]) -> Any:
-    if kind == "array":
-        return leaves[0]
-    return tuple(leaves) if kind == "tuple" else _named_tuple(kind)._make(leaves)
 
 
 def _named_tuple(kind: str) -> Any:

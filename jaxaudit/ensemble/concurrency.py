@@ -29,18 +29,12 @@ class Interrupted(Exception):
     """Ends a thread's work because another one failed."""
 
 
-class Stop:
-    """Tells the other threads that their work is no longer wanted."""
-
-    def __init__(self) -> None:
-        self._event = Event()
-
-    def __call__(self) -> None:
-        self._event.set()
+class Stop(Event):
+    """Tells the other threads, once it is set, that their work is no longer wanted."""
 
     def check(self) -> None:
-        """Raises `Interrupted` once the stop was called."""
-        if self._event.is_set():
+        """Raises `Interrupted` once it is set."""
+        if self.is_set():
             raise Interrupted
 
 
@@ -70,7 +64,7 @@ def run_at_once(
                     del future
                     running.update({threads.submit(work, task, stop): task for task in islice(waiting, 1)})
         except BaseException:
-            stop()
+            stop.set()
             raise
 
 

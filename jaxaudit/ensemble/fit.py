@@ -84,8 +84,7 @@ def fit_many(
         InputError: shapes disagree, there are no models, `models_per_batch` is below 1, the result of `summarize`
             cannot be kept in `checkpoints`, a worker would round differently, or workers end repeatedly.
     """
-    membership = membership if isinstance(membership, AllBut) else np.asarray(membership)
-    _check(keys, membership, len(inputs), len(labels))
+    membership = _checked(keys, membership, len(inputs), len(labels))
     asked, checkpoints = execution.models_per_batch, execution.checkpoints
     if asked is not None and asked < 1:
         raise InputError(f"models_per_batch must be at least 1; got {asked}. Leave it out to have it measured.")
@@ -113,8 +112,7 @@ def measure_models_per_batch(
 
     If several calls must give the same numbers, measure once and pass the result to all; see `choose_models_per_batch`.
     """
-    membership = membership if isinstance(membership, AllBut) else np.asarray(membership)
-    _check(keys, membership, len(inputs), len(labels))
+    membership = _checked(keys, membership, len(inputs), len(labels))
     if not isinstance(learner, SteppedLearner):
         return BatchChoice(WHOLE_FITS_PER_BATCH, {})
     if steps_from_host(learner):
@@ -125,7 +123,8 @@ def measure_models_per_batch(
     )
 
 
-def _check(keys: Array, membership: Membership | AllBut, inputs: int, labels: int) -> None:
+def _checked(keys: Array, membership: Membership | AllBut, inputs: int, labels: int) -> Membership | AllBut:
+    membership = membership if isinstance(membership, AllBut) else np.asarray(membership)
     if len(membership.shape) != 2 or membership.shape[1] != inputs or inputs != labels:
         raise InputError(
             f"membership has shape {membership.shape} but there are {inputs} inputs and {labels} labels: every row is "
@@ -136,3 +135,4 @@ def _check(keys: Array, membership: Membership | AllBut, inputs: int, labels: in
             f"there are {len(membership)} models and keys of shape {keys.shape}: give one key per model "
             "(jax.random.split(key, models)), and at least one model."
         )
+    return membership

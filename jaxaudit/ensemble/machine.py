@@ -21,13 +21,16 @@ def this_machine() -> Machine:
 
     On a CPU they include the number of threads, which determines how large products are split into partial sums.
     """
-    devices = jax.local_devices()
-    facts: Machine = {"device": f"{devices[0].platform}: {devices[0].device_kind}", "devices": len(devices)}
-    if devices[0].platform == "cpu":
-        facts |= {"processor": processor(), "threads": threads()}
-    facts |= {name: version(name) for name in ("jax", "jaxlib")}
+    facts = device_facts() | {name: version(name) for name in ("jax", "jaxlib")}
     facts |= {name.removeprefix("jax_"): str(getattr(jax.config, name)) for name in SETTINGS}
     return facts | {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
+
+
+def device_facts() -> Machine:
+    """The kind and number of devices; on a CPU also its name, and the number of threads."""
+    devices = jax.local_devices()
+    facts: Machine = {"device": f"{devices[0].platform}: {devices[0].device_kind}", "devices": len(devices)}
+    return facts | ({"processor": processor(), "threads": threads()} if devices[0].platform == "cpu" else {})
 
 
 def unlike(there: Machine, here: Machine) -> str:

@@ -12,8 +12,15 @@ Progress = Callable[[int, int], None]
 
 Inputs = Real[Array, "n ..."]
 """The records of a training set, or of a minibatch."""
+Rows = Float[Array, "n columns"]
+"""The same, of a table."""
 Labels = Int[Array, " n"]
 """Their classes, from 0."""
+Pool = Float[np.ndarray, "n ..."]
+"""All records of a pool, on the host; `PoolLabels` are their classes."""
+PoolLabels = Int[np.ndarray, " n"]
+Indices = Int[np.ndarray, " k"]
+"""Positions of some records in the pool."""
 Weights = Float[Array, " n"]
 """1 for the members of a training set; 0 for other records, and for padding."""
 

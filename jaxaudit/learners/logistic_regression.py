@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners import logistic_objective as objective
-from jaxaudit.learners.learner import LeftOut, Progress
+from jaxaudit.learners.learner import Indices, Labels, LeftOut, Pool, PoolLabels, Progress, Rows, Weights
 from jaxaudit.learners.left_out import PIECE, check_columns, check_finite, check_left_out, in_chunks, tell
 
 CHUNK_CELLS = 2**20
@@ -52,13 +52,7 @@ class LogisticRegression:
     piece = PIECE
     """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
 
-    def fit(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[Array, "n inputs"],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> LogisticRegressionParams:
+    def fit(self, key: Key[Array, ""], inputs: Rows, labels: Labels, weights: Weights) -> LogisticRegressionParams:
         """The optimum for the records whose weight is 1; the key is not used.
 
         It is computed in float64 (for any JAX default) and returned in float32.
@@ -83,12 +77,7 @@ class LogisticRegression:
         return precise_log_softmax(scores + params.intercepts)
 
     def leave_one_out(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[np.ndarray, "n inputs"],
-        labels: Int[np.ndarray, " n"],
-        records: Int[np.ndarray, " k"],
-        progress: Progress | None = None,
+        self, key: Key[Array, ""], inputs: Pool, labels: PoolLabels, records: Indices, progress: Progress | None = None
     ) -> LeftOut:
         """Outputs with and without each record; each model starts from that of all records and converges like `fit`.
 

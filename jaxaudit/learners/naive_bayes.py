@@ -12,7 +12,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound, smoothed_naive_bayes_delta
 from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners import naive_bayes_leave_one_out
-from jaxaudit.learners.learner import LeftOut, Progress
+from jaxaudit.learners.learner import Indices, Labels, LeftOut, Pool, PoolLabels, Progress, Rows, Weights
 
 ONE_HOT_CELLS = 2**22
 """The largest number of indicators in a block of records (16 MB)."""
@@ -47,13 +47,7 @@ class NaiveBayes:
     largest_dtp = None
     """None, since a class vanishes with its only member."""
 
-    def fit(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[Array, "n columns"],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> NaiveBayesParams:
+    def fit(self, key: Key[Array, ""], inputs: Rows, labels: Labels, weights: Weights) -> NaiveBayesParams:
         """The model of the records whose weight is 1; the key is not used.
 
         Counts are exact up to 16,777,216 records.
@@ -84,12 +78,7 @@ class NaiveBayes:
         return precise_log_softmax(jax.lax.map(joint, inputs, batch_size=max(1, ONE_HOT_CELLS // width)))
 
     def leave_one_out(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[np.ndarray, "n columns"],
-        labels: Int[np.ndarray, " n"],
-        records: Int[np.ndarray, " k"],
-        progress: Progress | None = None,
+        self, key: Key[Array, ""], inputs: Pool, labels: PoolLabels, records: Indices, progress: Progress | None = None
     ) -> LeftOut:
         """Outputs with and without each record, in closed form: the record's counts and moments are subtracted.
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners.learner import LeftOut, Progress
+from jaxaudit.learners.learner import Indices, Inputs, Labels, LeftOut, Pool, PoolLabels, Progress, Weights
 from jaxaudit.learners.left_out import PIECE, check_left_out, in_chunks, log_shares, tell
 
 FAR = (1 << 31) - 1
@@ -40,13 +40,7 @@ class NearestNeighbours:
     piece = PIECE
     """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
 
-    def fit(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[Array, "n ..."],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> TrainingSet:
+    def fit(self, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights) -> TrainingSet:
         _check_neighbours(self.neighbours, len(inputs))
         return TrainingSet(inputs, labels, weights)
 
@@ -64,12 +58,7 @@ class NearestNeighbours:
         return jnp.where(sound[:, None], log_shares(counts, self.smoothing), jnp.nan)
 
     def leave_one_out(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[np.ndarray, "n ..."],
-        labels: Int[np.ndarray, " n"],
-        records: Int[np.ndarray, " k"],
-        progress: Progress | None = None,
+        self, key: Key[Array, ""], inputs: Pool, labels: PoolLabels, records: Indices, progress: Progress | None = None
     ) -> LeftOut:
         """Finds k + 1 neighbours of each record once, then drops the record from among them; see `LeavesOneOut`.
 

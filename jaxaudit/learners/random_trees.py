@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound
-from jaxaudit.learners.learner import LeftOut, Progress
+from jaxaudit.learners.learner import Indices, Labels, LeftOut, Pool, PoolLabels, Progress, Rows, Weights
 from jaxaudit.learners.left_out import check_left_out, in_chunks, log_shares, tell
 from jaxaudit.learners.random_splits import Splits, draw_forest, leaf_of
 
@@ -82,13 +82,7 @@ class RandomTrees:
     smoothing: float
     aggregate: Callable[[TreeLogProbs], LogProbs]
 
-    def fit(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[Array, "n columns"],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> Forest:
+    def fit(self, key: Key[Array, ""], inputs: Rows, labels: Labels, weights: Weights) -> Forest:
         def count(splits: Splits) -> Float[Array, "leaves classes"]:
             empty = jnp.zeros((2**self.depth, self.classes), weights.dtype)
             return empty.at[leaf_of(splits, inputs, self.category_counts), labels].add(weights)
@@ -103,12 +97,7 @@ class RandomTrees:
         return self._forest_log_probs(jax.lax.map(reached, params))
 
     def leave_one_out(
-        self,
-        key: Key[Array, ""],
-        inputs: Float[np.ndarray, "n columns"],
-        labels: Int[np.ndarray, " n"],
-        records: Int[np.ndarray, " k"],
-        progress: Progress | None = None,
+        self, key: Key[Array, ""], inputs: Pool, labels: PoolLabels, records: Indices, progress: Progress | None = None
     ) -> LeftOut:
         """Removes each record from its leaf in every tree; see `LeavesOneOut`.
 

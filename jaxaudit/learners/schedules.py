@@ -20,25 +20,18 @@ DROP, MILESTONES = 0.1, (0.5, 0.75)
 """The factor of the schedule `step`, and after which shares of training it applies (He et al. 2016, section 4.2)."""
 
 
-def _constant(share: Float[Array, ""]) -> Float[Array, ""]:
-    return jnp.ones_like(share)
-
-
-def _cosine(share: Float[Array, ""]) -> Float[Array, ""]:
-    return (1 + jnp.cos(jnp.pi * share)) / 2
-
-
-def _linear(share: Float[Array, ""]) -> Float[Array, ""]:
-    return 1 - share
-
-
 def _step(share: Float[Array, ""]) -> Float[Array, ""]:
     # The share is a rounded quotient; without tolerance, a drop could come one epoch late.
     passed = sum((share >= milestone - 1e-6).astype(jnp.float32) for milestone in MILESTONES)
     return jnp.power(DROP, passed)
 
 
-SHAPES = {"constant": _constant, "cosine": _cosine, "linear": _linear, "step": _step}
+SHAPES: dict[str, Callable[[Float[Array, ""]], Float[Array, ""]]] = {
+    "constant": jnp.ones_like,
+    "cosine": lambda share: (1 + jnp.cos(jnp.pi * share)) / 2,
+    "linear": lambda share: 1 - share,
+    "step": _step,
+}
 """The schedules by name: the learning rate's factor as a function of the share of epochs since the warm-up."""
 
 

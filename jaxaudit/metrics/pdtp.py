@@ -1,4 +1,4 @@
-"""Differential training privacy: how far one training record moves a classifier's outputs.
+"""Differential training privacy (DTP): how far one training record moves outputs; PDTP, at its own input.
 
 Long, Bindschaedler & Gunter (2017), "Towards Measuring Membership Privacy", section 4. Computed from log-probabilities
 on the host, in float64.

@@ -40,9 +40,13 @@ class RankScale:
 
     def __call__(self, scores: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
         """The log-odds of the share of known scores that are smaller; equal ones count half."""
-        scores = scores.astype(np.float32)
-        twice = np.searchsorted(self.known, scores, "left") + np.searchsorted(self.known, scores, "right")
-        return special.logit((twice + 1) / (2 * len(self.known) + 2))
+        # In ascending order each search begins where the last one ended: far faster for many scores.
+        order = np.argsort(scores, axis=None)
+        ascending = scores.ravel()[order].astype(np.float32)
+        twice = np.searchsorted(self.known, ascending, "left") + np.searchsorted(self.known, ascending, "right")
+        found = np.empty(scores.size)
+        found[order] = special.logit((twice + 1) / (2 * len(self.known) + 2))
+        return found.reshape(scores.shape)
 
     def refuse_coarse(self, step: float, name: str) -> None:
         """Rejects scores of a target that are rounded so far that they differ from those of the models by rounding.

@@ -1,4 +1,4 @@
-"""Training stability: bounds DTP over all inputs by the change of outputs at a record's own input.
+"""Training stability: bounds DTP over all inputs by the change of outputs at a record's own input, its PDTP.
 
 Long, Bindschaedler & Gunter (2017), section 6 and appendix A. An algorithm is delta-training stable (definition 6.1)
 if removing a record t changes no p(y | x) by a larger factor than gamma_t: the larger of delta and the factor by

@@ -1,6 +1,5 @@
 """Calls a network's factory by the names of its parameters."""
 
-import enum
 import inspect
 import math
 from functools import partial
@@ -26,14 +25,12 @@ FORMS = (
 )
 
 
-class Stand(enum.Enum):
-    """Placeholders in a `Call` for values that are not known yet; they can be pickled."""
-
-    RANDOM_NUMBERS = enum.auto()
+RANDOM_NUMBERS = object()
+"""Stands in a `Call` for random numbers, which are not known yet."""
 
 
 class Call(NamedTuple):
-    """A call of a factory, with `Stand.RANDOM_NUMBERS` in place of random numbers.
+    """A call of a factory, with `RANDOM_NUMBERS` in place of random numbers.
 
     Attributes:
         positional: the positional arguments, for parameters that cannot be passed by name.
@@ -48,13 +45,13 @@ class Call(NamedTuple):
     @property
     def seeded(self) -> bool:
         """Whether the factory takes random numbers, so that models may start from different weights."""
-        return any(value is Stand.RANDOM_NUMBERS for value in (*self.positional, *self.named.values()))
+        return any(value is RANDOM_NUMBERS for value in (*self.positional, *self.named.values()))
 
     def made(self, factory: Any, rngs: Any) -> Any:
         """Calls the factory with these random numbers and returns the module."""
 
         def settled(value: Any) -> Any:
-            return rngs if value is Stand.RANDOM_NUMBERS else value
+            return rngs if value is RANDOM_NUMBERS else value
 
         return factory(*map(settled, self.positional), **{name: settled(each) for name, each in self.named.items()})
 
@@ -77,7 +74,7 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
     'net(num_classes=10, rngs=...)'
     """
     known = {
-        RNGS: Stand.RANDOM_NUMBERS,
+        RNGS: RANDOM_NUMBERS,
         **dict.fromkeys(SHAPE, input_shape),
         **dict.fromkeys((*CLASSES, *OUTPUTS), classes),
         **dict.fromkeys(SIZE, math.prod(input_shape)),
@@ -90,7 +87,7 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
     open_ended = inspect.Parameter.VAR_KEYWORD in kinds
     own = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     if inspect.Parameter.VAR_POSITIONAL in kinds and not own:
-        return _call(name, (input_shape, classes), {RNGS: Stand.RANDOM_NUMBERS})
+        return _call(name, (input_shape, classes), {RNGS: RANDOM_NUMBERS})
     unknown = [each.name for each in own if each.default is each.empty and each.name not in known]
     if unknown:
         raise InputError(
@@ -101,12 +98,12 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
     positional = tuple(known[each.name] for each in wanted if each.kind is each.POSITIONAL_ONLY)
     named = {each.name: known[each.name] for each in wanted if each.kind is not each.POSITIONAL_ONLY}
     # What takes any further name most likely hands them on to a module, which needs random numbers.
-    return _call(name, positional, {**named, RNGS: Stand.RANDOM_NUMBERS} if open_ended else named)
+    return _call(name, positional, {**named, RNGS: RANDOM_NUMBERS} if open_ended else named)
 
 
 def _call(name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Call:
-    words = ["..." if value is Stand.RANDOM_NUMBERS else str(value) for value in positional]
-    words += [f"{key}={'...' if value is Stand.RANDOM_NUMBERS else value}" for key, value in named.items()]
+    words = ["..." if value is RANDOM_NUMBERS else str(value) for value in positional]
+    words += [f"{key}={'...' if value is RANDOM_NUMBERS else value}" for key, value in named.items()]
     return Call(positional, named, f"{name}({', '.join(words)})")
 
 

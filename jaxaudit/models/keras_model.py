@@ -90,7 +90,9 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Pure
     if not model.built:
         with built_by_keras():
             model(jnp.zeros((1, *input_shape), jnp.float32), **mode)
-    adapted = [layer.name for layer in model._flatten_layers() if _holds_constants(layer)]
+    # Layers that turn their weights into constants when they are loaded (as after `adapt`), irreversibly.
+    constant = (each for each in model._flatten_layers() if hasattr(each, "finalize_state"))
+    adapted = [layer.name for layer in constant if getattr(layer, "input_mean", None) is None]
     if adapted:
         raise InputError(
             f"the model {name} has a layer with state beside its variables ({adapted[0]}), which its weights do not "
@@ -125,11 +127,6 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Pure
 
     draws = any(path.endswith("seed_generator_state") for path in rest)
     return PureModule(init, apply, False, draws, False, Origin("keras", outputs, read=read))
-
-
-def _holds_constants(layer: Any) -> bool:
-    """Whether a layer turns its weights into constants when they are loaded (as after `adapt`), irreversibly."""
-    return hasattr(layer, "finalize_state") and getattr(layer, "input_mean", None) is None
 
 
 @contextmanager

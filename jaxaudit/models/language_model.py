@@ -3,12 +3,16 @@
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import ml_dtypes
+import numpy as np
+
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.memory import memory_bytes
-from jaxaudit.data.paths import exists, open_data, regular_files
-from jaxaudit.data.weights.weights import weight_files
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import exists, read_small
+from jaxaudit.data.weights.weights import read_weights, weight_files
 from jaxaudit.errors import InputError
 from jaxaudit.models.pretrained import (
     CONFIG,
@@ -20,19 +24,18 @@ from jaxaudit.models.pretrained import (
     pytorch,
     read_config,
     refuse_entries,
+    with_weights,
     without,
-    without_bars,
 )
 
 TOKENIZER, TOKENIZER_CONFIG, ADAPTER = "tokenizer.json", "tokenizer_config.json", "adapter_config.json"
+TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
+TOKENIZER_FILES += ("vocab.json", "vocab.txt", "merges.txt")
 LARGEST_TOKENIZER = 256 * 2**20
-"""The most bytes of a tokenizer and of each file of text beside it."""
-MEMORY_SHARE = 2
-"""Parameters may take 1 / `MEMORY_SHARE` of the memory."""
+"""The most bytes of each file of a tokenizer."""
 PRECISIONS = ("float32", "bfloat16", "float16")
 POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "n_ctx")
 """Names of the number of positions in configurations."""
-FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 class Encoded(NamedTuple):
@@ -54,6 +57,7 @@ class LanguageModel:
         name: of the folder.
         positions: the most tokens of a record; None if the configuration states no limit.
         precision: the type of the numbers of weights and activations.
+        vocabulary: the number of tokens that the model knows.
     """
 
     def __init__(self, folder: Path, precision: str | None = None) -> None:
@@ -80,11 +84,8 @@ class LanguageModel:
         self._config = self._configuration(entries, file)
         stated = (getattr(self._config.get_text_config(), name, None) for name in POSITIONS)
         self.positions = next((each for each in stated if isinstance(each, int) and each > 0), None)
-        with parsing(f"{folder}: its tokenizer cannot be read", "was it saved by another version?"), offline():
-            self._tokenizer = self._library.AutoTokenizer.from_pretrained(
-                str(folder), config=self._config, local_files_only=True, trust_remote_code=False
-            )
-            self._end: int | None = self._tokenizer.eos_token_id
+        self._tokenizer = self._read_tokenizer()
+        self._end: int | None = self._tokenizer.eos_token_id
 
     def encode(self, prompts: Sequence[str], answers: Sequence[str]) -> list[Encoded]:
         """Records as tokens: prompt and answer are one text, and the tokens behind those of the prompt are scored.
@@ -98,6 +99,12 @@ class LanguageModel:
         with parsing(f"{self._folder}: its tokenizer fails", "is it the model's own?"):
             whole = self._tokenizer([p + a for p, a in zip(prompts, answers, strict=True)], verbose=False)["input_ids"]
             before = self._tokenizer(list(prompts), verbose=False)["input_ids"]
+        most = max((max(tokens, default=0) for tokens in whole), default=0)
+        if max(most, self._end or 0) >= self.vocabulary:
+            raise InputError(
+                f"{self._folder}: its tokenizer has the token {most:,}, and the model knows {self.vocabulary:,}; is it "
+                "the model's own?"
+            )
         found = []
         for prompt, start, tokens in zip(prompts, before, whole, strict=True):
             if prompt and self._end is not None and tokens[-1:] != [self._end]:
@@ -116,51 +123,53 @@ class LanguageModel:
             InputError: the weights are damaged, or are of another network.
         """
         torch = pytorch()
-        wrong, advice = f"{self._folder}: its weights cannot be read", "were all files copied?"
-        with parsing(wrong, advice), offline(), without_bars(self._library):
-            module, said = self._library.AutoModelForCausalLM.from_pretrained(
-                str(self._folder),
-                config=self._config,
-                dtype=getattr(torch, self.precision),
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # or its error names no array; those found are refused below
-            )
-        for key in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-            names = sorted(each if isinstance(each, str) else each[0] for each in said.get(key) or ())
-            if names:
+        weights, state = read_weights(self._folder), {}
+        for name in list(weights):
+            # Taken out one by one, so that few are in memory twice.
+            values = weights.pop(name)
+            if values.dtype.kind in "iu" and name.endswith("weight"):
                 raise InputError(
-                    f"{self._folder}: the weights do not fit {type(module).__name__}: {key.partition('_')[0]}: "
-                    f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}; is config.json "
-                    "that of this model?"
+                    f"{self._folder}: {name[:80]} has whole numbers ({values.dtype}), as quantised weights have; save "
+                    "the model in float32 or bfloat16."
                 )
+            short = values.dtype == ml_dtypes.bfloat16
+            tensor = torch.from_numpy(np.array(values.view(np.uint16) if short else values))
+            state[name] = tensor.view(torch.bfloat16) if short else tensor
+        wrong = f"{self._folder}: the weights do not fit {self._class.__name__}"
+        precision = getattr(torch, self.precision)
+        module = with_weights(
+            self._class, self._config, state, wrong, "is config.json that of this model?", dtype=precision
+        )
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         return module.eval().to(accelerator or "cpu")
 
     def _refuse_files(self) -> None:
-        """Refuses files that are missing, that would be more than text and numbers, or that are too large."""
+        """Refuses an adapter, and a folder without a tokenizer or without safetensors, before anything is loaded."""
         folder = self._folder
         if exists(folder / ADAPTER):
             raise InputError(
                 f"{folder}: has {ADAPTER}, so it is an adapter of another model; merge the two (merge_and_unload of "
                 "peft) and save the whole model."
             )
-        sizes = {path: status.st_size for path, status in regular_files(folder)}
-        if folder / TOKENIZER not in sizes:
+        if not exists(folder / TOKENIZER):
             raise InputError(f"{folder}: has no {TOKENIZER}; save the model's tokenizer there by its save_pretrained.")
-        for path, size in sizes.items():
-            if path.parent == folder and path.suffix in (".json", ".txt", ".jinja") and size > LARGEST_TOKENIZER:
-                raise InputError(f"{path}: has {size / 2**20:.0f} MiB, too many for a tokenizer or a configuration.")
         described = folder / TOKENIZER_CONFIG
-        if described in sizes and entries_of(read_config(described), described).get("auto_map"):
+        if exists(described) and entries_of(read_config(described), described).get("auto_map"):
             raise InputError(f"{described}: auto_map names code of its own, which is never run here; delete the entry.")
-        files = weight_files(folder)
-        if sum(sizes.get(path, 0) for path in files) > memory_bytes() // MEMORY_SHARE:
-            raise InputError(f"{folder}: its weights are larger than 1/{MEMORY_SHARE} of this machine's memory.")
-        for path in files:
-            _refuse_quantised(path)
+        missing = [path.name for path in weight_files(folder) if not exists(path)]
+        if missing:
+            raise InputError(f"{folder}: {missing[0][:80]} is missing; were all files copied?")
+
+    def _read_tokenizer(self) -> Any:
+        """The tokenizer, from copies: `transformers` opens files by name, and a pipe could take their place."""
+        with TemporaryDirectory() as copies:
+            for name in TOKENIZER_FILES:
+                if exists(self._folder / name):
+                    (Path(copies) / name).write_bytes(read_small(self._folder / name, LARGEST_TOKENIZER))
+            with parsing(f"{self._folder}: its tokenizer cannot be read", "is it of another version?"), offline():
+                return self._library.AutoTokenizer.from_pretrained(
+                    copies, config=self._config, local_files_only=True, trust_remote_code=False
+                )
 
     def _configuration(self, entries: dict[str, Any], file: Path) -> Any:
         """The configuration of the network, after it was built without tensors.
@@ -183,11 +192,11 @@ class LanguageModel:
         torch = pytorch()
         with parsing(wrong, "was it written by another version?"), offline():
             config = self._library.AutoConfig.for_model(kind, **without(known, {*NOT_OF_THE_NETWORK, "model_type"}))
+            self.vocabulary = int(config.get_text_config().vocab_size)
             config.output_attentions, config.output_hidden_states, config.use_cache = False, False, False
-            with bounded(file, memory_bytes() // MEMORY_SHARE), torch.device("meta"):
-                self._library.AutoModelForCausalLM.from_config(
-                    config, trust_remote_code=False, dtype=getattr(torch, self.precision)
-                )
+            with bounded(file, MAX_BYTES), torch.device("meta"):
+                how = {"trust_remote_code": False, "dtype": getattr(torch, self.precision)}
+                self._class = type(self._library.AutoModelForCausalLM.from_config(config, **how))
         return config
 
 
@@ -196,19 +205,3 @@ def _precision(entries: dict[str, Any], file: Path) -> str:
     if stated not in PRECISIONS:
         raise InputError(f"{file}: states the type {str(stated)[:40]!r}; give `precision`: {', '.join(PRECISIONS)}.")
     return stated
-
-
-def _refuse_quantised(path: Path) -> None:
-    """Refuses weights of whole numbers or of 8 bits, which would be read as if they were the weights themselves."""
-    from safetensors import safe_open
-
-    with open_data(path):
-        pass
-    wrong, advice = f"{path}: is not a complete safetensors file", "was it written completely?"
-    with parsing(wrong, advice), safe_open(str(path), "numpy") as file:
-        kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-    for name, kind in kinds.items():
-        if name.endswith("weight") and kind not in FLOATS:
-            raise InputError(
-                f"{path}: {name[:80]} has numbers of type {kind}, as quantised weights have; save the model in float32."
-            )

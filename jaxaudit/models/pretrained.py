@@ -7,6 +7,7 @@ import importlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,39 @@ def without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
     }
 
 
+def with_weights(kind: Any, config: Any, state: Mapping[str, Any], wrong: str, advice: str, **how: Any) -> Any:
+    """A module of this class of `transformers` with these tensors, whose names are translated where they are older.
+
+    Args:
+        kind: the class.
+        config: its configuration.
+        state: the tensors.
+        wrong, advice: of messages, as for `parsing`.
+        how: further arguments of `from_pretrained`.
+
+    Raises:
+        InputError: tensors are missing, unknown, or of another shape.
+    """
+    library: Any = importlib.import_module("transformers")
+    with parsing(wrong, advice), offline(), _without_bars(library):
+        module, said = kind.from_pretrained(
+            None,
+            config=deepcopy(config),
+            state_dict=dict(state),
+            output_loading_info=True,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,  # or its error names no array; those found are refused below
+            **how,
+        )
+    kinds = {"missing_keys": "missing", "unexpected_keys": "unexpected", "mismatched_keys": "of another shape"}
+    for key, words in kinds.items():
+        names = sorted(each if isinstance(each, str) else each[0] for each in said.get(key) or ())
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise InputError(f"{wrong}: {words}: {', '.join(map(str, names[:3]))}{more}; {advice}")
+    return module
+
+
 @contextmanager
 def offline() -> Iterator[None]:
     """A context in which `transformers` does not download anything."""
@@ -129,7 +163,7 @@ def offline() -> Iterator[None]:
 
 
 @contextmanager
-def without_bars(library: Any) -> Iterator[None]:
+def _without_bars(library: Any) -> Iterator[None]:
     logging = library.utils.logging
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()

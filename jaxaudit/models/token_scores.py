@@ -49,7 +49,7 @@ def token_scores(
     """
     found = {name: np.full(len(records), np.nan) for name in SCORES}
     module = model.load()
-    for rows in _batches(records, module.config.get_text_config().vocab_size):
+    for rows in _batches(records, model.vocabulary):
         batch = [records[row] for row in rows]
         for row, (own, normal) in zip(rows, _scored(module, batch), strict=True):
             text = model.decode(records[row].tokens[records[row].start :])
@@ -67,7 +67,7 @@ def _batches(records: Sequence[Encoded], vocabulary: int) -> Iterator[Int[np.nda
     lengths = np.array([len(each.tokens) for each in records])
     order = np.argsort(-lengths, kind="stable")
     order = order[lengths[order] > 0]
-    most = min(MOST_TOKENS, MOST_LOGITS // max(vocabulary, 1))
+    most = min(MOST_TOKENS, MOST_LOGITS // vocabulary)
     while len(order):
         size = max(1, most // int(lengths[order[0]]))
         yield order[:size]

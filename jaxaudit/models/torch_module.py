@@ -22,19 +22,9 @@ from jaxtyping import Array, Key
 
 from jaxaudit.data.records import Field, unpacked
 from jaxaudit.errors import InputError, first_line
+from jaxaudit.models import torch_trial
 from jaxaudit.models.module import Origin, PureModule
 from jaxaudit.models.torch_recurrent import loops_stay_loops
-from jaxaudit.models.torch_trial import (
-    RECORDS,
-    SEED,
-    Trial,
-    in_pytorch,
-    logits_of,
-    own_generator,
-    pytorch,
-    tensors_of,
-    tried,
-)
 
 INSTALL = "pip install 'jaxaudit[torch]' (torchax 0.0.13, which needs torch below 2.13)"
 ELSEWHERE = "or train such models with your own script: jaxaudit shadows plan"
@@ -92,7 +82,7 @@ def torch_functions(
     environment = _torchax(name).default_env()
     sample = None if fields is None else _sample(fields, *input_shape)
     build = build if fields is None else partial(_by_name, build, fields)
-    trial = tried(build, name, input_shape, sample)
+    trial = torch_trial.tried(build, name, input_shape, sample)
     training, evaluation = trial.another().train(), trial.another().eval()
     for module in (training, evaluation):
         _padded_by_hook(module)
@@ -106,8 +96,8 @@ def torch_functions(
         part.register_forward_pre_hook(_update_running_statistics)
 
     def draw(number: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        with own_generator(int(number)):
-            return trial.split(tensors_of(build()))
+        with torch_trial.own_generator(int(number)):
+            return trial.split(torch_trial.tensors_of(build()))
 
     shapes = jax.tree.map(lambda each: jax.ShapeDtypeStruct(each.shape, each.dtype), trial.split(trial.tensors))
 
@@ -120,8 +110,8 @@ def torch_functions(
         placed = trial.form.placed(inputs, jnp)
         held = environment.j2t_iso(jax.tree.map(jnp.asarray, dict(tensors)))
         with _translated(environment, key):
-            outputs = pytorch().func.functional_call(module, held, (environment.j2t_iso(placed),))
-        return environment.t2j_iso(logits_of(outputs)), environment.t2j_iso(held)
+            outputs = torch_trial.pytorch().func.functional_call(module, held, (environment.j2t_iso(placed),))
+        return environment.t2j_iso(torch_trial.logits_of(outputs)), environment.t2j_iso(held)
 
     def apply(params: Any, state: TorchState, inputs: Array, mode: bool) -> tuple[Any, TorchState]:
         if not mode:
@@ -148,7 +138,7 @@ def torch_functions(
         ) from error
 
     def outputs(params: Any, state: TorchState, inputs: np.ndarray) -> np.ndarray:
-        return in_pytorch(trial, {**params, **state.tensors}, inputs)
+        return torch_trial.in_pytorch(trial, {**params, **state.tensors}, inputs)
 
     saved = trial.saved_as
     unsaved = {each: values for each, values in trial.tensors.items() if each not in saved.values()}
@@ -163,7 +153,7 @@ def _by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
     forward = module.forward
 
     def called(packed: Any) -> Any:
-        return forward(**unpacked(fields, packed, lambda part: part.to(pytorch().int32)))
+        return forward(**unpacked(fields, packed, lambda part: part.to(torch_trial.pytorch().int32)))
 
     module.forward = called
     return module
@@ -171,7 +161,7 @@ def _by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
 
 def _sample(fields: tuple[Field, ...], width: int) -> np.ndarray:
     """Random records: where numbers are whole, 0 and 1, the first one 1, since a mask should let something through."""
-    records = np.random.default_rng(SEED).random((RECORDS, width), dtype=np.float32)
+    records = np.random.default_rng(torch_trial.SEED).random((torch_trial.RECORDS, width), dtype=np.float32)
     start = 0
     for field in fields:
         end = start + prod(field.shape)
@@ -190,7 +180,7 @@ def _torchax(name: str) -> Any:
     except Exception as error:
         raise InputError(
             f"the model {name} is a PyTorch module, and torchax, which makes a JAX function of it, could not be "
-            f"imported beside torch {pytorch().__version__}: {first_line(error)}. {INSTALL}, {ELSEWHERE}."
+            f"imported beside torch {torch_trial.pytorch().__version__}: {first_line(error)}. {INSTALL}, {ELSEWHERE}."
         ) from error
     return torchax
 
@@ -215,12 +205,12 @@ def _translated(environment: Any, key: Any) -> Iterator[None]:
     with TRACING, warnings.catch_warnings(), environment.override_property(prng=key):
         # PyTorch's indices are int64, which JAX lacks unless x64 is enabled.
         warnings.filterwarnings("ignore", "Explicitly requested dtype")
-        with environment, pytorch().device("jax"):
+        with environment, torch_trial.pytorch().device("jax"):
             yield
 
 
 def _running_statistics(module: Any) -> list[Any]:
-    kind = pytorch().nn.modules.batchnorm._BatchNorm
+    kind = torch_trial.pytorch().nn.modules.batchnorm._BatchNorm
     return [part for part in module.modules() if isinstance(part, kind) and part.running_mean is not None]
 
 
@@ -236,16 +226,16 @@ def _update_running_statistics(part: Any, inputs: tuple[Any, ...]) -> None:
 def _padded_by_hook(module: Any) -> None:
     """Blocks the gradient of an embedding's padding row by a hook, so that the look-up stays visible as a gather."""
     for part in module.modules():
-        if isinstance(part, pytorch().nn.Embedding) and part.padding_idx is not None:
+        if isinstance(part, torch_trial.pytorch().nn.Embedding) and part.padding_idx is not None:
             part.register_forward_hook(partial(_without_gradient_at, part.padding_idx))
             part.padding_idx = None
 
 
 def _without_gradient_at(padding: int, part: Any, inputs: tuple[Any, ...], rows: Any) -> Any:
-    return pytorch().where((inputs[0] == padding)[..., None], rows.detach(), rows)
+    return torch_trial.pytorch().where((inputs[0] == padding)[..., None], rows.detach(), rows)
 
 
-def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: Trial, name: str) -> None:
+def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: torch_trial.Trial, name: str) -> None:
     """Refuses a function whose outputs or gradient differ from PyTorch's on the records of the trial."""
     params, rest = trial.split(trial.tensors)
     state = TorchState(rest, jax.random.key(1) if trial.draws else None)

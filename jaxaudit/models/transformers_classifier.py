@@ -25,8 +25,8 @@ from jaxaudit.models.pretrained import (
     pytorch,
     read_config,
     refuse_entries,
+    with_weights,
     without,
-    without_bars,
 )
 
 CLASSIFIERS = {
@@ -101,24 +101,8 @@ class TransformersClassifier:
         state = {name: torch.from_numpy(np.array(_real(each))) for name, each in weights.items()}
         wrong = f"{source}: does not fit {self.architecture}"
         advice = "is it of another network, or of another number of classes (num_labels)?"
-        with parsing(wrong, advice), offline(), without_bars(self._library):
-            found = self._class.from_pretrained(
-                None,
-                config=deepcopy(self._config),
-                state_dict=state,
-                output_loading_info=True,
-                local_files_only=True,
-                ignore_mismatched_sizes=True,  # or its error names no array; those found are refused below
-                attn_implementation="eager",
-                dtype=torch.float32,
-            )
-        module, said = found
-        kinds = {"missing_keys": "missing", "unexpected_keys": "unexpected", "mismatched_keys": "of another shape"}
-        for key, words in kinds.items():
-            names = sorted(each if isinstance(each, str) else each[0] for each in said.get(key) or ())
-            if names:
-                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-                raise InputError(f"{wrong}: {words}: {', '.join(map(str, names[:3]))}{more}; {advice}")
+        how = {"attn_implementation": "eager", "dtype": torch.float32}
+        module = with_weights(self._class, self._config, state, wrong, advice, **how)
         arrays = {name: each.detach().numpy().copy() for name, each in module.state_dict().items()}
         for name, each in weights.items():
             if each.dtype.kind in "iu" and not name.endswith(COUNTS) and arrays.get(name, _FLOAT).dtype.kind == "f":

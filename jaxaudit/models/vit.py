@@ -23,9 +23,7 @@ class ViT(nnx.Module):
     normalised mean over positions (Beyer et al. 2022).
 
     Args:
-        input_shape: the shape of one image.
-        classes: number of classes.
-        rngs: random numbers for the initial weights.
+        input_shape, classes, rngs: as for `ResNet`.
         depth: number of blocks.
         width: numbers per position; a multiple of the heads.
         heads: number of attention heads.

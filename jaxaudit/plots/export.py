@@ -1,6 +1,5 @@
 """Exports figures as SVG and PNG; equal figures give equal bytes."""
 
-import hashlib
 import re
 import warnings
 from collections.abc import Callable
@@ -92,11 +91,6 @@ def as_inline_svg(figure: Figure, key: str, title: str, description: str) -> str
         element.text = words
         root.insert(place, element)
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def digest(text: str) -> str:
-    """A short digest of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _tag(element: ElementTree.Element) -> str:

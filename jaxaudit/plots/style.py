@@ -26,9 +26,8 @@ LONGEST_NAME = 26
 
 def canvas(height: float = HEIGHT) -> tuple[Figure, Axes]:
     """A figure with one empty chart."""
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    figure.patch.set_facecolor(PAPER)
-    return figure, figure.add_subplot()
+    figure, (axes,) = panels(1, height)
+    return figure, axes
 
 
 def chart(draw: Callable[[Axes], object], height: float = HEIGHT) -> Callable[[], Figure]:
@@ -42,9 +41,9 @@ def chart(draw: Callable[[Axes], object], height: float = HEIGHT) -> Callable[[]
     return made
 
 
-def panels(count: int) -> tuple[Figure, list[Axes]]:
+def panels(count: int, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
     """A figure with empty charts side by side."""
-    figure = Figure(figsize=(WIDTH * count, HEIGHT), layout="constrained")
+    figure = Figure(figsize=(WIDTH * count, height), layout="constrained")
     figure.patch.set_facecolor(PAPER)
     return figure, [figure.add_subplot(1, count, place + 1) for place in range(count)]
 

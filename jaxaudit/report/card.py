@@ -92,10 +92,11 @@ def _section(part: Part) -> Iterator[str]:
 
 def _measured(answer: Answer) -> str:
     """The main number as a further sentence; empty if the finding's own sentence gives it."""
-    if answer.measure.lower() in answer.finding.sentence.lower():
+    sentence = answer.finding.sentence
+    if answer.measure.lower() in sentence.lower() or answer.around_number:
         return ""
     between = f", {plain(answer.interval)}" if answer.interval else ""
-    return f" {plain(answer.measure[:1].upper() + answer.measure[1:])}: {plain(answer.number)}{between}."
+    return f" {plain(_capital(answer.measure))}: {plain(answer.number)}{between}."
 
 
 def _data(part: Part) -> str:
@@ -122,6 +123,10 @@ def _slug(text: str) -> str:
     'largest-pdtp-in-nats-dtp-1-allows-1'
     """
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "other"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _text(text: str) -> str:

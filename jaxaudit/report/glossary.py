@@ -9,12 +9,6 @@ LIU, LONG, SHOKRI = "Liu & Tsaftaris 2020", "Long, Bindschaedler & Gunter 2017",
 CARLINI, HUANG, BECKER = "Carlini et al. 2022", "Huang, Li & Li 2021", "Becker & Liebig 2022"
 TRIANTAFILLOU, HAYES = "Triantafillou et al. 2024", "Hayes et al. 2024"
 GOLATKAR, GRAVES = "Golatkar, Achille & Soatto 2020", "Graves, Nagisetty & Ganesh 2021"
-YE, ZARIFZADEH, LASSILA, BRANNVALL = (
-    "Ye et al. 2022",
-    "Zarifzadeh, Liu & Shokri 2024",
-    "Lassila et al. 2025",
-    "Brännvall 2026",
-)
 KOLMOGOROV, EFRON, PEARSON, PROGRAM = "Smirnov 1939", "Efron 1979", "Pearson 1895", "this program"
 
 GLOSSARY: dict[str, tuple[str, str]] = {

@@ -94,6 +94,17 @@ class Answer(NamedTuple):
             return (("confidence", self.finding.confidence),)
         return ("confidence in the verdict", self.finding.confidence), (f"confidence in the {self.measure}", self.trust)
 
+    @property
+    def around_number(self) -> tuple[str, str, str, str] | None:
+        """The finding's text, if it ends in a sentence of the main number with its interval, which is then shown once.
+
+        What stands before that sentence, what stands in it before the number, what after it; and the interval's level.
+        """
+        first, _, last = self.finding.sentence.rpartition(". ")
+        between, _, level = self.interval.removesuffix(")").partition(" (")
+        before, found, after = last.partition(f"{self.number} ({between})")
+        return (f"{first}.", before, f" ({between}){after}", level) if first and found else None
+
 
 class Repeat(NamedTuple):
     """How to repeat the run; the command is in pieces that must not be broken across lines."""

@@ -76,15 +76,9 @@ def sources_hash() -> str:
 
 def machine_facts() -> dict[str, Any]:
     """Facts on which the rounding of a number depends: devices, libraries, and JAX's settings."""
-    import jax
+    from jaxaudit.ensemble.machine import device_facts
 
-    from jaxaudit.ensemble.machine import processor, threads
-
-    devices = jax.local_devices()
-    facts: dict[str, Any] = {"device": f"{devices[0].platform}: {devices[0].device_kind}", "devices": len(devices)}
-    if devices[0].platform == "cpu":
-        facts |= {"threads": threads(), "processor": processor()}
-    facts |= {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")}
+    facts = device_facts() | {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")}
     # Cache folders of compiled programs change no number.
     settings = {name for name in os.environ if name.startswith("JAX_") and "CACHE" not in name}
     return facts | {name: os.environ[name] for name in sorted(settings | ({"XLA_FLAGS"} & set(os.environ)))}

@@ -33,7 +33,9 @@ def claim_report(path: Path, out: Path | None = None) -> None:
         there = os.path.lexists(path)
         if there:
             refuse_irregular(os.lstat(path), path)
-            if not _is_report(path):
+            with open_regular(path, links=False) as file:
+                first = file.read(len(FIRST_LINES))
+            if first not in (b"", FIRST_LINES.encode()):
                 raise InputError(
                     f"the report {path} would overwrite a file that is not a report of jaxaudit; name another file."
                 )
@@ -88,9 +90,3 @@ def _is_in_run(path: Path, out: Path) -> bool:
             f"the report {path.name} and the run of `out` {out.name} would have the same path; name another file."
         )
     return path.parent == out
-
-
-def _is_report(path: Path) -> bool:
-    with open_regular(path, links=False) as file:
-        first = file.read(len(FIRST_LINES))
-    return first in (b"", FIRST_LINES.encode())

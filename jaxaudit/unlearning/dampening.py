@@ -43,10 +43,7 @@ def selective_dampening(
 
     Args:
         key: not used.
-        log_probs: the model, in evaluation mode.
-        params: the trained parameters, a pytree of floating-point arrays.
-        inputs, labels: the training set and its classes.
-        forget: which records are in the forget set.
+        log_probs, params, inputs, labels, forget: as for `Unlearn`.
         selection: alpha; the smaller, the more parameters are dampened.
         strength: lambda; the smaller, the more each of them is dampened.
 

@@ -19,10 +19,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.kernels.gradient_norms import fisher_diagonal
+from jaxaudit.learners.learner import Inputs, Labels
 from jaxaudit.unlearning.method import LogProbs, cites, of_label
 
 ALPHA = 3e-6
 """The default of Golatkar's code and of Becker & Liebig's code."""
+
+
+Remaining = Bool[Array, " n"]
+"""Which records of the training set are not to be forgotten."""
+Alpha = float | Float[Array, ""]
+"""Strength of the noise."""
 
 
 @runtime_checkable
@@ -60,10 +67,7 @@ def forget_by_noise(
 
     Args:
         key: random key of the noise.
-        log_probs: the model, in evaluation mode.
-        params: the trained parameters, a pytree of floating-point arrays.
-        inputs, labels: the training set and its classes.
-        forget: which records are in the forget set; all others remain.
+        log_probs, params, inputs, labels, forget: as for `Unlearn`.
         noise: the variant: `paper`, `golatkar` or `becker_code`.
         alpha: lambda times sigma_h^2; larger values trade more accuracy for forgetting. Useful values differ between
             variants by orders of magnitude.
@@ -82,10 +86,10 @@ def forget_by_noise(
 def paper(
     log_probs: LogProbs,
     params: Any,
-    inputs: Float[Array, "n ..."],
-    labels: Int[Array, " n"],
-    remaining: Bool[Array, " n"],
-    alpha: float | Float[Array, ""],
+    inputs: Inputs,
+    labels: Labels,
+    remaining: Remaining,
+    alpha: Alpha,
     *,
     smallest: float = 1e-8,
 ) -> Any:
@@ -94,17 +98,12 @@ def paper(
     The paper does not define the noise for F = 0, as for the weights of a pixel that is always black; it would be
     infinite. Here F is at least `smallest`, the constant in Golatkar's code.
     """
-    fisher = fisher_diagonal(of_label(log_probs), params, inputs, labels, weights=_weights(remaining))
+    fisher = fisher_diagonal(of_label(log_probs), params, inputs, labels, weights=remaining.astype(jnp.float32))
     return jax.tree.map(lambda f: (alpha / jnp.maximum(f, smallest)) ** 0.25, fisher)
 
 
 def golatkar(
-    log_probs: LogProbs,
-    params: Any,
-    inputs: Float[Array, "n ..."],
-    labels: Int[Array, " n"],
-    remaining: Bool[Array, " n"],
-    alpha: float | Float[Array, ""],
+    log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Remaining, alpha: Alpha
 ) -> Any:
     """sqrt(alpha min(1 / (F + 1e-8), 1000)), F of remaining records in expectation over labels drawn from the model.
 
@@ -122,12 +121,7 @@ def golatkar(
 
 @cites("Becker & Liebig 2022")
 def becker_code(
-    log_probs: LogProbs,
-    params: Any,
-    inputs: Float[Array, "n ..."],
-    labels: Int[Array, " n"],
-    remaining: Bool[Array, " n"],
-    alpha: float | Float[Array, ""],
+    log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Remaining, alpha: Alpha
 ) -> Any:
     """min(sqrt(alpha / F), 0.001), and ten times that for a vector of one number per class, as in the paper's tables.
 
@@ -136,7 +130,7 @@ def becker_code(
     looks for parameters whose last axis has ten entries, which finds the bias of the last layer, not its weights.) Use
     this variant only to reproduce those tables.
     """
-    zeros, weights = jnp.zeros_like(labels), _weights(remaining)
+    zeros, weights = jnp.zeros_like(labels), remaining.astype(jnp.float32)
     of_zero, count = of_label(log_probs), jnp.sum(weights)
     squares = fisher_diagonal(of_zero, params, inputs, zeros, weights=weights)
     sums = jax.grad(lambda p: jnp.sum(weights * of_zero(p, inputs, zeros)))(params)
@@ -149,7 +143,3 @@ def becker_code(
         return 10 * capped if square.shape == (classes,) else capped
 
     return jax.tree.map(deviation, squares, sums)
-
-
-def _weights(remaining: Bool[Array, " n"]) -> Float[Array, " n"]:
-    return remaining.astype(jnp.float32)

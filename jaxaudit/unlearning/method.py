@@ -34,9 +34,9 @@ class Unlearn(Protocol):
         Args:
             key: random key for this model and this forget set.
             log_probs: `(params, inputs) -> Float["n classes"]`, the model in evaluation mode, nats.
-            params: the trained parameters.
+            params: the trained parameters, a pytree of floating-point arrays.
             inputs, labels: the training set and its classes.
-            forget: which records are in the forget set.
+            forget: which records are in the forget set; all others remain.
         """
         ...
 

@@ -48,10 +48,7 @@ def fine_tune(
 
     Args:
         key: random key of the order of minibatches.
-        log_probs: the model, in evaluation mode.
-        params: the trained parameters, a pytree of floating-point arrays.
-        inputs, labels: the training set and its classes.
-        forget: which records are in the forget set; all others remain.
+        log_probs, params, inputs, labels, forget: as for `Unlearn`.
         epochs: passes over the remaining records.
         learning_rate: the learning rate of plain gradient descent.
         batch_size: records per step.

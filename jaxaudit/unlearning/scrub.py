@@ -53,10 +53,8 @@ def scrub(
 
     Args:
         key: random key of the order of minibatches.
-        log_probs: the model, in evaluation mode.
+        log_probs, inputs, labels, forget: as for `Unlearn`.
         params: the original's parameters, which are the teacher's, and the student's at the start.
-        inputs, labels: the training set and its classes.
-        forget: which records are in the forget set; all others remain.
         epochs: passes over the remaining records.
         max_epochs: the number of first epochs that begin with a pass over the forget set.
         learning_rate: Adam's; a tenth of it after half of the epochs, a hundredth after 80%, a thousandth after 90%.

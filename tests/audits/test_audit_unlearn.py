@@ -14,8 +14,8 @@ from jaxaudit.attacks.learned import EPOCHS, fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn import audit as unlearn
 from jaxaudit.audits.unlearn.against_retrained import _place, protocol_of
 from jaxaudit.audits.unlearn.audit import compare_unlearning
+from jaxaudit.audits.unlearn.evaluate import costs, unlearning
 from jaxaudit.audits.unlearn.result import COMPARED, Spread, UnlearnAudit
-from jaxaudit.audits.unlearn.share import costs, unlearning
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many
 from jaxaudit.ensemble.execution import WHOLE

@@ -45,6 +45,31 @@ def test_without_anybody_of_known_truth_there_is_no_fraction() -> None:
     assert found.usage[0].upper == 1
 
 
+def test_members_that_are_not_remembered_give_no_fraction_whatever_the_query_set_shows() -> None:
+    columns = _columns(np.random.default_rng(16), 1.0)
+    columns["set"] = np.select(
+        [columns["set"] == "members", columns["set"] == "holdout"], ["holdout", "members"], columns["set"]
+    )
+    found = {}
+    for used in (True, False):
+        hard = columns["baseline.loss"] + 0.3 * np.random.default_rng(17).normal(size=450)
+        found[used] = judge_scores(
+            KEY, score_table({**columns, "target.loss": hard - used * (columns["set"] == "query")})
+        ).targets[0]
+    assert [found[used].verdict for used in (True, False)] == ["not forgotten", "inconclusive"]
+    assert {each.usage[0].fraction for each in found.values()} == {None}
+
+
+def test_a_retrained_model_does_not_hide_what_is_remembered_of_the_members() -> None:
+    """It used the members, too, and not the query set: its scores must not predict the members' away."""
+    columns = _columns(np.random.default_rng(18), 0.5, 300)
+    remembered = (columns["set"] == "members") * np.random.default_rng(19).uniform(0.5, 1.5, 900)
+    retrained = columns["baseline.loss"] - remembered + 0.3 * np.random.default_rng(20).normal(size=900)
+    found = judge_scores(KEY, score_table({**columns, "unused.1.loss": retrained})).targets[0]
+    assert found.verdict == "not forgotten"
+    assert holds(found.usage[0], 0.5)
+
+
 def test_a_baseline_adds_power() -> None:
     columns = _columns(np.random.default_rng(3), 0.1)
     without = {name: each for name, each in columns.items() if name != "baseline.loss"}

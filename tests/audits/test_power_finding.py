@@ -5,8 +5,7 @@ from msgspec.structs import replace
 from support.findings import state
 from support.saved_runs.power import KNOWN, power_audit
 
-from jaxaudit.audits.power.conclusions import conclusions
-from jaxaudit.audits.power.result import PowerAudit
+from jaxaudit.audits.power.result import PowerAudit, conclusions
 from jaxaudit.metrics.power import MOST_RECORDS, Separation
 from jaxaudit.metrics.power_members import Memory
 

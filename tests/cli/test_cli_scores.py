@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyarrow import parquet
+from scipy import stats
 from support.cli_runs import jaxaudit, refused
 from support.evaluation_logs import ATTACKS, SECRET, muse_log, summary_of, tofu_log, write_log
 
@@ -61,6 +62,25 @@ def test_one_table_of_several_models(saves: Path):
     assert SECRET not in (saves / "s.csv").read_text() + done.out + done.err
     if sys.platform != "win32":
         assert stat.S_IMODE((saves / "s.csv").stat().st_mode) == 0o600
+
+
+def test_the_table_is_judged(saves: Path):
+    """From logs to a verdict; forget quality is open-unlearning's, beside the first retrained model."""
+    unused = [word for seed in (1, 2, 6) for word in ("--unused", f"eval/retain_{seed}/{LOG}")]
+    write_log(saves / "eval/retain_6", tofu_log(6))
+    full = f"eval/full/evals_forget01/{LOG}"
+    made = jaxaudit(*COMMAND, f"unlearn/NPO/evals/{LOG}", *unused, "--used", full, "--out", "s.csv")
+    assert made.code == 0, made.err
+    (target,) = jaxaudit("ks", "--scores", "s.csv", "--json").result["targets"]
+    ours, theirs = (
+        [each["score"] for each in log["forget_truth_ratio"]["value_by_index"].values()]
+        for log in (tofu_log(4, 0.3), tofu_log(1))
+    )
+    assert target["forget_quality"] == stats.ks_2samp(ours, theirs)[1]
+    assert target["verdict"] == "not forgotten"
+    usage = target["usage"][0]
+    assert usage["fraction_low"] < 0.3 < usage["fraction_high"]
+    assert len(target["retrained"]["between"]) == 3
 
 
 def test_as_parquet_and_with_baselines(saves: Path):

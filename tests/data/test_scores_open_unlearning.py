@@ -12,7 +12,7 @@ from support.evaluation_logs import ATTACKS, SECRET, muse_log, summary_of, tofu_
 
 from jaxaudit.data.scores import open_unlearning
 from jaxaudit.data.scores.joined_logs import Joined, joined, model_names, refuse_repeated
-from jaxaudit.data.scores.open_unlearning import read_log
+from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, read_log
 from jaxaudit.data.scores.table import Role, score_table
 from jaxaudit.errors import InputError
 
@@ -20,11 +20,13 @@ Log = dict[str, Any]
 
 
 def table_of(folder: Path, logs: dict[Role, list[Log]], block: int | None = None) -> Joined:
-    paths = {
+    paths: dict[Role, list[Path]] = {
         role: [write_log(folder / f"{role}{place}", log) for place, log in enumerate(those)]
         for role, those in logs.items()
     }
-    read = {role: dict(zip(model_names(those), map(read_log, those), strict=True)) for role, those in paths.items()}
+    read: dict[Role, dict[str, EvaluationLog]] = {
+        role: dict(zip(model_names(those), map(read_log, those), strict=True)) for role, those in paths.items()
+    }
     made = joined(read, block)
     assert [model.name for model in score_table(made.columns).of("target")] == list(read["target"])
     return made
@@ -36,7 +38,8 @@ def test_what_is_taken(tmp_path: Path):
     assert set(scores["holdout"]) == set(ATTACKS)
     assert set(scores["query"]) == {*ATTACKS, "truth_ratio", "extraction_strength"}
     for name in ATTACKS:
-        for part, ours in (("forget", "query"), ("holdout", "holdout")):
+        parts: tuple[tuple[str, Set], ...] = (("forget", "query"), ("holdout", "holdout"))
+        for part, ours in parts:
             wanted = [each["score"] for each in log[f"mia_{name}"][part]["value_by_index"].values()]
             assert scores[ours][name].values.tolist() == wanted
             assert scores[ours][name].index.tolist() == list(range(40))

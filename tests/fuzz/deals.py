@@ -60,17 +60,18 @@ def texts_to_deal(folder: Path) -> None:
     for name in ("plain", "other"):
         lines = [
             {"prompt": f"{name} {row}", "answer": "a", "author": PATIENTS[row], "further": {"a": [row]}}
-            for row in range(40)
+            for row in range(120)
         ]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
 
 def dealt_texts(folder: Path, choose: random.Random) -> object:
     """The sides, none of which has the name of a group; or one version of each record on either side."""
-    shares = (("--members-share", "0.3"), ("--withdraw", "0.4"), (), ("--pairs", "other.jsonl"))
+    groups = ("--groups", "author")
+    shares = (("--members-share", "0.3", *groups), ("--withdraw", "0.4", *groups), groups, ("--pairs", "other.jsonl"))
     with swept(folder):
         words = choose.choice(shares)
-        ran = command(folder, ("deal", "plain.jsonl", "--groups", "author", *words, "--out", "dealt"))
+        ran = command(folder, ("deal", "plain.jsonl", *words, "--out", "dealt"))
         facts = json.loads((folder / "dealt" / "deal.json").read_text())
         sides = [facts[role]["records"] for role in ROLES if facts[role]]
         if sum(sides) != facts["source"]["records"] * (1 + ("--pairs" in words)):

@@ -62,6 +62,7 @@ USUAL = {
     "shadows add": ("bank", "outputs.npy"),
     "shadows show": ("bank",),
     "shadows import": ("exp", "--out", "new"),
+    "scores regression": ("errors.csv", "--prediction", "age", "--truth", "weight", "--set", "of", "--out", "new.csv"),
     "scores open-unlearning": (f"a/{LOG}", "--unused", f"b/{LOG}", "--out", "new.csv"),
 }
 
@@ -74,6 +75,9 @@ def prepare(line: str) -> Callable[[Path], object]:
             np.savez(folder / f"{name}.npz", **arrays, patient=np.arange(60) // 4)
         lines = [f"{20 + row},{('red', 'green', SECRET)[row % 3]},{row * 1.5},{'ny'[row % 2]}" for row in range(40)]
         (folder / "people.csv").write_text("\n".join(["age,colour,weight,class", *lines, ""]))
+        (folder / "errors.csv").write_text(
+            "\n".join(["age,weight,of", *(f"{row},{row + 1.5},query" for row in range(9)), ""])
+        )
         save(RUNS["efficacy"](), folder / "run")
         write_bank(folder / "bank")
         write_lira(folder / "exp", 4)

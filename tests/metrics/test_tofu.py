@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy import stats
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import between_retrained, forget_quality, mia_auc, privleak
 
+ROOT = Path(__file__).parents[2]
 # Quarters, so that values tie.
 quarters = st.lists(st.integers(-8, 8).map(lambda n: n / 4), min_size=1, max_size=9).map(np.array)
 
@@ -118,3 +120,10 @@ def test_dependent_samples_are_rejected_too_rarely():
     assert np.median(found.p_values) > 0.8
     # 780 pairs of 40 models; pairs that share no model are independent: 20 at a time.
     assert 0.01 < wanted.share_below < 0.1
+
+
+def test_the_page_about_forget_quality_shows_what_its_program_prints(capsys: pytest.CaptureFixture[str]):
+    page = (ROOT / "docs" / "how_to" / "score_open_unlearning_logs.md").read_text(encoding="utf-8")
+    program, printed = (page.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("python", "text"))
+    exec(program, {})
+    assert capsys.readouterr().out == printed

@@ -144,6 +144,11 @@ def weights(edit: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]) -> C
     return change
 
 
+def used(folder: Path) -> object:
+    model = LanguageModel(folder)
+    return model.encode(["é"], ["é"]), model.load()
+
+
 BIAS = "transformer.h.0.attn.c_attn.bias"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "code": (edited("config.json", auto_map={"AutoModelForCausalLM": "modeling_own.Net"}), "never run here"),
@@ -151,19 +156,21 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "quantised": (edited("config.json", quantization_config={"bits": 4}), "quantised weights"),
     "eight bits": (
         weights(lambda given: {**given, "transformer.wte.weight": np.ones((300, 32), np.int8)}),
-        "numbers of type I8",
+        "has whole numbers (int8)",
     ),
     "an adapter": (lambda folder: (folder / "adapter_config.json").write_text("{}"), "merge the two"),
     "pickled": (pickled, "may be a pickle"),
     "a pickle by another name": (
         lambda folder: torch.save({}, folder / "model.safetensors"),
-        "is not a complete safetensors file",
+        "begins like a pickle",
     ),
     "no weights": (without("model.safetensors"), "has config.json, but neither"),
     "cut": (
         lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9]),
         "is not a complete safetensors file",
     ),
+    "NaN": (weights(lambda given: {**given, BIAS: np.full(96, np.nan, np.float32)}), "NaN or infinite"),
+    "a tokenizer of another model": (edited("config.json", vocab_size=100), "and the model knows 100"),
     "no tokenizer": (without("tokenizer.json"), "has no tokenizer.json"),
     "a broken tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer cannot be read"),
     "no configuration": (without("config.json"), "cannot be read"),
@@ -176,7 +183,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "more layers": (edited("config.json", n_layer=3), "do not fit GPT2LMHeadModel: missing"),
     "another size": (
         weights(lambda given: {**given, BIAS: np.ones(3, np.float32)}),
-        "do not fit GPT2LMHeadModel: mismatched: ",
+        "do not fit GPT2LMHeadModel: of another shape: ",
     ),
 }
 
@@ -187,7 +194,7 @@ def test_what_a_folder_must_not_be_is_refused(name: str, saved: Path, tmp_path: 
     folder = shutil.copytree(saved, tmp_path / "saved")
     edit(folder)
     with pytest.raises(InputError) as caught:
-        LanguageModel(folder).load()
+        used(folder)
     assert words in str(caught.value)
 
 
@@ -195,9 +202,9 @@ def test_sizes_are_bounded(saved: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(InputError, match="is no folder"):
         LanguageModel(saved / "config.json")
     monkeypatch.setattr(language_model, "LARGEST_TOKENIZER", 100)
-    with pytest.raises(InputError, match="too many for a tokenizer"):
+    with pytest.raises(InputError, match="is it the file that its name says"):
         LanguageModel(saved)
-    monkeypatch.setattr(language_model, "memory_bytes", lambda: 1000)
+    monkeypatch.setattr(language_model, "MAX_BYTES", 1000)
     monkeypatch.setattr(language_model, "LARGEST_TOKENIZER", 10**6)
     with pytest.raises(InputError, match="memory"):
         LanguageModel(saved)

@@ -20,6 +20,7 @@ from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.plan import ATTACKS
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.judge_outputs import adjusted
+from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests import TESTS, Judgement
 from jaxaudit.cli.unlearn.command import METHODS, UnlearnAudit
 from jaxaudit.cli.unlearn.inputs import make_methods
@@ -35,7 +36,7 @@ ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test"}
 """Docstrings name them; no run rests on them."""
 FINDING = Finding("forgotten", "good", "No use was detected.", (), Confidence("fair", "Every check passed."))
 SOURCES = {
-    **{f"test {each.name}": getattr(each, "source", "") for each in TESTS},
+    **{f"test {each.name}": getattr(each, "source", "") for each in (*TESTS, ScoresTest)},
     **{f"attack {each.name}": each.source for each in (*ATTACKS, *RECORD_ATTACKS)},
     **{f"metric {name}": import_module(f"jaxaudit.metrics.{name}").SOURCE for name in METRICS},
     **{

@@ -21,11 +21,13 @@ from support.saved_runs.names import HOSTILE
 from support.saved_runs.pdtp import pdtp_audit, pdtp_run
 from support.terminals import shown
 
+from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.errors import InputError, visible
 from jaxaudit.plots.export import VARIABLES
 from jaxaudit.report.build import MOST_RUNS, build
 from jaxaudit.report.glossary import GLOSSARY
-from jaxaudit.report.html.render import report_html, write_pictures
+from jaxaudit.report.html.render import _prose, report_html, write_pictures
+from jaxaudit.report.page import Answer
 from jaxaudit.report.record import to_json
 from jaxaudit.report.run import Run
 from jaxaudit.runs.report_file import claim_report, write_report
@@ -328,3 +330,15 @@ def test_without_rho_used_fractions_are_plotted():
 
 def test_every_term_has_a_source():
     assert all(meaning.endswith((".", "?")) and source for meaning, source in GLOSSARY.values())
+
+
+def test_a_number_that_the_sentence_gives_with_its_interval_is_shown_once():
+    once = ("Use was detected.", "Estimated used fraction: ", " (61% to 100%).", "95% interval")
+    for last, around in (("Estimated used fraction: 91% (61% to 100%).", once), ("At most 91% of it was used.", None)):
+        finding = Finding("not forgotten", "bad", f"Use was detected. {last}", (), Confidence("none", ""))
+        answer = Answer("", finding, "estimated used fraction", "91%", "61% to 100% (95% interval)")
+        assert answer.around_number == around
+
+
+def test_words_between_backticks_become_code_and_nothing_else_does():
+    assert _prose("`forgotten` <i> & `") == "<code>forgotten</code> &lt;i&gt; &amp; `"

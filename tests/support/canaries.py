@@ -44,12 +44,11 @@ def write_inputs(folder: Path) -> np.ndarray:
     np.savez(folder / f"{name}.npz", patient=np.array(groups), town=np.array(cells), **own)
     further = records(3, 0.7, RECORDS)
     np.savez(folder / f"{name}_other.npz", x=further[0], y=further[1], class_names=classes)
-    for ending, words in (("", "first"), ("_again", "second")):
-        texts = [
-            {"prompt": f"{cell} {words}", "answer": f"{place}", "patient": group}
-            for place, (cell, group) in enumerate(zip(cells, groups, strict=True))
-        ]
-        (folder / f"{name}{ending}.jsonl").write_text("\n".join(map(json.dumps, texts)))
+    texts = [
+        {"prompt": cell, "answer": f"{place}", "patient": group}
+        for place, (cell, group) in enumerate(zip(cells, groups, strict=True))
+    ]
+    (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, texts)))
     errors = [f"{place},{place + 1},{group},query" for place, group in enumerate(groups)]
     (folder / f"{name}_errors.csv").write_text("\n".join(["guess,truth,patient,set", *errors]))
     header = [f"{WORDS['column']}{place}" for place in range(FEATURES)]

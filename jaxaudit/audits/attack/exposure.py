@@ -1,4 +1,7 @@
-"""Exposure of a bank's records: which are surely recognised, which most, and which of them have a low PDTP."""
+"""Exposure of a bank's records: which are surely recognised, which most, and which of them have a low PDTP.
+
+PDTP: how far leaving a record out of training moves the output on it, in nats.
+"""
 
 import numpy as np
 from jaxtyping import Bool, Float, Int

@@ -1,4 +1,7 @@
-"""Sections of a result of attacks: targets, exposed records, random halves, epsilon, PDTP against an attack."""
+"""Sections of a result of attacks: targets, exposed records, random halves, epsilon, an attack beside PDTP.
+
+PDTP: how far leaving a record out of training moves the output on it, in nats.
+"""
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, Number, NumberOrNaN, StrictStruct

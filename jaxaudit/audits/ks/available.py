@@ -1,4 +1,4 @@
-"""Which tests of use the models and the targets' outputs allow, and what each of the others lacks."""
+"""Which tests of use the models, counted by kind (`Kind`: what they are trained on), and the targets' outputs allow."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Draws the training sets of the models of a `ks` audit, trains the models, and computes their outputs."""
+"""Draws the training sets of a `ks` audit's models, trains these in chunks (models of one program), asks for outputs.
+
+Models are of a kind (`Kind`): which sets they are trained on, such as all of the query set or none of it.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,9 +1,11 @@
 """The numbers behind a verdict on a table of scores: the p-value of "never used", and the share of the effect."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
+from scipy import stats
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.tests.holdout import EXACT
@@ -11,7 +13,7 @@ from jaxaudit.audits.ks.tests.members import FAINT, LEFT, OF_USE, STRANGE, measu
 from jaxaudit.audits.ks.tests.test import USED, Words
 from jaxaudit.data.scores.table import Role, ScoredModel, ScoreTable, asked
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.members import MembersAnswer, compared_with_members
+from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, compared_with_members
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.score_share import ShareLeft, share_left
 from jaxaudit.metrics.score_test import ScoreTest, normal_scores, residuals, score_test
@@ -99,14 +101,14 @@ def known_columns(table: ScoreTable, rows: Int[np.ndarray, " some"]) -> dict[str
 
 
 def _residuals(
-    table: ScoreTable, target: ScoredModel, rows: Int[np.ndarray, " some"]
+    table: ScoreTable, target: ScoredModel, rows: Int[np.ndarray, " some"], without: Collection[str] = ()
 ) -> tuple[Float[np.ndarray, "some kinds"], Int[np.ndarray, " kinds"]]:
     """The target's scores of these records without what is known of the records, and the scores' directions."""
     names = [name for name, values in target.scores.items() if asked(values, rows)]
     if not names:
         return np.zeros((len(rows), 0)), np.zeros(0, int)
     scores = np.stack([normal_scores(target.scores[name][rows]) for name in names], axis=1)
-    known = [normal_scores(each) for each in known_columns(table, rows).values()]
+    known = [normal_scores(each) for name, each in known_columns(table, rows).items() if name not in without]
     left = residuals(scores, np.stack(known, axis=1) if known else np.zeros((len(rows), 0)))
     return left, np.array([table.directions[name] for name in names])
 
@@ -133,7 +135,7 @@ def _by_members(
     if not len(sets[2]) or p_never is None or not len(sets[1]):
         return ""
     rows = np.concatenate(sets)
-    left, directions = _residuals(table, target, rows)
+    left, directions = _residuals(table, target, rows, _know_members(table))
     if not directions.any():
         return NO_DIRECTION
     return compared_with_members(
@@ -148,13 +150,26 @@ def _by_members(
     )
 
 
+def _know_members(table: ScoreTable) -> frozenset[str]:
+    """The columns that tell members from the holdout, as of a retrained model, which used the members, too.
+
+    They would predict away what the target remembers of its members. The query set has no part in the choice.
+    """
+    members, holdout = (known_columns(table, table.rows(each)) for each in ("members", "holdout"))
+    return frozenset(
+        name
+        for name in members.keys() & holdout.keys()
+        if np.asarray(stats.ttest_ind(members[name], holdout[name], equal_var=False))[1] <= ALPHA
+    )
+
+
 def _of_members(found: ScoreEvidence, answer: MembersAnswer, question: Question) -> ScoreEvidence:
     remembers = answer.p_memory <= ALPHA
     usage = answer.usage
     return found._replace(
         p_fully=usage.p_fully,
         limits=Limits(usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper, usage.detectable),
-        why="" if remembers else usage.reasons[0],
+        why="" if remembers else NO_MEMORY if question == "used" else NO_MEMORY_LEFT,
         trust=measured_by(answer.memory) if remembers else FAINT,
         words=LEFT if question == "left" else OF_USE,
         invalid=usage.invalid,

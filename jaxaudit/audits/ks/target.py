@@ -1,4 +1,4 @@
-"""Targets of the `ks` audit: files of outputs, or models of known truth that the audit trains."""
+"""Targets of the `ks` audit: files of outputs, or models of known truth, each a kind of its own, that it trains."""
 
 from collections.abc import Sequence
 from itertools import count

@@ -1,4 +1,4 @@
-"""The `pdtp` audit: A(T), every A(T without t), and the seed floor of each record."""
+"""The `pdtp` audit: A(T), every A(T without t), and what another seed alone moves, the seed floor of each record."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""The measurements of each record by the `pdtp` audit, and the result computed from them."""
+"""Each record's PDTP (how far leaving it out moves the output on it) and seed floor (how far another seed does)."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""The result of the `pdtp` audit, which is its JSON."""
+"""The result of the `pdtp` audit, which is its JSON: PDTP, and the seed floor, what another seed alone moves."""
 
 import math
 from collections.abc import Mapping

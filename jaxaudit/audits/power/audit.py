@@ -11,9 +11,8 @@ from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, tr
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests.members import MembersTest
 from jaxaudit.audits.pool import calibration_row, make_pool
-from jaxaudit.audits.power.conclusions import conclusions
 from jaxaudit.audits.power.finding import find
-from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size
+from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size, conclusions
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import checked_groups, numbered
 from jaxaudit.data.overlap import refuse_overlap

@@ -7,8 +7,7 @@ import numpy as np
 from scipy import special
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
-from jaxaudit.audits.power.conclusions import Conclusion
-from jaxaudit.audits.power.result import PowerResult
+from jaxaudit.audits.power.result import Conclusion, PowerResult
 from jaxaudit.metrics.effect import ALPHA, POWER
 from jaxaudit.metrics.members import LEAST_MEMBERS
 from jaxaudit.metrics.power import MOST_RECORDS, Separation, records_needed

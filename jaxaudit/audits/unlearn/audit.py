@@ -11,8 +11,9 @@ from jaxtyping import Array, Bool, Float, Key
 
 from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
+from jaxaudit.audits.unlearn import evaluate
 from jaxaudit.audits.unlearn.against_retrained import compared, distinguishability, protocol_of
-from jaxaudit.audits.unlearn.evaluate import Attacker, Judged, judged_file, look_at, score, train_attack
+from jaxaudit.audits.unlearn.evaluate import RETRAIN, TRAIN, Attacker, Judged, costs, score, unlearning
 from jaxaudit.audits.unlearn.finding import decided, over_sets
 from jaxaudit.audits.unlearn.kept_params import flat_params, params_of
 from jaxaudit.audits.unlearn.refusals import check_like, check_unlearn
@@ -25,7 +26,6 @@ from jaxaudit.audits.unlearn.result import (
     Scores,
     UnlearnAudit,
 )
-from jaxaudit.audits.unlearn.share import RETRAIN, TRAIN, costs, unlearning
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.errors import InputError
@@ -222,22 +222,22 @@ def _scored(
 
     @cache
     def of_originals() -> LearnedAttack:
-        return train_attack(
+        return evaluate.train_attack(
             *(learner, params[ORIGINAL], train, test, everything, cast(Attacker, attacker), parts[ORIGINAL]),
             name=ORIGINAL,
         )
 
     def judge(name: str, models: Any, members: np.ndarray, part: str) -> Judged:
         if name == UNTRAINED or attacker is None:
-            return look_at(learner, models, train, test, None, name=name)
+            return evaluate.look_at(learner, models, train, test, None, name=name)
         attack, attacked = of_originals, () if name == ORIGINAL else params[ORIGINAL]
         if attack_each and name != ORIGINAL:
             own = learner, models, train, test
-            attack, attacked = partial(train_attack, *own, members, attacker, parts[part], name=name), ()
+            attack, attacked = partial(evaluate.train_attack, *own, members, attacker, parts[part], name=name), ()
         elif name != ORIGINAL:
             members = everything
-        file = checkpoints and judged_file(checkpoints, models, train, test, members, attacker, attacked)
-        return look_at(learner, models, train, test, attack, file, name=name)
+        file = checkpoints and evaluate.judged_file(checkpoints, models, train, test, members, attacker, attacked)
+        return evaluate.look_at(learner, models, train, test, attack, file, name=name)
 
     scores: dict[str, list[Scores]] = {}
     layers: dict[str, Layers] = {}

@@ -1,6 +1,6 @@
-"""Measures for many models at once what they still expose of the records to forget."""
+"""Measures for many models at once what they still expose of the records to forget; and what an audit costs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabilities
+from jaxaudit.attacks.learned import BATCH_SIZE, LearnedAttack, fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn.kept_params import flat_params
-from jaxaudit.audits.unlearn.result import Scores, Spread
+from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, Scores, Spread
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, log_probs_many
 from jaxaudit.ensemble.checkpoint import digest_of, read_chunk, write_chunk
@@ -22,6 +22,9 @@ from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams
 from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy, layer_of, leaf_name
 from jaxaudit.metrics.scores import log_odds
+from jaxaudit.unlearning.passes import EPOCHS
+
+TRAIN, RETRAIN = "train", "retrain"
 
 
 class Attacker(NamedTuple):
@@ -113,13 +116,9 @@ def look_at(
     """Outputs of models on training and test records, and of attack networks on these outputs.
 
     Args:
-        learner: the models' learner.
-        params: their parameters, with a leading `models` axis.
-        train: the whole training set.
-        test: the test set.
+        learner, params, train, test, name: as for `train_attack`.
         attack: gives an attack network for each model; None for no attack.
         kept: file for the result, which a later call reads; see `judged_file`.
-        name: the name of the models in error messages.
 
     Raises:
         InputError: an output is not finite.
@@ -244,3 +243,35 @@ def _check_finite(finite: Bool[np.ndarray, " models"], name: str, what: str) -> 
             f"model {int(finite.argmin())} of `{name}` has {what} that are not finite: did its training diverge? Lower "
             "the learning rate, or the strength of the method."
         )
+
+
+def costs(
+    learner: NetworkLearner,
+    examples: int,
+    nonmembers: int,
+    attack_epochs: int,
+    attack_each: bool,
+    seeds: int,
+    sets: int,
+    names: list[str],
+    methods: Sequence[str] = (),
+) -> dict[str, int | float]:
+    """An estimate of the work of each part, in model steps: training, unlearning, then judging each method on each set.
+
+    The parts are `train`, `retrain`, `untrained`, `original`, for each of `names` and each set `NAME SET`, and for each
+    of `methods`, which unlearn trained models, and each set `unlearning(NAME, SET)`. The unknown cost of a method is
+    estimated as the usual passes over all records.
+    """
+    steps = learner.epochs * -(-examples // learner.batch_size) * seeds
+    attack = attack_epochs * -(-(examples + nonmembers) // BATCH_SIZE) * seeds if nonmembers else 0
+    training = {TRAIN: steps * (1.5 if AMNESIAC in names else 1.0), RETRAIN: steps * sets}
+    references = {UNTRAINED: 1.0, ORIGINAL: attack + 1.0}
+    judging = {f"{name} {index}": attack * attack_each + 1.0 for name in names for index in range(sets)}
+    passes = EPOCHS * -(-examples // learner.batch_size) * seeds
+    unlearned = {unlearning(name, index): float(passes) for name in methods for index in range(sets)}
+    return training | unlearned | references | judging
+
+
+def unlearning(name: str, index: int) -> str:
+    """The name of the part in which a method unlearns a set."""
+    return f"unlearn {name} {index}"

@@ -1,4 +1,4 @@
-"""Converts trained parameters to a tuple of plain arrays, which `fit_many` stores on disk, and back."""
+"""Converts trained parameters of a chunk of models to a tuple of plain arrays, which `fit_many` stores, and back."""
 
 from typing import Any
 

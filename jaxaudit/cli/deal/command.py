@@ -126,6 +126,8 @@ def _check_pairs(options: DealOptions) -> None:
         return
     if not (texts and is_texts(options.data.pairs)):
         raise InputError(f"--pairs and DATA must be texts ({', '.join(TEXTS)}).")
+    if options.data.groups is not None:
+        raise InputError("--pairs draws for each record on its own, so groups mean nothing: leave out --groups.")
     if (deal.holdout_share, deal.members_share, deal.withdraw) != (None, None, None):
         raise InputError(
             "--pairs shares one version of each record and keeps the other, so there is no share of records: leave out "

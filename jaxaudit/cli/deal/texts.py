@@ -7,7 +7,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Int, Key, Shaped
+from jaxtyping import Int, Shaped
 
 from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.deal.run import NUMBERS, dealt, key_of, record_of, seed_of
@@ -50,8 +50,7 @@ def deal_texts(options: DealOptions) -> Summary:
     if paired:
         _refuse_no_versions(versions, hashes)
     together = np.arange(count) if groups is None else _groups(groups, path, versions[0])
-    for each in hashes:
-        together = numbered(joined(together, each))
+    together = numbered(joined(together, hashes[0]))
     whole = groups is not None or len(np.unique(together)) < count
     keys = {key for each in versions for line in each.objects() for key in line} - {groups}
     for taken in keys & {*((COLUMN,) if whole else ()), *((PAIR,) if paired else ())}:
@@ -59,7 +58,7 @@ def deal_texts(options: DealOptions) -> Summary:
     seed = seed_of(how)
     key = key_of(seed) if how.withdraw is None else stream(key_of(seed), "withdraw")
     if paired:
-        shared, every = _coins(key, together), np.arange(count)
+        shared, every = generator_of(stream(key, "deal")).integers(2, size=count), np.arange(count)
         lines = {"query": Lines(shared, every), "holdout": Lines(1 - shared, every)}
     else:
         rows = map(np.flatnonzero, (found := dealt(key, how, count, together if whole else None)).values())
@@ -128,19 +127,14 @@ def _refuse_no_versions(versions: list[Texts], hashes: list[np.ndarray]) -> None
             f"`pairs` {second.source} has {len(second.lines):,} lines of the form {second.form!r}, and {first.source} "
             f"{len(first.lines):,} of {first.form!r}: give two versions of each record, line by line."
         )
-    both = len(np.intersect1d(hashes[0], hashes[1]))
-    if both:
+    count = len(first.lines)
+    again = 2 * count - len(np.unique(np.concatenate(hashes)))
+    if again:
         raise InputError(
-            f"{both:,} texts are in {first.source} and in {second.source}, so they would be shared and kept; give two "
-            "versions that differ, or leave these records out of both."
+            f"{again:,} texts of {first.source} and {second.source} are copies of others, so one text could be shared "
+            "and kept; give versions that differ, and leave copies out of both."
         )
-
-
-def _coins(key: Key[Array, ""], groups: Int[np.ndarray, " records"]) -> Int[np.ndarray, " records"]:
-    """A fair coin for each group, the same for all of its records: 1 shares the second version."""
-    count = int(groups.max()) + 1
     if 2**count * ALPHA < 1:
         raise InputError(
             f"{count} pairs are too few: no test of them could reach a p-value of {ALPHA:g}. Give five or more."
         )
-    return generator_of(stream(key, "deal")).integers(2, size=count)[groups]

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOutput, Network, Seeded
-from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
 from jaxaudit.cli.parsers import check_weights, parse_hidden, parse_reference
@@ -103,17 +102,10 @@ def _check_together(options: EfficacyOptions) -> None:
     check_weights(options.model.params or own, options.model.model, options.data.data)
 
 
-def _prepare(options: EfficacyOptions) -> Job[Any] | Summary:
-    from jaxaudit.cli.efficacy.run import prepare
-
-    return prepare(options)
-
-
 EFFICACY = Command(
     "efficacy",
     EfficacyOptions,
-    _prepare,
-    """How much do a model's weights still expose of some records? (Becker & Liebig 2022)
+    doc="""How much do a model's weights still expose of some records? (Becker & Liebig 2022)
 
     Measures the exact Fisher information of the weights about the records: the mean squared norm of each record's
     gradient. Its inverse is the efficacy: training makes it large, and forgetting should make it small. Give reference
@@ -130,6 +122,6 @@ EFFICACY = Command(
     `jaxaudit efficacy --model saved_bert/ --data texts.npz` (a folder of transformers' `save_pretrained`; arrays
     `input_ids`, `attention_mask` and `y`, which the network gets by name)
     """,
-    (_check_together,),
+    checks=(_check_together,),
     first=("data", "model", "params"),
 )

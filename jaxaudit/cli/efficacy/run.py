@@ -4,10 +4,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 
 from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy
 from jaxaudit.audits.efficacy.result import EfficacyAudit
@@ -15,18 +17,20 @@ from jaxaudit.cli.efficacy.command import EfficacyData, EfficacyOptions
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.own_model import pretrained_config
 from jaxaudit.cli.parsers import parse_hidden, parse_reference
-from jaxaudit.cli.progress import say
+from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.read_sets import label_outputs, outputs_for, read_inputs
 from jaxaudit.cli.recipe import make_factory
-from jaxaudit.data import Examples
+from jaxaudit.data import Examples, load, prepare_images
 from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.records import Records, must_be_opened, open_records
 from jaxaudit.data.weights.weights import KINDS, Weights, read_weights
-from jaxaudit.ensemble import Execution
+from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian, Likelihood
+from jaxaudit.learners import network
+from jaxaudit.learners.batch_order import init_key
 from jaxaudit.metrics.efficacy import SOURCE
-from jaxaudit.models import RUN_ONCE, PureModule, pure_module
+from jaxaudit.models import MLP, RUN_ONCE, PureModule, pure_module
 from jaxaudit.models.keras_model import is_keras_file
 from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.models.transformers_classifier import TransformersClassifier
@@ -37,6 +41,9 @@ from jaxaudit.runs.provenance import describe_examples, describe_records
 from jaxaudit.runs.row_files import record_files
 
 NAMES_SHOWN = 10
+RECORDS, CLASS = 1000, 3
+EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
+"""Of the example without options."""
 
 
 class EfficacyInputs(NamedTuple):
@@ -63,9 +70,7 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """The work for these options."""
     likelihood = _likelihood(options)
     if options.model.params is None and options.model.model is None and options.data.data is None:
-        from jaxaudit.cli.efficacy.demonstration import demonstration
-
-        given = demonstration(jax.random.key(options.audit.seed))
+        given = _demonstration(jax.random.key(options.audit.seed))
         say(f"evaluating three models on {given.examples.name}")
     else:
         given = _inputs(options)
@@ -95,6 +100,35 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
             **({"model_hash": given.config_hash} if given.config_hash else {}),
             "reference_hashes": {each.name: _hash(each) for each in given.references},
         },
+    )
+
+
+def _demonstration(key: Any) -> EfficacyInputs:
+    """A model trained with, and one without, some digits: the first half of one class.
+
+    The recipe is that of Becker & Liebig (2022) for MNIST.
+    """
+    digits = prepare_images(load("digits"), (8, 8)).take(slice(RECORDS), f"digits@train[:{RECORDS}]")
+    of_class = np.flatnonzero(digits.labels == CLASS)
+    forget = of_class[: len(of_class) // 2]
+    rows = np.ones((2, len(digits)), bool)
+    rows[1, forget] = False
+    shape, classes = digits.inputs.shape[1:], len(digits.class_names)
+    learner = network(MLP, shape, classes, optimizer=optax.sgd(LEARNING_RATE), epochs=EPOCHS, batch_size=BATCH_SIZE)
+    say(f"training 2 mlp models on {jax.default_backend()}, {EPOCHS} epochs each: with {len(forget)} digits, without")
+    with progress_on_stderr("training") as progress:
+        execution = Execution(models_per_batch=1, progress=progress)
+        trained = fit_many(jnp.stack([key, key]), rows, digits.inputs, digits.labels, learner, execution=execution)
+    original, retrained = (jax.tree.map(lambda leaf, m=m: jnp.asarray(leaf[m]), trained) for m in (0, 1))
+    return EfficacyInputs(
+        learner.net,
+        NamedWeights("original", *original),
+        (
+            NamedWeights("retrained", *retrained),
+            NamedWeights("untrained", *jax.jit(learner.net.init, compiler_options=RUN_ONCE)(init_key(key))),
+        ),
+        digits.take(forget, f"{len(forget)} of the digits {CLASS}"),
+        ("original was trained on all records, retrained without these. All three started from the same weights.",),
     )
 
 

@@ -102,7 +102,7 @@ def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
     """Rejects files of outputs that no test uses, and a holdout test after any other test than the members test."""
     target = options.target
     needed = {
-        "--holdout-target": (target.holdout_target, "holdout"),
+        "--holdout-target": (target.holdout_target, "members" if "members" in tests else "holdout"),
         "--before": (target.before, "holdout"),
         "--members-target": (target.members_target, "members"),
         "--calibration-target": (target.calibration_target, "reference"),

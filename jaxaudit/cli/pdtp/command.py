@@ -1,11 +1,10 @@
 """`jaxaudit pdtp`: its options. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from jaxaudit.cli.classifiers import ClassifierOptions
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, ListOutput, Recipe, Seeded, failing
-from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.tables import TableData
 from jaxaudit.errors import InputError
@@ -64,17 +63,10 @@ def _check(options: PDTPOptions) -> None:
         raise InputError("--reduce measures all remaining records after each removal; leave out --measured-records.")
 
 
-def _prepare(options: PDTPOptions) -> Job[Any] | Summary:
-    from jaxaudit.cli.pdtp.run import prepare
-
-    return prepare(options)
-
-
 PDTP = Command(
     "pdtp",
     PDTPOptions,
-    _prepare,
-    """May this classifier be published? (Long, Bindschaedler & Gunter 2017)
+    doc="""May this classifier be published? (Long, Bindschaedler & Gunter 2017)
 
     Trains the classifier with and without each record and measures how far this moves its output on the record: PDTP,
     in nats. If any record has a PDTP above 1, the classifier should not be published. The seed floor of each record is
@@ -90,6 +82,6 @@ PDTP = Command(
 
     `jaxaudit pdtp --data acs --model nb --reduce 10`
     """,
-    (_check,),
+    checks=(_check,),
     first=("csv", "label", "model"),
 )

@@ -1,7 +1,6 @@
 """`jaxaudit unlearn`: its options. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from jaxaudit.cli.groups import (
     AUDIT,
@@ -17,10 +16,10 @@ from jaxaudit.cli.groups import (
     Recipe,
     failing,
 )
-from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
-from jaxaudit.cli.parsers import parse_hidden, parse_names, rate_check, share_check
+from jaxaudit.cli.parsers import parse_hidden, parse_names, share_check
 
 USUAL = ("retraining", "amnesiac", "fisher")
 VARIANTS = ("golatkar", "paper", "becker-code")
@@ -85,7 +84,7 @@ class UnlearnAudit(Level):
     unlearn_rate: float | None = option(
         None,
         "Their learning rate. [default: 0.01; gradient-ascent: 0.003, scrub: 0.0005]",
-        check=rate_check("--unlearn-rate"),
+        check=share_check("unlearn_rate"),
     )
     beta: float = option(
         0.95, "negative-gradient: weight of the loss of the remaining records.", check=share_check("beta")
@@ -127,17 +126,10 @@ class UnlearnOptions:
     output: UnlearnOutput = group(OUTPUT, UnlearnOutput())
 
 
-def _prepare(options: UnlearnOptions) -> Job[Any] | Summary:
-    from jaxaudit.cli.unlearn.run import prepare
-
-    return prepare(options)
-
-
 UNLEARN = Command(
     "unlearn",
     UnlearnOptions,
-    _prepare,
-    """Did unlearning work? (Becker & Liebig 2022)
+    doc="""Did unlearning work? (Becker & Liebig 2022)
 
     Trains models, makes them forget some records by each method, and compares efficacy, accuracy and membership attacks
     with those of models retrained without the records. A method that forgets too little or too much is distinguishable

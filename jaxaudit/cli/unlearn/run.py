@@ -96,11 +96,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     )
 
 
-def weights_name(method: str, seed: int) -> str:
-    """The file name of one method's model of one seed."""
-    return f"{method}-{seed:02d}.safetensors"
-
-
 def _filled(options: UnlearnOptions) -> UnlearnOptions:
     """The options with defaults filled in."""
     demo = options.data.data is None
@@ -162,7 +157,7 @@ def _files(audit: UnlearnAudit, parts: Parts) -> dict[str, Writer]:
     for name in audit.models:
         if name != UNTRAINED:
             for seed in range(audit.result.protocol.seeds):
-                files[weights_name(name, seed)] = partial(_write_weights, audit, name, seed)
+                files[f"{name}-{seed:02d}.safetensors"] = partial(_write_weights, audit, name, seed)
     return files
 
 

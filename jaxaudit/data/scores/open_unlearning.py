@@ -22,7 +22,7 @@ from jaxaudit.errors import InputError, visible
 Set = Literal["query", "holdout"]
 """The forget set, and records that no model used."""
 LARGEST = 2**28
-MOST_VALUES = 2**22
+MOST_VALUES = 2**21
 """Values of a log, by its commas: Python takes up to 200 bytes for each."""
 ATTACKS = ("loss", "zlib", "min_k", "min_k_plus_plus", "reference", "gradnorm")
 """Scores of both sets: the metric's name without `mia_`. A lower one is more likely a member's."""

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from jaxaudit.audits.attack.exposure import OFTEN, RISKY
 from jaxaudit.audits.attack.result import AttackOutcome, AttackResult
@@ -12,7 +11,7 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.attack_rates import Curve
 from jaxaudit.plots import attack as plot
 from jaxaudit.plots.attack import Row, draw_estimates
-from jaxaudit.plots.style import canvas, row_height
+from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.attack.single_records import beside_words
 from jaxaudit.report.attack.view import area_of, correlation_text
 from jaxaudit.report.numbers import number, percent, precise
@@ -48,18 +47,13 @@ def _row(attack: AttackOutcome, name: str = "") -> Row:
 
 
 def _areas(name: str, title: str, rows: list[Row], result: AttackResult) -> Picture:
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(rows)))
-        draw_estimates(axes, rows, "area under the ROC curve", 0.5)
-        return figure
-
     return Picture(
         name,
         title,
         "; ".join(f"{row.name}: {number(row.value)}" for row in rows) + ". A line marks 0.5.",
         f"The diamond is the area, {area_of(result)}; the bar is its {percent(result.level)} interval. The dotted "
         "line is guessing.",
-        draw,
+        chart(lambda axes: draw_estimates(axes, rows, "area under the ROC curve", 0.5), row_height(len(rows))),
         Cells(
             "Areas",
             ("attack", "AUC", "low", "high"),
@@ -76,11 +70,6 @@ def _curves(result: AttackResult) -> Picture:
     shown = (first, *others[: SHOWN - 1])
     bands = [_band(each) for each in shown]
 
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_bands(axes, bands)
-        return figure
-
     names = tuple(band.name for band in bands)
     rows = tuple((f"{limit:g}", *(_at(each.roc, limit) for each in shown)) for limit in SAMPLED)
     seen = "; ".join(f"{visible(each.name)} {_at(each.roc, 0.01)}" for each in shown)
@@ -90,7 +79,7 @@ def _curves(result: AttackResult) -> Picture:
         f"True positive rate at 1% false positives: {seen}.",
         "The left end shows members that are found at almost no false positives. The band is the first attack's "
         "(Clopper-Pearson, all models together). Above the dotted line an attack finds some members with confidence.",
-        draw,
+        chart(lambda axes: plot.draw_bands(axes, bands)),
         Cells(
             "True positive rate at no more than this false positive rate",
             ("false positive rate", *names),
@@ -119,11 +108,6 @@ def _against_pdtp(result: AttackResult, splits: Splits) -> Picture:
     values = np.array([record.pdtp for record in splits.records])
     accuracies = [(visible(name), np.array([record.accuracy[name] for record in splits.records])) for name in names]
 
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_accuracies(axes, values, accuracies)
-        return figure
-
     shown = tuple(map(visible, names))
     said = "; ".join(
         f"{visible(attack.name)} {correlation_text(attack.correlation)}"
@@ -135,7 +119,7 @@ def _against_pdtp(result: AttackResult, splits: Splits) -> Picture:
         "Attack accuracy against PDTP",
         f"Correlations: {said}.",
         f"A mark is a target under one attack. Correlation with PDTP: {said}.",
-        draw,
+        chart(lambda axes: plot.draw_accuracies(axes, values, accuracies)),
         Cells(
             "Targets",
             ("record", "PDTP", *shown),
@@ -152,11 +136,6 @@ def _against_pdtp(result: AttackResult, splits: Splits) -> Picture:
 def _separations(exposure: Exposure) -> Picture:
     edges, counts = np.array(exposure.separation_edges), np.array(exposure.separation_counts)
 
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_separations(axes, edges, counts)
-        return figure
-
     above = int(counts[edges[:-1] >= 0.9 - 1e-9].sum())
     rows = tuple(
         (f"{low:.2f} to {high:.2f}", f"{count:,}") for low, high, count in zip(edges, edges[1:], counts, strict=False)
@@ -167,7 +146,7 @@ def _separations(exposure: Exposure) -> Picture:
         f"{above:,} of {int(counts.sum()):,} records have a separation of 0.9 or more.",
         "Separation: the chance that a model trained on the record is surer of its class than one that was not. "
         "Records at the dotted line give nothing away; some lie off it by chance.",
-        draw,
+        chart(lambda axes: plot.draw_separations(axes, edges, counts)),
         Cells("Records by separation", ("separation", "records"), rows, ("records",), folded=True),
     )
 
@@ -175,11 +154,6 @@ def _separations(exposure: Exposure) -> Picture:
 def _beside(found: BesidePDTP) -> Picture:
     """PDTP against the share of models that name a record."""
     values, named = np.array(found.pdtp), np.array(found.named)
-
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_beside_pdtp(axes, values, named, (RISKY, OFTEN))
-        return figure
 
     alone = f"{found.pdtp_alone:,} at risk by PDTP alone, {found.attack_alone:,} by the attack alone"
     columns = ("PDTP (nats)", "share of its models that name it")
@@ -189,7 +163,7 @@ def _beside(found: BesidePDTP) -> Picture:
         f"{found.both:,} records are at risk by both, {alone}.",
         "A mark is a record. Right of the vertical line PDTP is above 1 nat; above the horizontal line half or more of "
         f"the models trained on the record give it away. {alone}. {beside_words(found)}",
-        draw,
+        chart(lambda axes: plot.draw_beside_pdtp(axes, values, named, (RISKY, OFTEN))),
         Cells(
             "Records by PDTP and calls",
             columns,

@@ -11,7 +11,7 @@ from jaxaudit.kernels.likelihoods import Categorical
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.kind import Kind
 from jaxaudit.report.numbers import precise
-from jaxaudit.report.page import Answer, Cells, Part, Picture
+from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
 from jaxaudit.report.record import record_type
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
@@ -47,8 +47,8 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
         f"known.{''.join(f' {each}' for each in (*_similarity(result), *_likelihood(result)))}",
         (_answer(result),),
         (
-            _weights(result),
-            _models(result),
+            _weights(result, "terminal"),
+            _weights(result, "page"),
             _layers_side_by_side(result),
             _layers(result),
             *([_fitted_best(result, top)] if top else []),
@@ -133,33 +133,21 @@ def _converted(result: EfficacyResult) -> tuple[str, ...]:
     )
 
 
-def _weights(result: EfficacyResult) -> Cells:
-    true = _true_information(result)
-    numbers = ("efficacy", "information", "bound", *true, "accuracy")
-    rows = tuple(
-        (visible(model.name), *_numbers(model), *([precise(model.true_information)] if true else []), _accuracy(model))
-        for model in result.models
-    )
-    return Cells("", ("weights", *numbers), rows, numbers, on="terminal")
-
-
-def _true_information(result: EfficacyResult) -> tuple[str, ...]:
-    """The heading of a column, if the true Fisher information was measured."""
-    return ("true information",) if result.models[0].true_information is not None else ()
-
-
-def _models(result: EfficacyResult) -> Cells:
-    true = _true_information(result)
-    numbers = ("efficacy", "information", "bound", *true, "accuracy", "mean log-probability")
+def _weights(result: EfficacyResult, on: Where) -> Cells:
+    """The numbers of all weights; a page has two columns more."""
+    page, true = on == "page", result.models[0].true_information is not None
+    numbers = ("efficacy", "information", "bound", *(("true information",) if true else ()), "accuracy")
+    numbers += ("mean log-probability",) if page else ()
     rows = (
         (
-            *(visible(model.name), model.role, *_numbers(model)),
+            *(visible(model.name), *([model.role] if page else []), *_numbers(model)),
             *([precise(model.true_information)] if true else []),
-            *(_accuracy(model), precise(model.mean_log_probability)),
+            *(_accuracy(model), *([precise(model.mean_log_probability)] if page else [])),
         )
         for model in result.models
     )
-    return Cells("Weights", ("weights", "role", *numbers), tuple(rows), numbers)
+    columns = ("weights", *(("role",) if page else ()), *numbers)
+    return Cells("Weights" if page else "", columns, tuple(rows), numbers, on=on)
 
 
 def _numbers(model: Weights) -> tuple[str, str, str]:

@@ -1,11 +1,12 @@
 """A page as one HTML file: self-contained, without scripts, with every text from data escaped."""
 
+import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from jaxaudit.data.regular_files import whole_file
 from jaxaudit.errors import visible
@@ -37,6 +38,7 @@ def render(page: Page) -> str:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_shown
     )
+    environment.filters["prose"] = _prose
     template = environment.from_string((room / "page.html.jinja").read_text(encoding="utf-8"))
     charts = [part.pictures() for part in page.parts]
     drawn = {
@@ -83,6 +85,11 @@ def write_pictures(runs: Sequence[Run[Any]], directory: Path, form: Literal["svg
 def _shown(value: object) -> object:
     """A value for a template: text from data without control characters."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _prose(text: str) -> Markup:
+    """A caption, with what stands between backticks as code."""
+    return Markup(re.sub("`([^`<]+)`", r"<code>\1</code>", str(escape(visible(text)))))
 
 
 def _length(table: Cells) -> str:

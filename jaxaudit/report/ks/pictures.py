@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from math import isnan
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from jaxaudit.audits.ks.figure import rho_rows, share_rows, typical
 from jaxaudit.audits.ks.result import KSResult, TargetResult
 from jaxaudit.errors import visible
 from jaxaudit.plots import ks as plot
-from jaxaudit.plots.style import canvas, row_height
+from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.ks.tables import fractions
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
@@ -64,11 +63,6 @@ def _confidences(run: Run[KSResult], place: int, target: TargetResult) -> list[P
         folded=True,
     )
 
-    def draw(stretched: bool) -> Figure:
-        figure, axes = canvas()
-        plot.draw_confidences(axes, samples, gap, distance, stretched=stretched)
-        return figure
-
     captions = (
         f"The gap is the distance of {name} from a query model; rho divides it by that of the calibration model "
         f"({other}). Replicate {which + 1} of {replicates}, whose rho is nearest to the median.",
@@ -80,7 +74,11 @@ def _confidences(run: Run[KSResult], place: int, target: TargetResult) -> list[P
             f"Confidences of {name}" + (", log-odds" if stretched else ""),
             seen,
             captions[stretched],
-            lambda stretched=stretched: draw(stretched),
+            chart(
+                lambda axes, stretched=stretched: plot.draw_confidences(
+                    axes, samples, gap, distance, stretched=stretched
+                )
+            ),
             numbers,
         )
         for stretched in (False, True)
@@ -92,11 +90,6 @@ def _between(row: plot.Row, digits: int) -> str:
 
 
 def _ratios(name: str, rows: Sequence[plot.Row], level: float) -> Picture:
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(rows)))
-        plot.draw_rho(axes, rows)
-        return figure
-
     seen = (f"{row.name}: median {number(row.median, 2)}, interval {_between(row, 2)}" for row in rows)
     cells = (
         (row.name, _shown(row.median), _between(row, 4), ", ".join(_shown(value) for value in row.values))
@@ -108,7 +101,7 @@ def _ratios(name: str, rows: Sequence[plot.Row], level: float) -> Picture:
         f"{'; '.join(seen)}. A line marks 1.",
         f"Left of the line at 1: nearer to models trained on the query set. A circle is a replicate, the diamond their "
         f"median, the bar the {percent(level)} interval.",
-        draw,
+        chart(lambda axes: plot.draw_rho(axes, rows), row_height(len(rows))),
         Cells("rho", ("model", "median", "interval", "replicates"), tuple(cells), ("median",), folded=True),
     )
 
@@ -124,11 +117,6 @@ def _distances(result: KSResult) -> tuple[Picture, ...]:
     ]
     drawn = [(name, np.array(values, float)) for name, values in groups]
 
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(drawn)))
-        plot.draw_distances(axes, drawn)
-        return figure
-
     said = ". ".join(f"{name}: {', '.join(number(value) for value in values)}" for name, values in groups[1:])
     return (
         Picture(
@@ -137,7 +125,7 @@ def _distances(result: KSResult) -> tuple[Picture, ...]:
             f"Query models of different seeds are {number(floor.median)} apart, at most {number(floor.max)}. {said}",
             "Distances of models from a query model. The shaded range is the effect of another seed alone: a target "
             "within it cannot be distinguished from a query model.",
-            draw,
+            chart(lambda axes: plot.draw_distances(axes, drawn), row_height(len(drawn))),
             Cells(
                 "Kolmogorov-Smirnov distances from a query model",
                 ("of", "distances"),
@@ -153,11 +141,6 @@ def _shares(result: KSResult) -> tuple[Picture, ...]:
     rows = share_rows(result.targets)
     if not rows:
         return ()
-
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(rows)) + 0.3)
-        plot.draw_shares(axes, rows, title)
-        return figure
 
     def shown(value: float) -> str:
         return "unknown" if isnan(value) else precise(value)
@@ -181,7 +164,7 @@ def _shares(result: KSResult) -> tuple[Picture, ...]:
             f"The diamond is the estimate, the bar its {percent(result.level)} interval. The triangle is the "
             "one-sided 95% upper limit, which `forgotten` is concluded from. The upright line is the minimum "
             "detectable fraction (95% probability); without a line, not even use of all would be detected.",
-            draw,
+            chart(lambda axes: plot.draw_shares(axes, rows, title), row_height(len(rows)) + 0.3),
             Cells(
                 "Used fractions" if title == "used fraction" else "Fractions",
                 ("target", *columns),

@@ -6,9 +6,8 @@ from dataclasses import replace
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests.members import MembersTest
-from jaxaudit.audits.power.conclusions import REMEMBERS, By
 from jaxaudit.audits.power.finding import NEEDED, percent
-from jaxaudit.audits.power.result import PowerResult, Size, check
+from jaxaudit.audits.power.result import REMEMBERS, By, PowerResult, Size, check
 from jaxaudit.errors import visible
 from jaxaudit.metrics.effect import POWER as WANTED
 from jaxaudit.metrics.power import Separation
@@ -49,6 +48,7 @@ HOW_TO_READ = (
     f"{100 * STATED_FRACTION:g}%.",
 )
 WHERE: tuple[Where, ...] = ("terminal", "page")
+BY_SIZE = "Probability of detecting use of part of the query set"
 LARGER = "The same query set with larger holdouts"
 
 
@@ -79,7 +79,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
         ),
         (
             *(table(result, on, scored) for on in WHERE for table in (_concluded, _scaled)),
-            *(_sizes(result, on) for on in WHERE),
+            *(_detection(BY_SIZE, result.sizes, on) for on in WHERE),
             *(_detection(LARGER, result.holdouts, on) for on in WHERE),
             *(() if scored else (_by_models(result),)),
             _separation(result),
@@ -114,16 +114,12 @@ def _picture(result: PowerResult) -> Picture:
         f"At the sizes given, by used fraction: {'; '.join(seen)}.",
         f"A line for each size: query + holdout records. Upright: the fraction asked about. Level: {WANTED:.0%}.",
         result.plot,
-        replace(_sizes(result, "page"), folded=True),
+        replace(_detection(BY_SIZE, result.sizes, "page"), folded=True),
     )
 
 
-def _sizes(result: PowerResult, on: Where) -> Cells:
-    """The probability of detection by size and used fraction, and the minimum detectable fraction."""
-    return _detection("Probability of detecting use of part of the query set", result.sizes, on)
-
-
 def _detection(title: str, sizes: Sequence[Size], on: Where) -> Cells:
+    """The probability of detection by size and used fraction, and the minimum detectable fraction."""
     breaks = "\n" if on == "terminal" else " "
     columns = (
         *(f"{name}{breaks}records" for name in ("query", "holdout")),

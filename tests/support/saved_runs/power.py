@@ -6,9 +6,8 @@ from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.power.audit import SOURCES
-from jaxaudit.audits.power.conclusions import conclusions
 from jaxaudit.audits.power.finding import find
-from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size
+from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size, conclusions
 from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction, records_needed
 from jaxaudit.metrics.power_members import Memory
 from jaxaudit.report.kinds import recorded

@@ -1,4 +1,7 @@
-"""Ensembled membership auditing as a test of `ks`: see `jaxaudit.metrics.ema`. It uses rho's calibration models."""
+"""Ensembled membership auditing as a test of `ks`: see `jaxaudit.metrics.ema`.
+
+It uses the models of rho, the ratio of KS distances, that were trained on the calibration set.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

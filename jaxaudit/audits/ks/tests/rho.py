@@ -1,4 +1,4 @@
-"""rho as a test of `ks`: algorithm 1 of Liu & Tsaftaris (2020) over replicates, with checks; see `metrics.ks`."""
+"""rho, a ratio of two KS distances, as a test of `ks`: algorithm 1 of Liu & Tsaftaris (2020) over replicates."""
 
 import math
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxaudit.cli.groups import Images
-from jaxaudit.cli.parsers import ACDC, parse_acdc, parse_image_size
+from jaxaudit.cli.parsers import ACDC, is_texts, parse_acdc, parse_image_size
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import Held, Sets
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
@@ -26,6 +26,11 @@ _NUMBER = re.compile(r"-?\d{1,18}")
 
 def read_examples(name: str, data: Sets, drop: Sequence[str] = ()) -> Examples:
     """The records of the set `name`, without the columns in `drop`: images scaled to [0, 1], tables as float32."""
+    if is_texts(name):
+        raise InputError(
+            f"{name}: texts are not read here: `jaxaudit shadows train` trains language models on them, and `ks "
+            "--shadows` judges by these; `jaxaudit scores lm` scores them by a model of yours, for `ks --scores`."
+        )
     size = parse_image_size(data.image_size or "none")
     if name.startswith(ACDC):
         examples = _read_acdc(name, data.field_strength)

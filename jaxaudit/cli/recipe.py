@@ -150,8 +150,8 @@ def _augmentation(name: str) -> Any:
     return AUGMENTATIONS[name] if own is None else load_own("--augment", name, own)
 
 
-def load_learner(name: str, record: tuple[int, ...], classes: int) -> "Learner":
-    """The learner that `--learner` names, tested by tracing its functions for records of this shape.
+def load_learner(name: str, record: tuple[int, ...], classes: int, dtype: Any = "float32") -> "Learner":
+    """The learner that `--learner` names, tested by tracing its functions for records of this shape and type.
 
     Raises:
         InputError: it cannot be loaded, is not a learner, or does not fit these records or classes.
@@ -169,11 +169,11 @@ def load_learner(name: str, record: tuple[int, ...], classes: int) -> "Learner":
             f"--learner {name} cannot be hashed, and programs are compiled for a learner; make its class a frozen "
             "dataclass with fields that can be hashed (tuples, not lists or arrays)."
         ) from error
-    _refuse_untraceable(name, found, record, classes)
+    _refuse_untraceable(name, found, record, classes, dtype)
     return found
 
 
-def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], classes: int) -> None:
+def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], classes: int, dtype: Any) -> None:
     """Rejects a learner whose outputs on records of this shape do not have one column per class."""
     import jax
     import jax.numpy as jnp
@@ -183,7 +183,7 @@ def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], 
     def outputs(key: Any, inputs: Any, labels: Any, weights: Any) -> Any:
         return learner.log_probs(learner.fit(key, inputs, labels, weights), inputs)
 
-    inputs = jax.ShapeDtypeStruct((records, *record), jnp.float32)
+    inputs = jax.ShapeDtypeStruct((records, *record), dtype)
     labels, weights = (jax.ShapeDtypeStruct((records,), kind) for kind in (jnp.int32, jnp.float32))
     try:
         found = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs, labels, weights)

@@ -85,6 +85,25 @@ def test_a_bank_of_texts_judges_a_model_that_used_the_query_set_and_one_that_did
         assert judged.result["targets"][0]["verdict"] == verdict
 
 
+OWN = """
+import optax
+import jaxaudit as ja
+from jaxaudit.models import GPT
+
+learner = ja.language_model(GPT, 32, 14, optimizer=optax.adam(1e-3), epochs=1, batch_size=30)
+"""
+
+
+@pytest.mark.outer
+def test_a_learner_of_your_own_trains_on_texts(folder: Path):
+    Path("own.py").write_text(OWN)
+    words = ("--models", "2", "--models-per-batch", "1", "--tokens", "words", "--out", "bank")
+    done = jaxaudit("shadows", "train", *SETS, "--learner", "own.py:learner", *words)
+    assert done.code == 0, done.err
+    assert load_bank("bank").description.outputs == "log_likelihood"
+    assert (np.load("bank/outputs/00001.npy") < 0).all()
+
+
 def test_what_a_record_is_made_of(folder: Path):
     sets, tokenizer = read(5)
     assert {vocabulary_of(each) for each in sets} == {tokenizer.vocabulary} == {7}
@@ -131,4 +150,5 @@ def test_what_goes_with_texts_alone_is_refused(folder: Path):
         "b",
     )
     refused((*sets, "--tokens", "words"), ("--tokens is for texts, and --query digits is none",))
+    refused(("ks", "--query", "q.jsonl", "--calibration", "c.jsonl"), ("texts are not read here", "shadows train"))
     refused((*sets, "--model", "gpt-2-64"), ("--model gpt-2-64 is for texts, and the records are not; use mlp",))

@@ -174,6 +174,6 @@ def test_shadow_models_of_texts_judge_targets_of_known_truth():
     p = shadows.confidences.astype(np.float64)
     np.testing.assert_allclose(shadows.log_odds, np.log(p / (1 - p)), atol=0.01)
     found = ja.judge(KEY, shadows, targets, tests=tests).result.targets
-    p_values = [each.usage[0].p_unused for each in found]
+    p_values = [each.usage[0].p_never for each in found]
     assert p_values[0] < 0.01 < p_values[1]
     assert found[0].verdict == "not forgotten"

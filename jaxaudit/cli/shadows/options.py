@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
+from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINED, TRAINING, Seeded
 from jaxaudit.cli.options import Source, group, option, training_option
 from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_learner, parse_model
 from jaxaudit.cli.parsers import parse_image_size, parse_tokens
@@ -110,11 +110,12 @@ class BankNetwork(ShadowNetwork):
         check=parse_model,
         names="code",
     )
-    tokens: str | None = training_option(
+    tokens: str | None = option(
         None,
         "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
         "[default: bytes]",
         check=parse_tokens,
+        of=TRAINED,
     )
     learner: str | None = option(
         None,

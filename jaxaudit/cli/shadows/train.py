@@ -212,7 +212,8 @@ def _filled(options: TrainOptions, sets: BankSets) -> TrainOptions:
 def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
     own = options.model.learner
     if own is not None:
-        return Recipes((GUESS,), (load_learner(own, query.inputs.shape[1:], len(query.class_names)),), (1.0,))
+        learner = load_learner(own, query.inputs.shape[1:], len(query.class_names), query.inputs.dtype)
+        return Recipes((GUESS,), (learner,), (1.0,))
     guess = options.model, options.recipe, query, records
     designs = make_designs(options.models.designs, *guess)
     names = (GUESS, *(design.name for design in designs))

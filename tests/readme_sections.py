@@ -357,6 +357,30 @@ def memory_rates_section() -> str:
     return "\n".join(lines)
 
 
+def scores_section() -> str:
+    """How often the test of scores is wrong and what it finds, beside other tests, from the committed results."""
+    lines = []
+    for path in sorted((ROOT / "experiments" / "results").glob("scores_exact-*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        lines += ["| dealt | never used, p at most 1% | at most 5% | at most 50% |", "|---|---|---|---|"]
+        lines += [
+            f"| {each['dealt']} | {each['at most 1%']:.1%} | {each['at most 5%']:.1%} | {each['at most 50%']:.1%} |"
+            for each in result["exactness"]
+            if each["known taken out"]
+        ]
+        names = [name for name in result["power"][0] if name not in ("records", "effect", "used", "tables")]
+        lines += ["", "Use found at 5%, with 400 records a set, half of the query set used:", ""]
+        lines += [f"| use lowers | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
+        lines += [
+            f"| {each['effect']} | {' | '.join(f'{each[name]:.0%}' for name in names)} |"
+            for each in result["power"]
+            if (each["records"], each["used"]) == (400, 0.5)
+        ]
+        page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
+        lines += ["", f"All sizes and shares: [the page]({page})."]
+    return "\n".join(lines)
+
+
 def _of_method(cells: dict[str, Any], method: str, name: str) -> str:
     return _rate(cells[method][name])
 
@@ -440,6 +464,7 @@ def main(names: list[str]) -> None:
         (ERROR_RATES, "table 1"): table_1_section,
         (ERROR_RATES, "error rates"): error_rates_section,
         (ERROR_RATES, "memory rates"): memory_rates_section,
+        (ERROR_RATES, "score rates"): scores_section,
         (README, "error rates in short"): short_error_rates_section,
     }
     for (page, name), write in sections.items():

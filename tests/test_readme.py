@@ -49,6 +49,7 @@ SECTIONS = [
     (sections.SPEED, "headline", sections.headline_section),
     (sections.ERROR_RATES, "error rates", sections.error_rates_section),
     (sections.ERROR_RATES, "memory rates", sections.memory_rates_section),
+    (sections.ERROR_RATES, "score rates", sections.scores_section),
     (sections.ERROR_RATES, "table 1", sections.table_1_section),
     (sections.README, "error rates in short", sections.short_error_rates_section),
 ]

@@ -170,7 +170,7 @@ def _with_momentum(recipe: ShadowRecipe) -> ShadowRecipe:
 
 def _with_adam(recipe: ShadowRecipe) -> ShadowRecipe:
     """The recipe with Adam in place of its optimizer, the inverse of `_with_momentum`."""
-    times = (1 - MOMENTUM) / (1 - (recipe.momentum or 0)) / RATE if recipe.optimizer == "sgd" else 1
+    times = (1 - MOMENTUM) / (1 - (recipe.momentum or 0)) / RATE if recipe.optimizer == "sgd" else 1.0
     return _optimized(recipe, "adam", times, None)
 
 

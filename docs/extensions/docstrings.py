@@ -9,6 +9,7 @@ from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 ROOMS = (
@@ -52,13 +53,19 @@ def setup(app: Any) -> dict[str, bool]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
+def names_of(package: ModuleType) -> list[str]:
+    """The public names of a room: its list, or what it imports under the same name."""
+    imported = [name for name, one in vars(package).items() if not (name.startswith("_") or inspect.ismodule(one))]
+    return list(getattr(package, "__all__", imported))
+
+
 @cache
 def public() -> dict[int, str]:
     """The path under which each public function, class and value is documented, by its identity."""
     found: dict[int, str] = {}
     for room in ROOMS:
         package = import_module(room)
-        for name in package.__all__:
+        for name in names_of(package):
             found.setdefault(id(getattr(package, name)), f"{room}.{name}")
     return found
 
@@ -69,7 +76,7 @@ def known_as() -> dict[str, str]:
     names: dict[str, str] = {}
     for room in ROOMS:
         package = import_module(room)
-        for name in package.__all__:
+        for name in names_of(package):
             one = getattr(package, name)
             if inspect.ismodule(one):
                 continue

@@ -119,7 +119,7 @@ def sequences(
         tokenizer: `BYTES`, `word_tokenizer(sets)` or `read_tokenizer(path)`.
         positions: the most tokens of a record, which the model states.
         template: the text before an answer, with `{}` for the prompt. By default the prompt as it is, and for a
-            question `Question: {}`, a line break and `Answer: `. Texts without a prompt have none.
+            question `Question: {}`, a line break, `Answer:` and a blank. Texts without a prompt have none.
 
     Raises:
         InputError: records are longer than `positions`.

@@ -43,7 +43,6 @@ SESSIONS = {
 """The page that shows what a command prints."""
 COMPARISON = DOCS / "explanation" / "comparison.md"
 SCORE = DOCS / "how_to" / "score_my_method.md"
-LANGUAGE_MODEL = DOCS / "tutorials" / "language_model.md"
 START_COMMAND = (
     "ks --query query.csv --calibration calibration.csv --target outputs.csv",
     "--holdout holdout.csv --holdout-target holdout_outputs.csv",
@@ -176,9 +175,10 @@ def _after(page: Path, before: Sequence[str], outputs: str, command: Sequence[st
     return f"```text\n$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(command)}\n{shown}\n```"
 
 
-def example_section(name: str) -> str:
-    """What an example prints."""
-    return f"```text\n$ python {name}.py\n{_python([f'examples/{name}.py'])}\n```"
+def score_section() -> str:
+    """What the example that scores an unlearning method prints."""
+    command = ["examples/score_my_method.py"]
+    return f"```text\n$ python score_my_method.py\n{_python(command)}\n```"
 
 
 def _program(page: Path, name: str, folder: str) -> None:
@@ -454,8 +454,7 @@ def main(names: list[str]) -> None:
         **{(page, f"{command} session"): partial(session_section, command) for command, page in SESSIONS.items()},
         (START, "members session"): members_section,
         (START, "start session"): start_section,
-        (SCORE, "score session"): partial(example_section, "score_my_method"),
-        (LANGUAGE_MODEL, "language model session"): partial(example_section, "language_model"),
+        (SCORE, "score session"): score_section,
         (SCORE, "left session"): left_section,
         (DELETION, "patients session"): patients_section,
         (REFERENCES, "references"): references_section,

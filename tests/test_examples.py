@@ -86,6 +86,7 @@ ANSWERS = {
     "own_test.py": "not forgotten: The mean log-odds are",
     "own_attack.py": "(attack succeeds|attacks fail|inconclusive): ",
     "own_unlearning.py": "(distinguishable|not distinguishable|inconclusive): .*to-uniform: ",
+    "language_model.py": r"before: not forgotten\..*\nretrained: forgotten\..*\nonly claimed: not forgotten\.",
     "many_workers.py": "(do not publish|inconclusive): ",
 }
 

@@ -76,12 +76,7 @@ SESSIONS = [
     ),
     (sections.START, "members session", sections.members_section),
     (sections.START, "start session", sections.start_section),
-    (sections.SCORE, "score session", partial(sections.example_section, "score_my_method")),
-    (
-        sections.LANGUAGE_MODEL,
-        "language model session",
-        partial(sections.example_section, "language_model"),
-    ),
+    (sections.SCORE, "score session", sections.score_section),
     (sections.SCORE, "left session", sections.left_section),
     (sections.DELETION, "patients session", sections.patients_section),
 ]

@@ -160,6 +160,8 @@ def test_the_model_before_a_deletion_shows_full_use() -> None:
 
 def test_no_kind_of_record_is_missing_unsaid() -> None:
     columns = _columns(np.random.default_rng(14), 0.0)
+    with pytest.raises(InputError):
+        judge_scores(KEY, score_table({name: each for name, each in columns.items() if name != "target.loss"}))
     for lacking in ("query", "holdout"):
         kept = columns["set"] != lacking
         with pytest.raises(InputError):

@@ -72,7 +72,7 @@ def test_columns_are_renamed_and_unknown_ones_are_named(tmp_path: Path) -> None:
     [
         {"set": None},
         {"set": ["query", "query", "holdout", "holdout", "train"]},
-        {"target.loss": None},
+        {"target.loss": None, "baseline.old.model.loss": None, "unused.truth_ratio": None},
         {"target.loss": [0.1, None, 2.0, 1.5, 0.3]},
         {"target.loss": [0.1, float("inf"), 2.0, 1.5, 0.3]},
         {"target.loss": [1.0] * 5},

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -84,13 +85,13 @@ def read_tokenizer(path: Path) -> Tokenizer:
         InputError: there is no such file, it is too large or damaged, or the package `tokenizers` is missing.
     """
     try:
-        from tokenizers import Tokenizer as Reader
+        library = import_module("tokenizers")
     except ImportError as error:
         raise InputError("a tokenizer.json needs the package tokenizers: pip install tokenizers.") from error
     path = path / "tokenizer.json" if path.is_dir() else path
     text = read_small(path, LARGEST_TOKENIZER)
     with parsing(f"{path}: is no tokenizer that can be read", "was it saved by another version?"):
-        reader = Reader.from_buffer(text)
+        reader = library.Tokenizer.from_buffer(text)
         reader.no_truncation()
         reader.no_padding()
         return Tokenizer(max(reader.get_vocab().values()) + 2, partial(_read, reader))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, Check
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.metrics.exchangeability import DEALT_LEVEL, PERMUTATIONS, dealt_rows, sampled, standardised
 from jaxaudit.metrics.permuted_differences import share_as_large
@@ -98,6 +98,29 @@ def holdout_blind(found: Baseline, level: float = DEALT_LEVEL) -> Check:
         "dealt at random, and a difference of the target's scores need not be use. Split one set of records at random"
     )
     return Check(HOLDOUT_LIKE_QUERY, False, smallest, level, True, message)
+
+
+def members_blind(found: Baseline, level: float = DEALT_LEVEL) -> Check:
+    """Known members and the other two sets cannot be told apart by covariates or texts.
+
+    A failure takes away a verdict that rests on the members. Where nothing was measured, the check is a warning.
+
+    Args:
+        found: of the members against query set and holdout together, by what no model made.
+        level: as for `holdout_blind`.
+    """
+    if not found.p_values:
+        message = "whether known members were sampled like the other two sets was not measured: the table has neither "
+        return Check(MEMBERS_LIKE_QUERY, False, None, level, False, f"{message}covariates nor texts")
+    smallest = min(1.0, len(found.p_values) * min(found.p_values.values()))
+    passed = smallest > level
+    message = (
+        f"known members were not told apart from the other two sets (p = {smallest:.2g})"
+        if passed
+        else f"known members can be told apart from the other two sets without a model (p = {smallest:.2g}), so what "
+        "the target remembers of them is no measure of the query set. Draw them at random from the same records"
+    )
+    return Check(MEMBERS_LIKE_QUERY, passed, smallest, level, True, message)
 
 
 def revealing_words(texts: Sequence[str], size: int, most: int = 10) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ from jaxaudit.metrics.permutation import PERMUTATIONS
 from jaxaudit.metrics.permuted_differences import permuted_differences, share_as_large
 
 PENALTIES = 10.0 ** np.arange(-6, 3)
+LEAST_FREE = 0.2
+"""The least share of the records' degrees of freedom that a fit leaves, if some penalty leaves as many."""
 SHRINKAGE = 0.05
 """Added to the correlations of scores on their diagonal, so that two nearly equal scores cannot cancel each other."""
 
@@ -139,7 +141,10 @@ def residuals(
     # By penalty, how much of each direction is kept; (penalties, directions).
     kept = values / (values + PENALTIES[:, None])
     explained = (along**2 / np.maximum(values, 1e-12)[:, None])[None] * (2 * kept - kept**2)[:, :, None]
-    errors = ((centred**2).mean(axis=0) - explained.sum(axis=1)) / (1 - (1 + kept.sum(axis=1)) / n)[:, None] ** 2
+    free = 1 - (1 + kept.sum(axis=1)) / n
+    errors = ((centred**2).mean(axis=0) - explained.sum(axis=1)) / np.maximum(free, 1e-12)[:, None] ** 2
+    # Where nearly as many numbers are fitted as there are records, nothing is left to judge a penalty by.
+    errors[(free < LEAST_FREE) & (free < free.max())] = np.inf
     penalty = PENALTIES[np.argmin(errors, axis=0)]
     left = centred - design @ (vectors @ (along / (values[:, None] + penalty)))
     return left / np.maximum(left.std(axis=0), 1e-9)

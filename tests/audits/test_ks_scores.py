@@ -7,6 +7,7 @@ import pytest
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import UsageResult
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
+from jaxaudit.audits.ks.tests import HoldoutTest
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
 
@@ -173,3 +174,63 @@ def test_the_level_of_intervals_moves_no_verdict() -> None:
     found = [judge_scores(KEY, table, level=level).targets[0] for level in (0.2, 0.95)]
     assert found[0].verdict == found[1].verdict
     assert (found[0].usage[0].fraction_high or 1) < (found[1].usage[0].fraction_high or 0)
+
+
+def test_members_of_another_kind_give_no_forgotten() -> None:
+    """Longer records, as a covariate shows: what is remembered of them is no measure of the query set."""
+    columns = _columns(np.random.default_rng(21), 0.0)
+    tokens = np.random.default_rng(22).normal(50, 5, 450)
+    found = {
+        longer: judge_scores(
+            KEY, score_table({**columns, "covariate.tokens": tokens + longer * (columns["set"] == "members")})
+        ).targets[0]
+        for longer in (0, 20)
+    }
+    assert [each.verdict for each in found.values()] == ["forgotten", "inconclusive"]
+    assert any(each.state == "warning" for each in judge_scores(KEY, score_table(columns)).targets[0].finding.checks)
+
+
+def test_members_of_another_kind_take_no_detected_use_away() -> None:
+    columns = _columns(np.random.default_rng(23), 1.0)
+    tokens = np.random.default_rng(24).normal(50, 5, 450) + 20 * (columns["set"] == "members")
+    found = judge_scores(KEY, score_table({**columns, "covariate.tokens": tokens})).targets[0]
+    assert found.verdict == "not forgotten"
+    assert found.usage[0].fraction_confidence.word == "none"
+
+
+def test_the_model_before_a_deletion_may_have_any_name() -> None:
+    columns = _with_models(np.random.default_rng(25), 0.0, 1, holdout=200)
+    columns = {
+        {"target.loss": "target.npo.loss", "used.0.loss": "before.full.loss"}.get(name, name): each
+        for name, each in columns.items()
+    }
+    found = judge_scores(KEY, score_table(columns)).targets[0]
+    assert found.usage[0].fraction is not None
+    assert found.verdict == "forgotten"
+
+
+def test_a_target_that_was_not_tested_takes_no_adjustment_away() -> None:
+    columns = _columns(np.random.default_rng(26), 1.0)
+    names = {"target.loss": "target.a.loss"}
+    columns = {names.get(name, name): each for name, each in columns.items()}
+    noise = 0.2 * np.random.default_rng(27).normal(size=450)
+    columns["target.b.loss"] = columns["baseline.loss"] + noise
+    columns["target.c.loss"] = np.where(columns["set"] == "query", columns["baseline.loss"] - noise, np.nan)
+    first, second, third = judge_scores(KEY, score_table(columns)).targets
+    assert not third.usage
+    assert first.usage[0].p_never_adjusted == 2 * first.usage[0].p_never
+    assert second.verdict != "not forgotten"
+
+
+def test_few_records_and_many_baselines_are_no_trouble() -> None:
+    random = np.random.default_rng(28)
+    sets, hard = np.repeat(["query", "holdout"], 5), random.normal(size=10)
+    models = {f"baseline.{number}.loss": hard + random.normal(size=10) for number in range(30)}
+    usage = judge_scores(KEY, score_table({"set": sets, "target.loss": hard, **models})).targets[0].usage[0]
+    assert 0 < usage.p_never <= 1
+
+
+def test_a_table_is_judged_by_its_own_test_alone() -> None:
+    table = score_table(_columns(np.random.default_rng(29), 0.0))
+    with pytest.raises(InputError):
+        judge(KEY, table, tests=[HoldoutTest()])

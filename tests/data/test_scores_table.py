@@ -125,3 +125,21 @@ def test_directions_must_be_of_the_table() -> None:
         score_table(GOOD, lower=["loos"])
     with pytest.raises(InputError):
         score_table(GOOD, lower=["loss"], higher=["loss"])
+
+
+def test_long_texts_take_no_more_memory_than_they_have() -> None:
+    """An array of texts has cells as wide as the longest: here 40 GB."""
+    texts = ["x" * 10**6, *map(str, range(9_999))]
+    columns = {"set": ["query", "holdout"] * 5_000, "target.loss": np.arange(10_000.0), "text": texts}
+    assert score_table(columns).texts == tuple(texts)
+    for column in ("set", "group"):
+        with pytest.raises(InputError):
+            score_table({**columns, column: texts})
+
+
+def test_a_column_that_is_not_used_may_hold_text_and_a_renamed_one_empty_cells(tmp_path: Path) -> None:
+    columns = {"set": GOOD["set"], "my.nll": GOOD["unused.truth_ratio"], "model.name": GOOD["text"]}
+    path = _write(tmp_path / "s.csv", {**columns, "target.loss": GOOD["target.loss"]})
+    found = load_scores(path, rename={"my.nll": "unused.truth_ratio"})
+    assert found.ignored == ("model.name",)
+    assert len(found.of("unused")) == 1

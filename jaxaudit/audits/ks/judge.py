@@ -95,6 +95,10 @@ def judge(
     ('not forgotten', True)
     """
     if isinstance(shadows, ScoreTable):
+        if targets or any(not isinstance(each, ScoresTest) for each in tests or ()):
+            raise InputError(
+                "a table of scores has its targets, and is judged by a `ScoresTest` alone; leave others out."
+            )
         return judge_scores(
             key, shadows, test=next((each for each in tests or () if isinstance(each, ScoresTest)), None), level=level
         )

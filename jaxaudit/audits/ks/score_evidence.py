@@ -52,6 +52,7 @@ class ScoreEvidence(NamedTuple):
         invalid: reasons why no verdict can be given.
         caveats: what a reader must know first.
         strange: what to say of a detected use that the members contradict.
+        by_members: whether the limits are by known members.
     """
 
     p_never: float | None
@@ -65,6 +66,7 @@ class ScoreEvidence(NamedTuple):
     invalid: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     strange: tuple[str, ...] = ()
+    by_members: bool = False
 
 
 def score_evidence(
@@ -82,9 +84,10 @@ def score_evidence(
     members = _by_members(key, table, target, question, level, found.p_never)
     if isinstance(members, MembersAnswer):
         return _of_members(found, members, question)
-    if share is None or not (table.of("used") or table.of("before")):
+    used = _used(table, target)
+    if share is None or not used:
         return found._replace(why=members or found.why)
-    return _of_models(found, share, table, question)
+    return _of_models(found, share, len(table.of("unused")), len(used), question)
 
 
 def known_columns(table: ScoreTable, rows: Int[np.ndarray, " some"]) -> dict[str, Float[np.ndarray, " some"]]:
@@ -135,7 +138,7 @@ def _by_members(
     if not len(sets[2]) or p_never is None or not len(sets[1]):
         return ""
     rows = np.concatenate(sets)
-    left, directions = _residuals(table, target, rows, _know_members(table))
+    left, directions = _residuals(table, target, rows, know_members(table))
     if not directions.any():
         return NO_DIRECTION
     return compared_with_members(
@@ -150,7 +153,7 @@ def _by_members(
     )
 
 
-def _know_members(table: ScoreTable) -> frozenset[str]:
+def know_members(table: ScoreTable) -> frozenset[str]:
     """The columns that tell members from the holdout, as of a retrained model, which used the members, too.
 
     They would predict away what the target remembers of its members. The query set has no part in the choice.
@@ -174,13 +177,13 @@ def _of_members(found: ScoreEvidence, answer: MembersAnswer, question: Question)
         words=LEFT if question == "left" else OF_USE,
         invalid=usage.invalid,
         strange=() if remembers else (STRANGE[question],),
+        by_members=True,
     )
 
 
 def _between_models(table: ScoreTable, target: ScoredModel, level: float) -> ShareLeft | None:
     """The target's place between models of known truth; None if there are none, or no score that all of them have."""
-    unused = table.of("unused")
-    used = table.of("used") or tuple(each for each in table.of("before") if each.name in ("", target.name))
+    unused, used = table.of("unused"), _used(table, target)
     query, dealt = table.rows("query"), table.rows("query", "holdout")
     models = (target, *unused, *used)
 
@@ -209,15 +212,23 @@ def _between_models(table: ScoreTable, target: ScoredModel, level: float) -> Sha
     )
 
 
-def _of_models(found: ScoreEvidence, share: ShareLeft, table: ScoreTable, question: Question) -> ScoreEvidence:
-    unused, used = (len(table.of(role)) for role in ("unused", "used"))
-    counted = {"without the query set": unused, "with it": used or len(table.of("before"))}
+def _used(table: ScoreTable, target: ScoredModel) -> tuple[ScoredModel, ...]:
+    """The models that show full use: those that used the query set, else the target before its deletion.
+
+    A single model before a deletion is that of all targets; of several, each is the target's of the same name.
+    """
+    before = table.of("before")
+    return table.of("used") or tuple(each for each in before if len(before) == 1 or each.name == target.name)
+
+
+def _of_models(found: ScoreEvidence, share: ShareLeft, unused: int, used: int, question: Question) -> ScoreEvidence:
+    counted = {"without the query set": unused, "with it": used}
     single = [kind for kind, count in counted.items() if count == 1]
     low = f"{unused} models without the query set" if unused else "the holdout"
     known = share.p_used is not None
     trust = Confidence(
         "weak" if single else "fair",
-        f"It is measured between {low} and {counted['with it']} models that used the query set, which are "
+        f"It is measured between {low} and {used} models that used the query set, which are "
         f"{share.effect:.1f} standard errors apart.",
     )
     return found._replace(

@@ -9,16 +9,18 @@ import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
+from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.finding import conclude
 from jaxaudit.audits.ks.forget_quality import field_numbers
 from jaxaudit.audits.ks.judge_outputs import adjusted
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult
 from jaxaudit.audits.ks.score_evidence import ScoreEvidence, known_columns, score_evidence
+from jaxaudit.audits.ks.tests.holdout import EXACT
 from jaxaudit.audits.ks.tests.test import Judgement, of_use
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.blind_baseline import blind_baseline, holdout_blind
-from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, Check
+from jaxaudit.metrics.blind_baseline import blind_baseline, holdout_blind, members_blind
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.holdout import swapped
 from jaxaudit.metrics.tofu import SOURCE
@@ -99,11 +101,16 @@ def judge_scores(
             "on."
         )
     checks = (_told_apart(stream(key, "blind baseline"), table),) if len(holdout) else ()
+    if len(holdout) and len(table.rows("members")):
+        checks = (*checks, _members_apart(stream(key, "blind members"), table))
     models = table.of("target")
-    judged = [(_judgement(key, table, model, test, checks, level),) for model in models]
+    judged = [_judgement(key, table, model, test, checks, level) for model in models]
+    # Only targets that were tested count for the adjustment.
+    after = iter(adjusted([(each,) for each in judged if each.usage is not None]))
+    judged = [(each,) if each.usage is None else next(after) for each in judged]
     targets = tuple(
         msgspec.structs.replace(conclude(model.name or table.name, None, each, ()), **field_numbers(table, model))
-        for model, each in zip(models, adjusted(judged), strict=True)
+        for model, each in zip(models, judged, strict=True)
     )
     nothing = np.zeros((0, len(query)), np.float32)
     result = KSResult(level=level, targets=targets, noise_floor=None)
@@ -124,6 +131,15 @@ def _told_apart(key: Key[Array, ""], table: ScoreTable) -> Check:
     return holdout_blind(found)
 
 
+def _members_apart(key: Key[Array, ""], table: ScoreTable) -> Check:
+    """Whether known members can be told apart from query set and holdout by what no model made."""
+    rows = table.rows("members", "query", "holdout")
+    columns = {f"covariate.{name}": values[rows] for name, values in table.covariates.items()}
+    texts = None if table.texts is None else [table.texts[index] for index in rows]
+    groups = None if table.groups is None else table.groups[rows]
+    return members_blind(blind_baseline(key, columns, texts, len(table.rows("members")), groups=groups))
+
+
 def _judgement(
     key: Key[Array, ""],
     table: ScoreTable,
@@ -133,11 +149,12 @@ def _judgement(
     level: float,
 ) -> Judgement:
     found = score_evidence(key, table, target, test.question, level)
-    rests = frozenset({HOLDOUT_LIKE_QUERY}) if checks else frozenset[str]()
+    # A t-test over seeds uses no holdout.
+    of_p = frozenset({HOLDOUT_LIKE_QUERY}) if found.p_trust is EXACT else frozenset[str]()
     if found.p_never is None:
         undetermined = Usage(test.name, "inconclusive", 1.0, None, nan, 0.0, 1.0, None, (NO_TEST,))
         finding = of_use(test, undetermined, TEST_HELPS, found.trust)
-        return Judgement(test.name, test.title, finding, rests, checks)
+        return Judgement(test.name, test.title, finding, of_p, checks)
     usage = concluded(
         *(test.name, found.p_never, found.p_fully, found.limits),
         doubts=swapped(found.p_smaller, ALPHA, test.question),
@@ -146,22 +163,25 @@ def _judgement(
         question=test.question,
     )
     usage = without_fraction(usage, (found.why,)) if found.why else usage
-    decide = partial(_decide, test=test, found=found, checks=checks, rests=rests)
+    decide = partial(_decide, test=test, found=found, checks=checks, of_p=of_p)
     return decide(usage._replace(design="none"))._replace(again=decide)
 
 
 def _decide(
-    usage: Usage, test: ScoresTest, found: ScoreEvidence, checks: tuple[Check, ...], rests: frozenset[str]
+    usage: Usage, test: ScoresTest, found: ScoreEvidence, checks: tuple[Check, ...], of_p: frozenset[str]
 ) -> Judgement:
     detected = usage.verdict == "not forgotten"
+    rests = of_p | ({MEMBERS_LIKE_QUERY} if found.by_members else set[str]())
     trust = found.p_trust if detected else found.trust
     finding = of_use(test, usage, WHAT_HELPS if found.why else MORE, trust, found.words)
+    unlike = [each for each in checks if each.name == MEMBERS_LIKE_QUERY and each.decisive and not each.passed]
+    fraction = Confidence("none", f"{unlike[0].message.capitalize()}.") if unlike and found.by_members else found.trust
     first = (*found.caveats, *(found.strange if detected else ()))
     finding = msgspec.structs.replace(finding, caveats=(*first, *finding.caveats))
     return Judgement(
-        *(test.name, test.title, finding, rests, checks, usage),
+        *(test.name, test.title, finding, of_p if detected else rests, checks, usage),
         source=test.source,
         p_confidence=found.p_trust,
-        fraction_confidence=found.trust,
-        p_rests_on=rests,
+        fraction_confidence=fraction,
+        p_rests_on=of_p,
     )

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 from msgspec.structs import replace
 
-from jaxaudit.audits.ks.score_evidence import known_columns
+from jaxaudit.audits.ks.score_evidence import know_members, known_columns
 from jaxaudit.audits.power.audit import check_sizes, result_of
 from jaxaudit.audits.power.finding import find
 from jaxaudit.audits.power.result import PowerAudit
@@ -60,12 +60,11 @@ def power_of_scores(
     sizes = query, query if holdout_size is None else holdout_size, query if members_size is None else members_size
     check_sizes(sizes[1], fraction, members_size)
     if table.of("unused") and table.of("used"):
-        scores, membership = _of_models(key, table)
+        rows, (scores, membership) = table.rows("query"), _of_models(key, table)
         models = max(len(table.of("unused")), len(table.of("used")))
     else:
-        scores, membership = _of_members(table)
+        rows, (scores, membership) = table.rows("members", "holdout"), _of_members(table)
         models = len(scores)
-    rows = table.rows("query") if len(scores[0]) == len(table.rows("query")) else table.rows("members", "holdout")
     groups = None if table.groups is None else table.groups[rows]
     # One model has no spread between models; of two equal ones it is 0.
     twice = (scores, membership) if len(scores) > 1 else (np.repeat(scores, 2, 0), np.repeat(membership, 2, 0))
@@ -129,7 +128,7 @@ def _of_members(table: ScoreTable) -> tuple[Float[np.ndarray, "targets n"], Bool
             f"{table.name}: nothing shows what use looks like; a pilot needs models of both truths (columns `unused.` "
             "and `used.`), or a target with records of the sets `members` and `holdout`."
         )
-    names = _names(table, targets, rows)
-    scores = [_score(table, {name: each.scores[name][rows] for name in names}, rows, ()) for each in targets]
+    names, known = _names(table, targets, rows), tuple(know_members(table))
+    scores = [_score(table, {name: each.scores[name][rows] for name in names}, rows, known) for each in targets]
     inside = np.arange(len(rows)) < len(table.rows("members"))
     return np.stack(scores), np.repeat(inside[None], len(targets), 0)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import open_bounded
 from jaxaudit.data.formats.text_table import MOST_COLUMNS, trimmed
-from jaxaudit.data.scores.table import OWN, ScoreTable, score_table
+from jaxaudit.data.scores.table import OWN, ScoreTable, is_number, score_table
 from jaxaudit.errors import InputError
 
 LONGEST_LINE = 2**20
@@ -37,7 +37,13 @@ def load_scores(
             `score_table`.
     """
     path = Path(path)
-    columns = _READERS.get(path.suffix.lower(), _of_table)(path)
+    if path.suffix.lower() in JSON_LINES:
+        columns = _of_lines(path)
+    elif path.suffix.lower() == ".npz":
+        archive = NpzArrays(path)
+        columns = {name: archive.read(name) for name in archive.names}
+    else:
+        columns = _of_table(path, rename)
     missing = [each for each in rename if each not in columns]
     if missing:
         raise InputError(f"{path.name}: has no column {missing[0]!r} to rename (`rename`); is the name right?")
@@ -49,7 +55,7 @@ def load_scores(
     return score_table(found, name=path.name, lower=lower, higher=higher)
 
 
-def _of_table(path: Path) -> dict[str, Any]:
+def _of_table(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
     # Imported here because pyarrow takes a tenth of a second.
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -63,7 +69,7 @@ def _of_table(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for index, name in enumerate(header):
         cells = trimmed(table.columns[index])
-        if name in OWN or "." not in name:
+        if not is_number(rename.get(name, name)):
             found[name] = np.asarray(cells.to_pylist(), object)
             continue
         empty = pc.call_function("equal", [cells, ""])
@@ -71,11 +77,6 @@ def _of_table(path: Path) -> dict[str, Any]:
         table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
         found[name] = table.numbers(index)
     return found
-
-
-def _of_archive(path: Path) -> dict[str, Any]:
-    archive = NpzArrays(path)
-    return {name: archive.read(name) for name in archive.names}
 
 
 def _of_lines(path: Path) -> dict[str, Any]:
@@ -105,6 +106,3 @@ def _of_lines(path: Path) -> dict[str, Any]:
         name: values if name in OWN or any(isinstance(each, str) for each in values) else np.array(values, np.float64)
         for name, values in found.items()
     }
-
-
-_READERS = {".npz": _of_archive, **dict.fromkeys(JSON_LINES, _of_lines)}

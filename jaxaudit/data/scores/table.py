@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from jaxaudit.data.groups import LONGEST as LONGEST_GROUP
 from jaxaudit.data.groups import checked_groups, numbered
 from jaxaudit.errors import InputError
 
@@ -134,15 +135,16 @@ def score_table(
             f"{name}: has no column `set`; say of each record whether it is in the query set (query), the holdout "
             "(holdout) or among the known members (members)."
         )
-    sets = np.asarray(found["set"]).astype(str)
-    unknown = ~np.isin(sets, SETS)
+    # Texts become an array only when they are known to be short: its cells are all as wide as the longest.
+    sets = np.array([each if each in SETS else "" for each in map(str, found["set"])], "U9")
+    unknown = sets == ""
     if unknown.any() or not len(sets):
         raise InputError(
             f"{name}: {int(unknown.sum())} of {len(sets)} records are in no known set; the column `set` must say "
             f"{', '.join(SETS)}."
         )
     _refuse_repeated(found, sets, name)
-    numbers = {each: _numbers(each, values, len(sets), name) for each, values in found.items() if _is_number(each)}
+    numbers = {each: _numbers(each, values, len(sets), name) for each, values in found.items() if is_number(each)}
     models: dict[tuple[Role, str], dict[str, np.ndarray]] = {}
     for each, values in numbers.items():
         role, model, score = _parts(each)
@@ -179,7 +181,8 @@ def asked(values: Float[np.ndarray, " records"], rows: Int[np.ndarray, " some"])
     return len(rows) > 0 and bool(np.isfinite(values[rows]).all())
 
 
-def _is_number(column: str) -> bool:
+def is_number(column: str) -> bool:
+    """Whether a column of this name holds the scores of a model, or a covariate."""
     role, _, score = column.partition(".")
     return bool(score) and role in (*ROLES, COVARIATE)
 
@@ -226,10 +229,9 @@ def _refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str
 def _refuse_repeated(found: Mapping[str, Any], sets: np.ndarray, name: str) -> None:
     for column in ("index", "text"):
         if column in found:
-            values = np.asarray(found[column]).astype(str)
             # The records of different sets may be numbered from 0 each.
-            labels = values if column == "text" else np.char.add(np.char.add(sets, ":"), values)
-            twice = len(labels) - len(np.unique(labels))
+            labels = map(str, found[column]) if column == "text" else zip(sets, map(str, found[column]), strict=True)
+            twice = len(sets) - len(set(labels))
             if twice:
                 raise InputError(
                     f"{name}: {twice} records occur twice (column {column}); keep one row of each: a copy in the other "
@@ -243,6 +245,9 @@ def _partition(
     """The values of a column as numbers from 0; -1 for records of other sets than these."""
     if column not in found:
         return None
+    longest = max((len(each) for each in found[column] if isinstance(each, str)), default=0)
+    if longest > LONGEST_GROUP:
+        raise InputError(f"{name}: a {column} has a name of more than {LONGEST_GROUP} characters; give short names.")
     values, there = np.asarray(found[column]), np.isin(sets, of)
     values = values[there]
     whole = values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.floor(values)).all()

@@ -1,6 +1,6 @@
 """The content of a `ks` run for the terminal and the page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from jaxaudit.audits.finding import Confidence
@@ -13,6 +13,7 @@ from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.kind import Arrays, Kind, Stored, demand
+from jaxaudit.report.ks.about import about, field_numbers
 from jaxaudit.report.ks.tables import (
     UNKNOWN,
     asked,
@@ -54,7 +55,6 @@ _USED = (
     f"several models. used: estimated used fraction with its interval. {_LIMITS} used fraction detected with 95% "
     "probability."
 )
-SETS = {"query": "query", "holdout": "holdout", "members": "known member", "reference": "reference"}
 LEGENDS = {
     ("used",): _USED,
     ("left",): (
@@ -85,7 +85,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
         named(run),
         run.kind,
         "Has the target forgotten the query set?",
-        _about(data),
+        about(data),
         tuple(_answer(target, result.level, len(targets)) for target in targets),
         (
             verdicts(result),
@@ -116,49 +116,6 @@ def _errors(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     """What the deciding tests say of themselves; nothing of a test of one's own."""
     said = {test.name: f"{test.title}: {test.errors}" for test in (*TESTS, ScoresTest)}  # pyright: ignore[reportAttributeAccessIssue]
     return tuple(dict.fromkeys(said[target.method] for target in targets if target.method in said))
-
-
-def _about(data: Mapping[str, Any]) -> str:
-    """The sets, and where the shadow models come from."""
-
-    def said(role: str) -> str:
-        return f"{visible(str(data[role]['name']))} ({data[role]['records']:,} records)"
-
-    if "scores" in data:
-        return _about_scores(data)
-    compared = "The target's outputs are compared with theirs."
-    if "shadows" in data:
-        bank = data["shadows"]
-        roles = {"query": "query set", "holdout": "holdout", "calibration": "calibration set"}
-        *first, last = [f"the {roles[role]} ({data[role]['records']:,})" for role in roles if role in data]
-        return (
-            f"The {bank['models']:,} shadow models of {visible(str(bank['name']))} were trained on records of "
-            f"{', '.join(first)}{' and ' if first else ''}{last}. {compared}"
-        )
-    further = ""
-    if "calibration" not in data:
-        return (
-            f"The query set is {said('query')}. The target's outputs on it are compared with those on the holdout, "
-            f"{said('holdout')}, which nobody trained on, and on {said('members')}, which it is known to have used. No "
-            "shadow model was trained."
-        )
-    if "reference" in data:
-        further = f" Those of the reference test were also trained on a share of the reference, {said('reference')}."
-    shared = "which shares no record with it."
-    return (
-        f"The query set is {said('query')}. Shadow models were trained on it, and on {said('calibration')}, "
-        f"{shared}{further} {compared}"
-    )
-
-
-def _about_scores(data: Mapping[str, Any]) -> str:
-    """The sets of a table of scores, and the models that it has."""
-    sets = [f"{data[role]['records']:,} {words}" for role, words in SETS.items() if role in data]
-    models = [f"{count} {role}" for role, count in data["scores"]["models"].items()]
-    return (
-        f"The table {visible(str(data['query']['name']))} has scores of {', '.join(sets)} records, by these models: "
-        f"{', '.join(models)}. No model was trained."
-    )
 
 
 def _answer(target: TargetResult, level: float, targets: int) -> Answer:
@@ -249,29 +206,9 @@ def _change(change: Change) -> str:
     return change_text(change).partition(": ")[2]
 
 
-def _field(targets: Sequence[TargetResult]) -> list[str]:
-    """Forget quality and privleak, and what they are between retrained models."""
-    lines = []
-    for target in targets:
-        numbers = {
-            "forget quality": None if target.forget_quality is None else precise(target.forget_quality),
-            "privleak": None if target.privleak is None else f"{target.privleak:.1f}%",
-        }
-        said = [f"{name} {value}" for name, value in numbers.items() if value is not None]
-        if said:
-            lines.append(f"{visible(target.name)}: {', '.join(said)} (open-unlearning's numbers; they decide nothing).")
-    worth = next((target.retrained for target in targets if target.retrained is not None), None)
-    if worth is not None and worth.share_below is not None:
-        lines.append(
-            f"Forget quality between {worth.models} retrained models: below {worth.nominal:g} for "
-            f"{percent(worth.share_below)} of pairs; a p-value at its level would be so for {percent(worth.nominal)}."
-        )
-    return lines
-
-
 def _legend(result: KSResult) -> tuple[str, ...]:
     """How to read the table of verdicts, and what the deciding tests may miss."""
-    targets, lines = result.targets, _field(result.targets)
+    targets, lines = result.targets, field_numbers(result.targets)
     usages = [usage for target in targets for usage in target.usage]
     if not usages:
         return tuple(lines)

@@ -175,7 +175,9 @@ def _decide(
     trust = found.p_trust if detected else found.trust
     finding = of_use(test, usage, WHAT_HELPS if found.why else MORE, trust, found.words)
     unlike = [each for each in checks if each.name == MEMBERS_LIKE_QUERY and each.decisive and not each.passed]
-    fraction = Confidence("none", f"{unlike[0].message.capitalize()}.") if unlike and found.by_members else found.trust
+    fraction = found.trust
+    if unlike and found.by_members:
+        fraction = Confidence("none", f"{unlike[0].message[:1].upper()}{unlike[0].message[1:]}.")
     first = (*found.caveats, *(found.strange if detected else ()))
     finding = msgspec.structs.replace(finding, caveats=(*first, *finding.caveats))
     return Judgement(

@@ -200,10 +200,8 @@ def test_members_of_another_kind_take_no_detected_use_away() -> None:
 
 def test_the_model_before_a_deletion_may_have_any_name() -> None:
     columns = _with_models(np.random.default_rng(25), 0.0, 1, holdout=200)
-    columns = {
-        {"target.loss": "target.npo.loss", "used.0.loss": "before.full.loss"}.get(name, name): each
-        for name, each in columns.items()
-    }
+    names: dict[str, str] = {"target.loss": "target.npo.loss", "used.0.loss": "before.full.loss"}
+    columns = {names.get(name, name): each for name, each in columns.items()}
     found = judge_scores(KEY, score_table(columns)).targets[0]
     assert found.usage[0].fraction is not None
     assert found.verdict == "forgotten"
@@ -211,7 +209,7 @@ def test_the_model_before_a_deletion_may_have_any_name() -> None:
 
 def test_a_target_that_was_not_tested_takes_no_adjustment_away() -> None:
     columns = _columns(np.random.default_rng(26), 1.0)
-    names = {"target.loss": "target.a.loss"}
+    names: dict[str, str] = {"target.loss": "target.a.loss"}
     columns = {names.get(name, name): each for name, each in columns.items()}
     noise = 0.2 * np.random.default_rng(27).normal(size=450)
     columns["target.b.loss"] = columns["baseline.loss"] + noise

@@ -1,5 +1,7 @@
 """Verdicts on tables of scores, from worlds of known truth."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ def holds(usage: UsageResult, used: float) -> bool:
     return low is not None and high is not None and low <= used <= high
 
 
-def _columns(random, used: float, size: int = 150, **more) -> dict:
+def _columns(random, used: float, size: int = 150, **more) -> dict[str, Any]:
     """Losses of a target that used a share of the query set, and of a baseline; members are remembered, too."""
     sets = np.repeat(["query", "holdout", "members"], size)
     hard = random.normal(3, 1, 3 * size)
@@ -116,7 +118,7 @@ def test_one_target_more_moves_no_other_number() -> None:
     assert (alone.p_never, alone.fraction, alone.upper) == (beside.p_never, beside.fraction, beside.upper)
 
 
-def _with_models(random, used: float, models: int, size: int = 200, holdout: int = 0) -> dict:
+def _with_models(random, used: float, models: int, size: int = 200, holdout: int = 0) -> dict[str, Any]:
     hard, memory = random.normal(3, 1, size + holdout), random.uniform(0.3, 1, size + holdout)
     memory[size:] = 0
 

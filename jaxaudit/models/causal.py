@@ -1,6 +1,6 @@
 """A causal language model of `transformers` as a function of its weights and of tokens, traced by torchax."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +25,10 @@ class Causal(NamedTuple):
         model: its configuration and tokenizer.
         weights: its parameters, each once also where layers share it, in float32.
         rest: its other tensors, which no training changes.
-        apply: `(tensors, tokens) -> logits`: `tensors` are the weights and the rest by name, tokens `[n, length]` from
-            0, and the logits `[n, length, vocabulary]` are of the next token at each position. A position sees itself
-            and those before it, so what fills up behind a record does not change it.
+        apply: `(tensors, tokens, key) -> logits`: `tensors` are the weights and the rest by name, tokens `[n, length]`
+            from 0, and the logits `[n, length, vocabulary]` are of the next token at each position. A position sees
+            itself and those before it, so what fills up behind a record does not change it. The key is of dropout that
+            was added; with None there is none.
     """
 
     model: LanguageModel
@@ -36,7 +37,7 @@ class Causal(NamedTuple):
     apply: Callable[..., Float[Array, "n length tokens"]]
 
 
-def causal_model(folder: Path, change: Callable[[Any], None] = lambda module: None) -> Causal:
+def causal_model(folder: Path, change: Callable[[Any], Sequence[Any]] = lambda module: ()) -> Causal:
     """The model in a folder that `save_pretrained` wrote, with its tokenizer, in evaluation mode.
 
     Guarantees: on a few random tokens its logits are those of PyTorch.
@@ -44,7 +45,7 @@ def causal_model(folder: Path, change: Callable[[Any], None] = lambda module: No
     Args:
         folder: as for `LanguageModel`.
         change: changes the module of PyTorch before it is traced, without changing its outputs, such as by adding
-            parameters; those then stand among the weights.
+            parameters; those then stand among the weights. Returns the dropout layers that were added.
 
     Raises:
         InputError: as `LanguageModel`; torchax is missing; or JAX does not do what PyTorch does.
@@ -52,7 +53,7 @@ def causal_model(folder: Path, change: Callable[[Any], None] = lambda module: No
     model = LanguageModel(folder, "float32")
     environment = torchax_of(model.name).default_env()
     torch, module = pytorch(), model.load_on_cpu(attn_implementation="eager")
-    change(module)
+    dropouts = change(module.eval())
     tokens = np.random.default_rng(1).integers(0, model.vocabulary, (RECORDS, min(TOKENS, model.positions or TOKENS)))
     with torch.no_grad():
         theirs = module(input_ids=torch.from_numpy(tokens), use_cache=False).logits.numpy()
@@ -61,9 +62,11 @@ def causal_model(folder: Path, change: Callable[[Any], None] = lambda module: No
     module.to("meta")
     module.tie_weights()
 
-    def apply(tensors: dict[str, Any], tokens: Int[Array, "n length"]) -> Float[Array, "n length tokens"]:
+    def apply(tensors: Any, tokens: Int[Array, "n length"], key: Any = None) -> Float[Array, "n length tokens"]:
         held, given = environment.j2t_iso((dict(tensors), {"input_ids": tokens}))
-        with translated(environment, None):
+        with translated(environment, key):
+            for part in dropouts:
+                part.train(key is not None)
             outputs = torch.func.functional_call(module, held, (), {**given, "use_cache": False})
         return environment.t2j_iso(outputs.logits)
 

@@ -1,9 +1,9 @@
 """Adapters side by side, beside a loop of `peft` in PyTorch: `python -m bench.adapters`.
 
-Sixteen models each train adapters of rank 8 on all linear layers of one GPT-2 (4 layers, width 256, 2,048 tokens, from
-a configuration) for one epoch of 64 records of 64 tokens, in minibatches of 8, by AdamW. `jaxaudit` trains them eight and
-sixteen at a time; `peft` one after another, with the fused AdamW and compiled by `torch.compile`, on all cores. The memory
-of sixteen adapters is counted, and beside it stands what was measured. A few minutes.
+Sixteen models each train adapters of rank 8 on all linear layers of one GPT-2 from a configuration (4 layers, width
+256, 2,048 tokens), for one epoch of 64 records of 64 tokens in minibatches of 8, by AdamW. `jaxaudit` trains them one,
+eight and sixteen at a time; `peft` one after another, with the fused AdamW, also compiled by `torch.compile`, on all
+cores. The memory of sixteen adapters is counted, and beside the count stands what was measured. A few minutes.
 
 The count of products says what could be gained at most: those with frozen weights are the same in both forms.
 """

@@ -62,7 +62,7 @@ class Adapters:
         """The number of tokens of the base model; raises as `LanguageModel`."""
         return LanguageModel(Path(self.folder)).vocabulary
 
-    def functions(self) -> PureModule:
+    def __call__(self) -> PureModule:
         """The functions of the network, with the base model's tensors as `PureModule.shared`.
 
         Raises:

@@ -237,7 +237,8 @@ def _in_words(options: TrainOptions, recipes: Recipes) -> str:
     if options.model.lora is not None:
         from jaxaudit.models.adapters import base_hash
 
-        sources.append(f"weights of the base {base_hash(getattr(recipes.learners[0], "shared", {}))}")
+        base = getattr(recipes.learners[0], "shared", {})
+        sources.append(f"weights of the base {base_hash(base)}")
     facts = [
         f"{field.flag.removeprefix('--').replace('-', ' ')} {_shown(field.value)}"
         for field in fields_of(options)

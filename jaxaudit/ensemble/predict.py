@@ -1,6 +1,5 @@
 """Outputs of many trained models on many records."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Real
 
 from jaxaudit.learners.learner import Learner
+from jaxaudit.learners.stepped import compiled
 
 BATCH = 1024
 """The number of pairs of a model and a record that are evaluated at a time."""
@@ -37,6 +37,6 @@ def log_probs_many(
     return np.concatenate(parts, axis=1)
 
 
-@partial(jax.jit, static_argnames="learner")
+@compiled()
 def _log_probs(learner: Learner, params: Any, inputs: Array) -> Array:
     return jax.vmap(learner.log_probs, in_axes=(0, None))(params, inputs)

@@ -189,7 +189,7 @@ def _measure(
     log_prob: Any, params: Any, inputs: Any, labels: Any, constants: tuple[Any, ...], chunk: int | None
 ) -> EfficacyByLayer:
     short = bool(len(labels)) and computes_short(log_prob, params, inputs, labels, constants)
-    _check_apart(log_prob, params, inputs, labels, constants, tolerance=0.1 if short else 1e-3)
+    _check_apart(log_prob, params, inputs, labels, constants, chunk, tolerance=0.1 if short else 1e-3)
     found = squared_grad_norms(log_prob, params, inputs, labels, constants=constants, chunk=chunk)
     named, _ = jax.tree_util.tree_flatten_with_path(params)
     names = [leaf_name(path) for path, _ in named]
@@ -239,7 +239,13 @@ def leaf_name(path: Sequence[Any]) -> str:
 
 
 def _check_apart(
-    log_prob: Any, params: Any, inputs: Any, labels: Any, constants: tuple[Any, ...], tolerance: float
+    log_prob: Any,
+    params: Any,
+    inputs: Any,
+    labels: Any,
+    constants: tuple[Any, ...],
+    chunk: int | None,
+    tolerance: float,
 ) -> None:
     """Refuses a `log_prob` that does not return one value per example, or whose values depend on the batch."""
     if not len(labels) or len(inputs) != len(labels):
@@ -247,7 +253,9 @@ def _check_apart(
             f"there are {len(inputs)} inputs and {len(labels)} labels: give at least one example, and one label for "
             "each."
         )
-    x, y = jnp.asarray(inputs[:CHECKED]), jnp.asarray(labels[:CHECKED])
+    # At least two, or nothing would show that records depend on each other.
+    some = slice(min(CHECKED, max(chunk or CHECKED, 2)))
+    x, y = jnp.asarray(inputs[some]), jnp.asarray(labels[some])
     shape = getattr(jax.eval_shape(log_prob, params, x, y, *constants), "shape", None)
     if shape != (len(y),):
         raise InputError(

@@ -121,6 +121,16 @@ def squared_grad_norms(
     return SquaredGradNorms(jax.tree.unflatten(tree, norms), ready.plan.paths)
 
 
+def examples_at_a_time(
+    log_prob: LogProb, params: Any, inputs: Records, labels: Records, *, constants: tuple[Any, ...] = ()
+) -> int:
+    """How many examples `squared_grad_norms` of these arguments computes at a time by default; raises as it does."""
+    _, arrays, form = _checked(params, inputs, labels, None)
+    with jax.default_matmul_precision("highest"):
+        ready, _ = _ready(log_prob, params, constants, form, arrays)
+    return chunks.chunk_size(len(arrays[0]), None, ready.bytes_of_norms)
+
+
 def fisher_diagonal(
     log_prob: LogProb,
     params: Any,

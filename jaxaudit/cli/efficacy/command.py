@@ -20,8 +20,8 @@ class EfficacyData(Images):
 
     data: str | None = option(
         None,
-        "The records in question: NAME[@SPLIT] or a path; of a language model a .jsonl, each line with prompt and answer, "
-        "question and answer, or text. [default: some digits]",
+        "The records in question: NAME[@SPLIT] or a path; of a language model a .jsonl, each line with prompt and "
+        "answer, question and answer, or text. [default: some digits]",
         names="data",
     )
     gray: bool = option(False, "Convert images to grayscale.", "--gray/--color")
@@ -34,8 +34,8 @@ class EfficacyData(Images):
     )
     template: str | None = option(
         None,
-        "Text before an answer, of records with a prompt or question: {} is that, \\n a line break. [default: a prompt as "
-        "it is; a question as 'Question: {}\\nAnswer: ']",
+        "Text before an answer of a .jsonl: {} is the prompt or question, \\n a line break. [default: a prompt as it is; "
+        "a question as 'Question: {}\\nAnswer: ']",
         check=parse_template,
     )
 
@@ -60,8 +60,8 @@ class Weights(Network):
     )
     reference: tuple[str, ...] = option(
         (),
-        "Reference weights of the same network, as NAME=PATH (of a language model NAME=FOLDER), or untrained: new initial "
-        "weights from the seed. Repeatable.",
+        "Reference weights of the same network, as NAME=PATH (of a language model NAME=FOLDER), or untrained: new "
+        "initial weights from the seed. Repeatable.",
         metavar="NAME=PATH",
         check=parse_reference,
         names="file",
@@ -139,8 +139,8 @@ EFFICACY = Command(
     `jaxaudit efficacy --model saved_bert/ --data texts.npz` (a folder of transformers' `save_pretrained`; arrays
     `input_ids`, `attention_mask` and `y`, which the network gets by name)
 
-    `jaxaudit efficacy --model unlearned/ --data forget.jsonl --reference base=base/` (language models; the information of
-    a record is that of the log-likelihood of its answer, or of a text)
+    `jaxaudit efficacy --model unlearned/ --data forget.jsonl --reference base=base/` (language models; a record's
+    gradient is that of the log-likelihood of its answer, or of its text)
     """,
     checks=(_check_together,),
     first=("data", "model", "params"),

@@ -199,7 +199,8 @@ def _sum(parts: Sequence[Gradient], uses: Sequence[Use]) -> Gradient:
     """The gradient of a value that is used several times."""
     if len(parts) == 1:
         return parts[0]
-    factors, rows = ([part for part in parts if isinstance(part, kind)] for kind in (Factors, Rows))
+    factors = [part for part in parts if isinstance(part, Factors)]
+    rows = [part for part in parts if isinstance(part, Rows)]
     if factors and len(factors) + len(rows) == len(parts) and len({use.joins for use in uses}) == 1:
         together = joined(factors)
         if not rows:

@@ -34,8 +34,8 @@ class EfficacyData(Images):
     )
     template: str | None = option(
         None,
-        "Text before an answer of a .jsonl: {} is the prompt or question, \\n a line break. [default: a prompt as it is; "
-        "a question as 'Question: {}\\nAnswer: ']",
+        "Text before an answer of a .jsonl: {} is the prompt or question, \\n a line break. [default: a prompt as it "
+        "is; a question as 'Question: {}\\nAnswer: ']",
         check=parse_template,
     )
 

@@ -66,12 +66,12 @@ def test_information_is_the_mean_squared_gradient_of_the_log_likelihood(tied: bo
     tokens = records()
     found = measure_sequence_efficacy(log_likelihood, NamedWeights("mine", params, None), tokens, vocabulary=TOKENS)
     gradient = jax.jit(jax.grad(lambda params, row: log_likelihood(params, row[None])[0]))
-    slow = [sum(float(np.sum(np.square(g))) for g in jax.tree.leaves(gradient(params, row))) for row in tokens]
+    slow = [sum(float(np.sum(np.square(g))) for g in jax.tree.leaves(gradient(params, row))) for row in jnp.asarray(tokens)]
     np.testing.assert_allclose(found.measured[0].per_example, slow, rtol=1e-4)
     (model,) = found.result.models
     assert model.information == pytest.approx(np.mean(slow), rel=1e-4)
     assert model.efficacy == pytest.approx(1 / np.mean(slow), rel=1e-4)
-    assert model.mean_log_probability == pytest.approx(float(np.mean(log_likelihood(params, tokens))), rel=1e-5)
+    assert model.mean_log_probability == pytest.approx(float(jnp.mean(log_likelihood(params, jnp.asarray(tokens)))), rel=1e-5)
     assert model.accuracy is None
     assert set(found.result.paths.values()) == {"contracted"}
     assert any("output" in layer.name.split("/")[0] for layer in model.layers) is not tied
@@ -81,16 +81,18 @@ def test_information_is_the_mean_squared_gradient_of_the_log_likelihood(tied: bo
 
 
 def test_a_record_alone_has_the_number_that_it_has_beside_longer_ones():
+    """In double precision, where rounding cannot hide a trace of what fills up."""
     log_likelihood, params = gpt(True)
-    mine = NamedWeights("mine", params, None)
-    beside = measure_sequence_efficacy(log_likelihood, mine, records(POSITIONS)).measured[0].per_example
-    for row, each in enumerate(records()):
-        alone = measure_sequence_efficacy(log_likelihood, mine, each[None, : 4 + row % (LENGTH - 3)])
-        np.testing.assert_allclose(alone.measured[0].per_example, beside[row], rtol=1e-5)
+    with jax.enable_x64(True):
+        mine = NamedWeights("mine", jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params), None)
+        beside = measure_sequence_efficacy(log_likelihood, mine, records(POSITIONS)).measured[0].per_example
+        for row in (0, 3):
+            alone = measure_sequence_efficacy(log_likelihood, mine, records()[row : row + 1, : 4 + row])
+            np.testing.assert_allclose(alone.measured[0].per_example, beside[row], rtol=1e-10)
 
 
 def test_a_chunk_changes_no_number():
-    log_likelihood, params = gpt(True)
+    log_likelihood, _ = gpt(True)
     mine, other = (NamedWeights(name, gpt(True, seed)[1], None) for name, seed in (("mine", 1), ("other", 2)))
     found = [measure_sequence_efficacy(log_likelihood, mine, records(), references=[other], chunk=c) for c in (None, 2)]
     for first, second in zip(*(each.measured for each in found), strict=True):

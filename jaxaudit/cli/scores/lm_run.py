@@ -45,7 +45,7 @@ def score(options: LMOptions) -> Summary:
     }
     encoded = {name: model.encode(records.prompts, records.answers) for name, model in models.items()}
     for name, model in models.items():
-        _refuse_long(model, encoded[name])
+        refuse_long(model, encoded[name])
     tokens = {name: sum(len(each.tokens) for each in mine) for name, mine in encoded.items()}
     total, done = sum(tokens.values()), 0
     counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
@@ -99,7 +99,7 @@ def _records(options: LMOptions) -> Records:
         # No value of a group is written.
         numbers = {each: number for number, each in enumerate(dict.fromkeys(columns["group"])) if each is not None}
         columns["group"] = [numbers.get(each) for each in columns["group"]]
-    prompts = [prompt for each in read.values() for prompt in _prompts(each, options.template)]
+    prompts = [prompt for each in read.values() for prompt in prompts_of(each, options.template)]
     answers = [answer for each in read.values() for answer in each.answers]
     if options.keep_text:
         columns["text"] = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
@@ -118,7 +118,12 @@ def _sets(texts: Texts) -> list[str]:
     return [str(name) for name in found]
 
 
-def _prompts(texts: Texts, template: str | None) -> Sequence[str]:
+def prompts_of(texts: Texts, template: str | None) -> Sequence[str]:
+    """What stands before each answer, by the template or the usual one.
+
+    Raises:
+        InputError: there is a template, and the texts have no prompts.
+    """
     if texts.form == "text":
         if template is not None:
             raise InputError(f"{texts.source}: --template is for prompts and questions, and its lines have a 'text'.")
@@ -135,10 +140,15 @@ def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
     return [(role if len(names) == 1 else f"{role}.{name}", path) for name, path in zip(names, folders, strict=True)]
 
 
-def _refuse_long(model: LanguageModel, records: Sequence[Encoded]) -> None:
+def refuse_long(model: LanguageModel, records: Sequence[Encoded]) -> None:
+    """Rejects records of more tokens than the model has positions.
+
+    Raises:
+        InputError: there are any.
+    """
     long = sum(len(each.tokens) > model.positions for each in records) if model.positions else 0
     if long:
         raise InputError(
             f"{long:,} of {len(records):,} records have more tokens than the {model.positions:,} positions of "
-            f"{model.name}; shorten them, or leave them out of every set."
+            f"{model.name}; shorten them, or leave them out."
         )

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import eval_jaxpr
 from jaxtyping import Array, Float, Real
 
 from jaxaudit.errors import InputError, visible
@@ -56,6 +57,6 @@ def hidden_states(net: PureModule, name: str | None = None) -> HiddenStates:
         at = found[wanted]
         debug = closed.jaxpr.debug_info._replace(result_paths=("hidden",))
         until = closed.jaxpr.replace(eqns=equations[: at + 1], outvars=equations[at].outvars, debug_info=debug)
-        return jax.core.eval_jaxpr(until, closed.consts, *jax.tree.leaves((params, inputs)))[0]
+        return eval_jaxpr(until, closed.consts, *jax.tree.leaves((params, inputs)))[0]
 
     return hidden

@@ -8,26 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from support.forgetters import assert_close
 from support.sequences import SMALL, TEXTS, likelihoods, small_learner
 
 from jaxaudit.data.sequences import sequences, word_tokenizer
-from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams
 from jaxaudit.learners.batch_order import own_batches
-from jaxaudit.models import MLP, hidden_states, pure_module
+from jaxaudit.models import hidden_states
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import (
-    becker_code,
-    fine_tune,
-    forget_by_noise,
-    golatkar,
-    gradient_ascent,
     gradient_difference,
-    negative_gradient,
     npo,
     rmu,
-    scrub,
     sim_npo,
 )
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.groups import GIVEN, MOST, Images, Network, Recipe, dealt_groups
+from jaxaudit.cli.groups import GIVEN, MOST, TRAINED, Images, Network, Recipe, dealt_groups
 from jaxaudit.cli.options import Source, bank_option, option, training_option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
-from jaxaudit.cli.parsers import parse_image_size, parse_names, share_check
+from jaxaudit.cli.parsers import parse_image_size, parse_names, parse_tokens, share_check
 from jaxaudit.errors import InputError
 
 GUESS = "guess"
@@ -112,6 +112,17 @@ class ShadowRecipe(Recipe):
         super().check()
         if self.validation is not None and self.patience is None:
             raise InputError("--validation is of early stopping; add --patience, such as 5, or leave it out.")
+
+
+def tokens_of_texts() -> Any:
+    """`--tokens`, as a field."""
+    return option(
+        None,
+        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
+        "[default: bytes]",
+        check=parse_tokens,
+        of=TRAINED,
+    )
 
 
 def shadow_count(default: int, help: str) -> Any:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINED, TRAINING, Seeded
+from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
 from jaxaudit.cli.options import Source, group, option, training_option
 from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_learner, parse_model
-from jaxaudit.cli.parsers import parse_image_size, parse_tokens
-from jaxaudit.cli.sets import MEANING, Held, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows
+from jaxaudit.cli.parsers import parse_image_size
+from jaxaudit.cli.sets import MEANING, Held, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows, tokens_of_texts
 from jaxaudit.errors import InputError
 
 BANK = "Bank"
@@ -110,13 +110,7 @@ class BankNetwork(ShadowNetwork):
         check=parse_model,
         names="code",
     )
-    tokens: str | None = option(
-        None,
-        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
-        "[default: bytes]",
-        check=parse_tokens,
-        of=TRAINED,
-    )
+    tokens: str | None = tokens_of_texts()
     learner: str | None = option(
         None,
         "Your own learner in place of a network and its training: a value with fit(key, inputs, labels, weights) and "

@@ -70,6 +70,25 @@ class Finding(StrictStruct, frozen=True):
         return "\n".join([*lines, *(f"to do: {each}" for each in self.would_change)])
 
 
+def sentence(words: str) -> str:
+    """The words as a sentence: with a capital and a full stop."""
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def no_confidence(why: str) -> Confidence:
+    """No confidence, for this reason."""
+    return Confidence("none", sentence(why))
+
+
+def undecided(
+    said: str, reasons: tuple[str, ...], why: str, caveats: tuple[str, ...] = (), would_change: tuple[str, ...] = ()
+) -> Finding:
+    """The finding `inconclusive`; `why` says in a sentence why it has no confidence."""
+    return Finding(
+        "inconclusive", "open", said, reasons, Confidence("none", why), caveats=caveats, would_change=would_change
+    )
+
+
 UNDECIDED = Finding("inconclusive", "open", "", (), Confidence("none", ""))
 """The finding of a result before its numbers are judged."""
 

@@ -129,20 +129,12 @@ class ClassifierOptions:
 
 
 def make_classifier(options: ClassifierOptions, recipe: Recipe, table: "Table") -> Classifier:
-    """The learner that the options name, and the table in the form that it needs.
-
-    Raises:
-        InputError: an option is out of range for this table.
-    """
+    """The learner that the options name, and the table in the form that it needs."""
     return FAMILIES[options.model][1](options, recipe, table)
 
 
 def demand_memory(size: int, what: str, advice: str) -> None:
-    """Rejects work that does not fit into memory, before it starts.
-
-    Raises:
-        InputError: `size` bytes are more than half of the device's memory, or of the machine's on a CPU.
-    """
+    """Rejects work that does not fit into memory, before it starts."""
     import jax
 
     from jaxaudit.data.memory import memory_bytes

@@ -181,11 +181,7 @@ def identity_of(options: Any) -> dict[str, Any]:
 
 
 def refuse_without_effect(options: Any) -> None:
-    """Rejects options that differ from their defaults and have no effect with this source of models.
-
-    Raises:
-        InputError: there are any.
-    """
+    """Rejects options that differ from their defaults and have no effect with this source of models."""
     source = source_of(options)
     usual = {field.name: field.value for field in fields_of(type(options)())}
     useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]

@@ -33,9 +33,6 @@ def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> Non
     Args:
         options: see `jaxaudit.cli.options`; a group may have a `check` of its own options.
         together: functions that raise an `InputError` for contradicting options.
-
-    Raises:
-        InputError: an option is wrong; `InputErrors` for several errors.
     """
     groups = (getattr(options, outer.name) for outer in dataclasses.fields(options))
     of_groups = [(group.check, ()) for group in groups if hasattr(group, "check")]
@@ -44,11 +41,7 @@ def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> Non
 
 
 def ask(questions: Sequence[Question]) -> None:
-    """Asks all, whatever the others say.
-
-    Raises:
-        InputError: what one of them raised; `InputErrors` for several errors.
-    """
+    """Asks all, whatever the others say."""
     problems: dict[str, None] = {}
     for question, arguments in questions:
         try:

@@ -57,11 +57,7 @@ class TableData(DataFolder):
 
 
 def read_table(options: TableData) -> "Table":
-    """The table that `--data` or `--csv` names; images and other arrays become a numeric table.
-
-    Raises:
-        InputError: both were given, an option does not fit, or reading fails.
-    """
+    """The table that `--data` or `--csv` names; images and other arrays become a numeric table."""
     from jaxaudit.data import load, load_table
     from jaxaudit.data.tables.resolve import table_names
 
@@ -136,11 +132,7 @@ def _as_a_set(table: "Table") -> dict[str, str]:
 def drawn(
     generator: "np.random.Generator", records: int, count: int | None, option: str, name: str
 ) -> "np.ndarray | None":
-    """`count` distinct indices below `records`, in ascending order; None for all.
-
-    Raises:
-        InputError: `count` is above `records`.
-    """
+    """`count` distinct indices below `records`, in ascending order; None for all."""
     import numpy as np
 
     if count is None:

@@ -58,9 +58,6 @@ def before_jax(machines: "Machines | None") -> None:
 
     With workers this process uses one GPU, as each worker does, and does not preallocate memory. A Ray of this machine
     is started by forking, which a process with initialised JAX devices does not survive.
-
-    Raises:
-        InputError: there is no Ray, or no cluster at that address.
     """
     if machines is None or not machines.spread:
         return
@@ -77,11 +74,7 @@ def before_jax(machines: "Machines | None") -> None:
 
 @contextmanager
 def crew(machines: "Machines | None") -> Iterator[Crew]:
-    """The workers within this context; their failures are printed on stderr, and all end with the context.
-
-    Raises:
-        InputError: there is no Ray, or no cluster at that address.
-    """
+    """The workers within this context; their failures are printed on stderr, and all end with the context."""
     if machines is None or not machines.spread:
         yield Crew(None, False, [])
         return
@@ -104,11 +97,7 @@ def crew(machines: "Machines | None") -> Iterator[Crew]:
 
 
 def make_workers(machines: "Machines") -> "Pulling":
-    """The workers that the options name, to be used as a context.
-
-    Raises:
-        InputError: there is no Ray, or no cluster at that address.
-    """
+    """The workers that the options name, to be used as a context."""
     from jaxaudit.ensemble import LocalWorkers
 
     if machines.cluster is None:

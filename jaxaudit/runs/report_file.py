@@ -75,11 +75,7 @@ def _cannot(path: Path, error: OSError) -> InputError:
 
 
 def _is_in_run(path: Path, out: Path) -> bool:
-    """Whether the page will be in the run directory, beside the run's own files.
-
-    Raises:
-        InputError: it would replace one of those files, or the directory.
-    """
+    """Whether the page will be in the run directory, beside the run's own files."""
     if (
         path == out
         or path in out.parents

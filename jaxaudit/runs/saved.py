@@ -73,11 +73,7 @@ def read_printed(path: Path) -> str:
 
 
 def _result_file(path: Path) -> Path:
-    """The path of a run's result.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The path of a run's result."""
     shown = _short(path)
     if not exists(path):
         raise InputError(f"{shown} does not exist; give the directory that an audit wrote.")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from jaxaudit.audits.finding import sentence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
 from jaxaudit.audits.ks.finding import conclude, numbers
 from jaxaudit.audits.ks.result import KSAudit, KSResult, NoiseFloor, Resembles
@@ -67,8 +68,7 @@ def judge_outputs(
     )
     limitations = evidence.limitations
     if evidence.reduced:
-        why = reduced_words(evidence)
-        limitations = (f"{why[:1].upper()}{why[1:]}.", *limitations)
+        limitations = (sentence(reduced_words(evidence)), *limitations)
     targets = tuple(
         conclude(
             said.name,

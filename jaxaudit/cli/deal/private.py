@@ -24,11 +24,7 @@ def arrays_with_values(groups: Shaped[np.ndarray, " n"], arrays: Mapping[str, np
 
 
 def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples) -> None:
-    """Refuses inputs, labels and class names that have values of the groups: nobody can leave these out.
-
-    Raises:
-        InputError: they have.
-    """
+    """Refuses inputs, labels and class names that have values of the groups: nobody can leave these out."""
     classes = np.array(examples.class_names)
     found = _columns_with(groups, examples.inputs) if examples.inputs.ndim == 2 else []
     if found:

@@ -62,11 +62,7 @@ class Source(NamedTuple):
 
 
 def deal_records(options: DealOptions) -> Summary:
-    """Deals the records and writes every side.
-
-    Raises:
-        InputError: the data or groups cannot be used, or the directory contains something or cannot be written.
-    """
+    """Deals the records and writes every side."""
     data, groups, data_dir = options.data.data, options.data.groups, options.data.data_dir
     how, out = options.deal, options.out
     # A column with groups is no input, and its values are not written: the files are shared.
@@ -160,11 +156,7 @@ def dealt(
 
 
 def _read(data: str, data_dir: Path | None, groups: str | None) -> Source:
-    """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels.
-
-    Raises:
-        InputError: they cannot be read, or are one of several splits that nobody named.
-    """
+    """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels."""
     if groups is not None and role_of(groups) is not None:
         raise InputError(
             f"--groups {groups} is the name of inputs or labels, which are shared with the records; copy the groups to "

@@ -30,12 +30,7 @@ class Records(NamedTuple):
 
 
 def score(options: LMOptions) -> Summary:
-    """Scores the records and writes the table.
-
-    Raises:
-        InputError: records or models cannot be used, records are longer than a model's positions, no record has all
-            numbers, or the table cannot be written.
-    """
+    """Scores the records and writes the table."""
     records = _records(options)
     folders = {"target": (options.model,), **{role: getattr(options, role) for role in ROLES}}
     models = {

@@ -37,12 +37,7 @@ class RegressionOptions:
 
 
 def score(options: RegressionOptions) -> Summary:
-    """Scores the records of the table and writes their scores.
-
-    Raises:
-        InputError: the table cannot be read, lacks a column, or has a cell that is no finite number, no positive
-            deviation or no set; or the scores cannot be written.
-    """
+    """Scores the records of the table and writes their scores."""
     import numpy as np
 
     from jaxaudit.data.formats.text_table import trimmed

@@ -38,12 +38,7 @@ class Columns(NamedTuple):
 
 
 def make_bank(options: ImportOptions) -> Summary:
-    """Writes the bank: completely or not at all.
-
-    Raises:
-        InputError: no tool recognises the directory, a file there cannot be used, selected rows are not in the pool, or
-            `out` is taken.
-    """
+    """Writes the bank: completely or not at all."""
     directory, out = options.directory, options.out
     foreign = _read(directory, options.labels)
     columns = _columns(foreign.membership.shape[1], options.query_rows, options.holdout_rows)

@@ -40,11 +40,7 @@ class Found(NamedTuple):
 
 
 def show(path: Path) -> Summary:
-    """A description of the bank.
-
-    Raises:
-        InputError: there is no such bank, or it is damaged.
-    """
+    """A description of the bank."""
     bank = load_bank(path)
     usable = usable_models(bank)
     kinds = kinds_of(bank)

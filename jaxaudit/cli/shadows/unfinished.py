@@ -30,9 +30,6 @@ def unfinished_models(
         versions: of the installed libraries. Work started with other versions is discarded and starts again.
 
     Work is in the bank's folder `unfinished` until the block ends without an error.
-
-    Raises:
-        InputError: that folder is a link or cannot be written.
     """
     folder = directory / FOLDER
     if folder.is_symlink():

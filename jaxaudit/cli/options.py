@@ -21,8 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.errors import InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import InputError, without_folders
 
 Check = Callable[[Any], object]
 PLACES = ("data", "file")

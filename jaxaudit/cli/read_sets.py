@@ -16,8 +16,7 @@ from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load
 from jaxaudit.data.groups import groups_file
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
-from jaxaudit.errors import InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import InputError, without_folders
 
 DENSE, LARGE = "mlp", 100
 """Numbers above this are too large to learn from with the usual learning rates."""

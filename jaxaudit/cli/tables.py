@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jaxaudit.cli.groups import MOST, DataFolder
 from jaxaudit.cli.options import option
 from jaxaudit.cli.progress import say
-from jaxaudit.errors import InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import InputError, without_folders
 
 if TYPE_CHECKING:
     import numpy as np

@@ -76,7 +76,7 @@ def sources_hash() -> str:
 
 def machine_facts() -> dict[str, Any]:
     """Facts on which the rounding of a number depends: devices, libraries, and JAX's settings."""
-    from jaxaudit.ensemble.machine import device_facts
+    from jaxaudit.ensemble.concurrency import device_facts
 
     facts = device_facts() | {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")}
     # Cache folders of compiled programs change no number.

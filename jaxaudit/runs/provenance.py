@@ -15,7 +15,7 @@ from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.records import Records
 from jaxaudit.data.scores.table import SETS, ScoreTable
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import without_folders
 from jaxaudit.version import __version__
 
 _PACKAGES = (

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
+from jaxaudit.data.paths import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.report.html import FIRST_LINES
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from jaxaudit.runs.directory import is_of_a_run
 
 

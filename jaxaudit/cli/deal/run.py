@@ -16,9 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from jaxaudit.cli.deal.blind import as_csv, challenge_arrays, key_writer, new_salt
 from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealOptions
-from jaxaudit.cli.deal.private import arrays_with_values, refuse_in_records
+from jaxaudit.cli.deal.private import (
+    arrays_with_values,
+    as_csv,
+    challenge_arrays,
+    key_writer,
+    new_salt,
+    refuse_in_records,
+)
 from jaxaudit.cli.deal.show import RECORD, Blind, Side, summary
 from jaxaudit.cli.harness import Summary
 from jaxaudit.data import Examples, is_image, load, prepare_images
@@ -27,9 +33,8 @@ from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.groups import COLUMN, groups_file, load_groups, numbered
 from jaxaudit.data.tfds.tfds import file_and_split
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal, deal_members, joined
-from jaxaudit.paths import without_folders
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import write_files
 from jaxaudit.version import __version__

@@ -29,8 +29,7 @@ from jaxaudit.data.overlap import (
     refuse_in_reference,
     without_copies,
 )
-from jaxaudit.errors import InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import InputError, without_folders
 
 
 def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.lm import QUESTION, LMOptions, parse_template
-from jaxaudit.data.scores.writing import write_scores
+from jaxaudit.data.scores.reading import write_scores
 from jaxaudit.data.texts import SETS, Texts, read_texts
 from jaxaudit.errors import InputError, visible
 from jaxaudit.models.language_model import Encoded, LanguageModel

@@ -19,7 +19,7 @@ from jaxaudit.data.bank.description import Counts, Description, as_text
 from jaxaudit.data.bank.foreign import Foreign, chosen_rows, is_folder
 from jaxaudit.data.bank.outputs import checked
 from jaxaudit.data.bank.writing import bank_files
-from jaxaudit.data.formats.pickles import PICKLES, refuse_pickle
+from jaxaudit.data.formats.parsing import PICKLES, refuse_pickle
 from jaxaudit.data.paths import entries, exists
 from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import write_files

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from jaxaudit.cli.progress import say
 from jaxaudit.data.formats.arrays import read_npy
-from jaxaudit.data.regular_files import open_regular, whole_file
+from jaxaudit.data.paths import open_regular, whole_file
 from jaxaudit.errors import InputError
 
 FOLDER, MODELS, VERSIONS = "unfinished", "models.npy", "versions.json"

@@ -17,7 +17,7 @@ import numpy as np
 from jaxaudit.data.bank.description import MOST_MODELS
 from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, rows_of, there
 from jaxaudit.data.formats.arrays import StoredArray
-from jaxaudit.data.formats.pickles import refuse_pickle
+from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.kinds import inside
 from jaxaudit.data.paths import entries

@@ -10,7 +10,7 @@ from jaxtyping import Float32
 from jaxaudit.data.bank.bank import ARRAYS, DESIGNS, MEMBERSHIP, SEEDS
 from jaxaudit.data.bank.description import DESCRIPTION, Description, as_text
 from jaxaudit.data.bank.outputs import FOLDER, outputs_path
-from jaxaudit.data.regular_files import whole_file
+from jaxaudit.data.paths import whole_file
 
 Writer = Callable[[IO[bytes]], None]
 """Writes the content of a file into an open file."""

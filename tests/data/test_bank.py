@@ -301,7 +301,7 @@ def test_a_bank_of_holes_is_refused_by_whatever_reads_it(tmp_path: Path, monkeyp
     zeros(folder / "outputs" / "00000.npy", "float32", (RECORDS, classes))
     with pytest.raises(InputError, match="holes in place of numbers"):
         load_bank(folder)
-    monkeypatch.setattr("jaxaudit.data.bank.bank.BLOCK", 0)
+    monkeypatch.setattr("jaxaudit.data.bank.bank.STORAGE_UNIT", 0)
     assert len(load_bank(folder)) == 6
 
 

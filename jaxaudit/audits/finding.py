@@ -94,13 +94,7 @@ UNDECIDED = Finding("inconclusive", "open", "", (), Confidence("none", ""))
 
 
 def checked(check: Check, *, rests: bool = True, affects: str = "") -> Checked:
-    """A check in the form in which a finding shows it.
-
-    Args:
-        check: what was tested.
-        rests: whether the verdict depends on it.
-        affects: what depends on it in place of the verdict; not shown if the check passed.
-    """
+    """A check in the form in which a finding shows it."""
     if check.passed:
         return Checked(check.name, "passed", check.message)
     return Checked(check.name, "failed" if check.decisive and rests else "warning", check.message, affects)

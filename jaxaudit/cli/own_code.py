@@ -39,12 +39,6 @@ class OwnCode(NamedTuple):
 def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str) -> OwnCode | None:
     """The location that an option names; None for a built-in name.
 
-    Args:
-        flag: the option.
-        text: its value.
-        known: the built-in names.
-        own, noun: description of your own value, and of what makes it, for messages.
-
     >>> parse_own("--optimizer", "optax:lion", ("adam",), "your own optimizer", "function")
     OwnCode(file=None, module='optax', name='lion')
     """
@@ -86,15 +80,7 @@ def parse_own_names(flag: str, text: str, known: tuple[str, ...], own: str, noun
 def load_named(
     flag: str, names: Mapping[str, OwnCode | None], interface: type[Any], needs: str, taken: Collection[str]
 ) -> dict[str, Any]:
-    """Your own values among these names; a class is called without arguments.
-
-    Args:
-        flag: the option.
-        names: as `parse_own_names` gives them.
-        interface: what each value must be: a protocol with a `name`.
-        needs: a description of the interface, for messages.
-        taken: names of the built-in values, which none of your own may have.
-    """
+    """Your own values among these names; a class is called without arguments."""
     found: dict[str, Any] = {}
     for text, own in names.items():
         if own is None:

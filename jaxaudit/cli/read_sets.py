@@ -131,10 +131,6 @@ def label_outputs(examples: Examples, classes: int | None) -> Examples:
     Integer labels are output indices already, even if the records have few classes. Text labels are indices into the
     sorted class names, so there must be as many names as outputs.
 
-    Args:
-        examples: the records.
-        classes: number of outputs; by default the largest label plus 1, or the number of names.
-
     >>> threes = Examples(np.zeros((2, 1), np.float32), np.array([0, 0]), ("3",), "threes")
     >>> label_outputs(threes, 10).labels
     array([3, 3], dtype=int32)

@@ -74,9 +74,6 @@ def as_groups(
 ) -> Groups:
     """Groups from one value per record, numbered from 0 in the order in which they first occur.
 
-    Args:
-        query, holdout, members: integers or text, in the order of the records.
-
     Raises:
         InputError: a value is not an integer or text, or occurs in two sets: groups must be kept whole.
 

@@ -67,14 +67,7 @@ def kind_of(name: str) -> Kind:
 
 
 def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:
-    """The result of an audit with its papers and provenance, as a run stores it.
-
-    Args:
-        name: of the kind of runs.
-        result: the result of the audit.
-        sources: the papers that it rests on, as named by tests, methods and metrics.
-        provenance: the facts needed to repeat the run.
-    """
+    """The result of an audit with its papers and provenance, as a run stores it."""
     fields = {field: getattr(result, field) for field in result.__struct_fields__}
     found: Any = kind_of(name).record(**fields, papers=cited(sources), provenance=provenance)
     return found

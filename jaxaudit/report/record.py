@@ -77,12 +77,7 @@ class Paper(StrictStruct, frozen=True):
 
 
 def record_type(name: str, result: type[StrictStruct]) -> type[msgspec.Struct]:
-    """The type of a result in JSON: with its schema, its papers, and its provenance.
-
-    Args:
-        name: of the kind of runs.
-        result: the type of the audit's result.
-    """
+    """The type of a result in JSON: with its schema, its papers, and its provenance."""
     schema: Any = f"jaxaudit.{name}/{VERSION}"
     fields = [("schema", Literal[schema], schema), ("papers", list[Paper] | None, None), ("provenance", Provenance)]
     title = f"{result.__name__.removesuffix('Result')}Record"

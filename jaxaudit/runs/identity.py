@@ -28,14 +28,7 @@ LONGEST = 60
 def run_identity(
     command: str, options: Mapping[str, Any], data: Mapping[str, str], code: Mapping[str, str | None]
 ) -> Identity:
-    """Everything that affects a run's numbers.
-
-    Args:
-        command: the sub-command.
-        options: its options that affect a number.
-        data: content hashes of the data.
-        code: hashes of code outside this package.
-    """
+    """Everything that affects a run's numbers."""
     identity = {
         "command": {"command": command},
         "options": options,

@@ -20,10 +20,6 @@ def claim_report(path: Path, out: Path | None = None) -> None:
 
     The path must not exist, or be a report or an empty file; links, devices and pipes are rejected.
 
-    Args:
-        path: the file to be written.
-        out: the run directory that will be created first.
-
     Raises:
         InputError: the file is not a report, or cannot be written.
     """

@@ -40,14 +40,6 @@ def conclude(
     """The result for one target: the deciding test's finding, with all checks.
 
     If a decisive check fails, no verdict that depends on it is given; other failed checks weaken the confidence.
-
-    Args:
-        name: name of the target.
-        truth: its training data, if known.
-        judgements: the judgement of each test, the deciding one first.
-        common: checks that belong to no test.
-        limitations: further limitations of the shadow models, in sentences.
-        resembles: the design of shadow models that the target most resembles.
     """
     rho_first = sorted(judgements, key=lambda each: each.rho is None)
     every = (*common, *(check for each in rho_first for check in each.checks))

@@ -105,9 +105,6 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
 
     The probability that any target that never used the query set is called `not forgotten` is then at most 5%. With a
     single target nothing changes.
-
-    Args:
-        judgements: of each target, the same tests in the same order.
     """
     if len(judgements) < 2:
         return list(judgements)

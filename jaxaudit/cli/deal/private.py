@@ -110,13 +110,6 @@ def challenge_arrays(
 
     It has the inputs of all records in a random order, random names, and class names. It has no labels, which outputs
     do not need, no groups, and no further array: each could tell which set a record is of.
-
-    Args:
-        key: of the deal.
-        sides: they have each record once.
-        arrays: of all records, as the sides are written.
-        inputs: the name of the inputs among them.
-        salt: of the names, unknown to others.
     """
     order = generator_of(stream(key, CHALLENGE)).permutation(len(arrays[inputs]))
     named = {name: arrays[name] for name in CLASS_NAMES if name in arrays}

@@ -136,12 +136,6 @@ def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: St
 
     The number of models per batch is searched for once per network. For records of another shape it is kept, and only a
     few steps are timed.
-
-    Args:
-        design: the model's name, and mlp's hidden layers.
-        options: of any command with a `recipe`.
-        query: the records.
-        learner: trains the models.
     """
     work = {**plain(options), "command": "ks", "model": design[0], "hidden": design[1]}
     work |= {"record": list(query.inputs.shape[1:]), "classes": len(query.class_names)}

@@ -170,12 +170,7 @@ def read_given(options: KSOptions) -> AuditInputs:
 
 
 def file_targets(target: Targets, read: Callable[[Path, str], Outputs]) -> tuple[FileTarget, ...]:
-    """The targets that are files of outputs: for each on the query set, those on other sets in the same order.
-
-    Args:
-        target: the options.
-        read: reads a file of outputs on the set that messages call so (`OF_SETS`).
-    """
+    """The targets that are files of outputs: for each on the query set, those on other sets in the same order."""
     given = {
         "outputs": target.target,
         "on_holdout": target.holdout_target,

@@ -57,14 +57,7 @@ def bank_there(out: Path) -> Description | None:
 
 
 def lay(out: Path, dealt: Arrays, there: Description | None, description: Description) -> None:
-    """Writes a bank without outputs, or adds models to an existing bank.
-
-    Args:
-        out: the directory.
-        dealt: the arrays, as returned by `deal_of`.
-        there: the description of the bank when the command started, if there was one.
-        description: of the bank to write.
-    """
+    """Writes a bank without outputs, or adds models to an existing bank."""
     if there is None:
         _lay_new(out, dealt, description)
         return

@@ -23,12 +23,6 @@ def unfinished_models(
 ) -> Iterator[tuple[Int[np.ndarray, " models"], Path]]:
     """The models of an interrupted call, so that its unfinished batches are resumed; otherwise all missing models.
 
-    Args:
-        directory: the bank.
-        missing: models without outputs.
-        models: number of models of the bank.
-        versions: of the installed libraries. Work started with other versions is discarded and starts again.
-
     Work is in the bank's folder `unfinished` until the block ends without an error.
     """
     folder = directory / FOLDER

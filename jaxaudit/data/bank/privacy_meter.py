@@ -41,10 +41,6 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
 
     A float32 probability resolves log-odds up to about 16 nats; a probability rounded to 1 gives infinite log-odds.
 
-    Args:
-        directory: its `log_dir`.
-        labels: a file of the labels of its data set.
-
     Raises:
         InputError: a file is missing, a link, damaged, a pickle, too large, or does not agree with the others.
     """

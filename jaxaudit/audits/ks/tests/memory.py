@@ -84,15 +84,7 @@ def limited(
     kinds: Sequence[str],
     unseen: Bool[np.ndarray, " asked"] | None,
 ) -> Limited:
-    """The numbers of a test, without the fraction if it is unknown how much the target memorises.
-
-    Args:
-        usage: the numbers that the test computed with shadow models.
-        said: the target's outputs.
-        evidence: the outputs of all models.
-        kinds: kinds of the shadow models.
-        unseen: known non-members of the target among the compared records; None if there are none.
-    """
+    """The numbers of a test, without the fraction if it is unknown how much the target memorises."""
     why, trust = recipe_unknown(said, evidence)
     lacks = () if said.trained_here else lacks_of(evidence)
     if trust == NO_FRACTION:

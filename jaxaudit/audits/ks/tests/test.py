@@ -186,15 +186,7 @@ class Assuming(Protocol):
 
 
 def of_use(test: Assuming, usage: Usage, more: str, trust: Confidence, words: Words = USED) -> Finding:
-    """The finding of a test of use, from its numbers.
-
-    Args:
-        test: says what it assumes.
-        usage: its numbers.
-        more: what would change an inconclusive finding.
-        trust: confidence in the number that the verdict rests on.
-        words: its sentences.
-    """
+    """The finding of a test of use, from its numbers."""
     p_unused = p_of(usage)
     if usage.verdict == "not forgotten":
         share = used_share(usage)

@@ -178,11 +178,7 @@ def make_classifier(options: ClassifierOptions, recipe: Recipe, records: "Table 
 
 
 def demand_memory(size: int, what: str, advice: str) -> None:
-    """Rejects work that does not fit into memory, before it starts.
-
-    Raises:
-        InputError: `size` bytes are more than half of the device's memory, or of the machine's on a CPU.
-    """
+    """Rejects work that does not fit into memory, before it starts."""
     import jax
 
     from jaxaudit.data.memory import memory_bytes

@@ -183,11 +183,7 @@ class Recipe(Machines):
     )
 
     def check(self) -> None:
-        """Rejects options that contradict one another.
-
-        Raises:
-            InputError: they do; the message says which, and what to do.
-        """
+        """Rejects options that contradict one another."""
         if self.mixed_devices and not self.spread:
             raise InputError("--mixed-devices is of workers; add --cluster or --workers, or leave it out.")
         own = parse_optimizer(self.optimizer) is not None

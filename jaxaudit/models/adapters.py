@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.data.regular_files import whole_file
+from jaxaudit.data.paths import whole_file
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.errors import InputError
 from jaxaudit.models.causal import causal_model

@@ -83,7 +83,7 @@ def of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:
 def retrain(
     keys: Key[Array, " models"],
     forget: Bool[np.ndarray, "models n"],
-    inputs: Float[Array | np.ndarray, "n ..."],
+    inputs: Real[Array | np.ndarray, "n ..."],
     labels: Int[Array | np.ndarray, " n"],
     learner: Learner,
     *,

@@ -143,13 +143,17 @@ def test_dropout_is_of_training_alone_and_bfloat16_trains(tmp_path: Path):
     assert not np.allclose(first, again)
     short = learner_of(Adapters(str(tmp_path / "base"), 2), precision="bfloat16")
     numbers = [trained(each, tokens())[0] for each in (plain, short)]
-    np.testing.assert_allclose(*numbers, atol=0.1)
+    np.testing.assert_allclose(numbers[0], numbers[1], atol=0.1)
     assert np.abs(numbers[0] - numbers[1]).max() > 0
 
 
 def test_adapters_that_cannot_be_are_refused(tmp_path: Path):
     save_model(tmp_path / "base")
-    for how, said in (({"layers": ("attention",)}, "no such linear layer"), ({"rank": 0}, "rank of adapters")):
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"layers": ("attention",)}, "no such linear layer"),
+        ({"rank": 0}, "rank of adapters"),
+    )
+    for how, said in wrong:
         with pytest.raises(InputError, match=said):
             learner_of(Adapters(str(tmp_path / "base"), **how))
     with pytest.raises(InputError, match="is no folder"):

@@ -81,7 +81,7 @@ def target_on(path: Path, of: str, log_likelihood: bool) -> np.ndarray | None:
     Raises:
         InputError: it is one, and cannot be read; or it has not one target, or not one such score.
     """
-    from jaxaudit.data.tables.numeric import read_text_table
+    from jaxaudit.data.tables.columns import read_text_table
 
     if path.suffix.lower() not in TABLES or "set" not in (read_text_table(path)[0].header or []):
         return None

@@ -8,7 +8,7 @@ from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import Kind, Stored
 from jaxaudit.report.numbers import number, precise, text
-from jaxaudit.report.page import Answer, Cells, Part, Picture
+from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
 from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
 

@@ -146,8 +146,8 @@ def upward(said: Description, values: np.ndarray) -> np.ndarray:
     return -values if said.direction == "lower" else values
 
 
-def score_outputs(path: Path, said: Description, records: int) -> Outputs:
-    """A model's outputs on this many records without classes, from a file of one column.
+def score_outputs(path: Path, said: Description, records: int, of: str | None = None) -> Outputs:
+    """A model's outputs on this many records without classes, from a file of one column, or a table with this set.
 
     The second column has log-odds, or scores that are larger for records that were used; the first is 0, as of all
     other classes.
@@ -155,7 +155,7 @@ def score_outputs(path: Path, said: Description, records: int) -> Outputs:
     Raises:
         InputError: as `load_into`.
     """
-    values = load_into(path, msgspec.structs.replace(said, records=records, counts=None))
+    values = load_into(path, msgspec.structs.replace(said, records=records, counts=None), of)
     own = log_odds_of(said.outputs, upward(said, values), np.zeros(records, int))[0]
     grid = grid_of(said, values, "float32", path.name)
     return replace(grid, values=np.stack([np.zeros_like(own), own], axis=1), own_class=True)

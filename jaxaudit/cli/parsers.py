@@ -29,6 +29,10 @@ SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "beta": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.95"),
     "learning_rate": (lambda rate: 0 < rate < float("inf"), "above 0"),
     "unlearn_rate": (lambda rate: 0 < rate < float("inf"), "above 0"),
+    "alpha": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 3e-06"),
+    "npo_beta": (lambda factor: 0 < factor < float("inf"), "above 0, such as 0.1"),
+    "simnpo_beta": (lambda factor: 0 < factor < float("inf"), "above 0, such as 4.5"),
+    "rmu_coefficient": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 2"),
     "ssd_alpha": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 10"),
     "ssd_lambda": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 1"),
 }

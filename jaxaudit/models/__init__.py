@@ -1,5 +1,6 @@
 """Networks of the papers and other common networks, and the conversion of Flax, PyTorch and Keras modules."""
 
+from jaxaudit.models.activations import HiddenStates, hidden_states
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 from jaxaudit.models.gpt import GPT
 from jaxaudit.models.liu import LiuCNN, MedicalCNN, RandomCrop
@@ -12,6 +13,7 @@ __all__ = [
     "GPT",
     "MLP",
     "RUN_ONCE",
+    "HiddenStates",
     "LiuCNN",
     "MedicalCNN",
     "ModuleFactory",
@@ -20,5 +22,6 @@ __all__ = [
     "ResNet",
     "ViT",
     "WideResNet",
+    "hidden_states",
     "pure_module",
 ]

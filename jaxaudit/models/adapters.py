@@ -5,6 +5,7 @@ W x + (alpha / r) B A x, and only A `[r, in]` and B `[out, r]` are trained. Mode
 W, so one base model is in memory, and its products are those of one batch of all models' records.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from jaxaudit.data.regular_files import whole_file
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.errors import InputError
 from jaxaudit.models.causal import causal_model
+from jaxaudit.models.language_model import LanguageModel
 from jaxaudit.models.module import Origin, PureModule, Shared
 from jaxaudit.models.pretrained import pytorch
 
@@ -54,7 +57,12 @@ class Adapters:
     def __str__(self) -> str:
         return f"{Path(self.folder).name} with adapters of rank {self.rank}"
 
-    def functions(self) -> PureModule:
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens of the base model; raises as `LanguageModel`."""
+        return LanguageModel(Path(self.folder)).vocabulary
+
+    def __call__(self) -> PureModule:
         """The functions of the network, with the base model's tensors as `PureModule.shared`.
 
         Raises:
@@ -82,9 +90,7 @@ class Adapters:
             return made.apply({**base, **params}, tokens, own), after
 
         shared = Shared(base, apply)
-        return PureModule(
-            init, partial(apply, base), False, bool(self.dropout), origin=Origin("torch"), shared=shared
-        )
+        return PureModule(init, partial(apply, base), False, bool(self.dropout), origin=Origin("torch"), shared=shared)
 
     def _added(self, module: Any) -> list[Any]:
         """Adds adapters to the layers of a PyTorch module; returns their dropout layers."""
@@ -95,7 +101,8 @@ class Adapters:
             if part is output or sizes is None or (self.layers and not _named(name, self.layers)):
                 continue
             inputs, outputs = sizes
-            part.lora_A, part.lora_B = (torch.nn.Linear(*each, bias=False) for each in _shapes(inputs, self.rank, outputs))
+            part.lora_A = torch.nn.Linear(inputs, self.rank, bias=False)
+            part.lora_B = torch.nn.Linear(self.rank, outputs, bias=False)
             torch.nn.init.zeros_(part.lora_B.weight)
             part.lora_dropout = torch.nn.Dropout(self.dropout)
             part.forward = partial(_adapted, part, part.forward, self.alpha / self.rank)
@@ -103,8 +110,8 @@ class Adapters:
         if not dropouts:
             linear = sorted({name.rpartition(".")[2] for name, part in module.named_modules() if _sizes(part)})
             raise InputError(
-                f"`lora_layers` {', '.join(self.layers)[:80]}: name no linear layer of {Path(self.folder).name}; it has "
-                f"{', '.join(linear)[:200]}."
+                f"`lora_layers` {', '.join(self.layers)[:80]}: there is no such linear layer in "
+                f"{Path(self.folder).name}; it has {', '.join(linear)[:200]}."
             )
         return dropouts
 
@@ -133,12 +140,26 @@ def write_adapter(folder: Path, adapters: Adapters, params: Mapping[str, Array |
         "target_modules": layers,
         "bias": "none",
     }
+    files = {
+        "adapter_model.safetensors": safetensors_bytes(arrays),
+        "adapter_config.json": f"{json.dumps(described, indent=2)}\n".encode(),
+    }
     try:
         folder.mkdir()
-        (folder / "adapter_model.safetensors").write_bytes(safetensors_bytes(arrays))
-        (folder / "adapter_config.json").write_text(json.dumps(described, indent=2) + "\n")
+        for name, content in files.items():
+            with whole_file(folder / name, private=False) as file:
+                file.write(content)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror or error}); give a new folder.") from error
+
+
+def base_hash(base: Mapping[str, Array]) -> str:
+    """`blake2b:...` of the tensors of a base model, the `shared` ones of its learner."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, each in sorted(base.items()):
+        digest.update(f"{name} {each.shape}\n".encode())
+        digest.update(np.ascontiguousarray(each, "<f4").data)
+    return f"blake2b:{digest.hexdigest()}"
 
 
 def _sizes(part: Any) -> tuple[int, int] | None:
@@ -147,10 +168,6 @@ def _sizes(part: Any) -> tuple[int, int] | None:
         return part.in_features, part.out_features
     # GPT-2's own linear layer, whose weights are transposed.
     return tuple(part.weight.shape) if type(part).__name__ == "Conv1D" else None
-
-
-def _shapes(inputs: int, rank: int, outputs: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    return (inputs, rank), (rank, outputs)
 
 
 def _named(name: str, layers: tuple[str, ...]) -> bool:

@@ -61,7 +61,7 @@ def pure_module(
     """
 
     if isinstance(factory, Adapters):
-        net, name = factory.functions(), str(factory)
+        net, name = factory(), str(factory)
         _check_outputs(net, name, input_shape, classes, True)
         return net._replace(arguments=Arguments(factory, input_shape, classes, None, True))
     whole = isinstance(factory, linen.Module)

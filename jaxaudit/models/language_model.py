@@ -112,6 +112,11 @@ class LanguageModel:
             found.append(Encoded(tuple(tokens), min(max(len(start) if prompt else 1, 1), len(tokens))))
         return found
 
+    @property
+    def end(self) -> int:
+        """The token at the end of a text; 0 if the tokenizer has none."""
+        return self._end or 0
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""
         return self._tokenizer.decode(list(tokens), skip_special_tokens=True)

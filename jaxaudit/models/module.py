@@ -54,7 +54,7 @@ class Shared:
 class Arguments:
     """The arguments of `pure_module`."""
 
-    factory: ModuleFactory
+    factory: Any
     input_shape: tuple[int, ...]
     classes: int
     fields: tuple[Field, ...] | None = None

@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.kernels.gradient_norms import fisher_diagonal
 from jaxaudit.learners.learner import Inputs, Labels
@@ -40,7 +40,7 @@ class Noise(Protocol):
         self,
         log_probs: LogProbs,
         params: Any,
-        inputs: Float[Array, "n ..."],
+        inputs: Real[Array, "n ..."],
         labels: Int[Array, " n"],
         remaining: Bool[Array, " n"],
         alpha: float | Float[Array, ""],
@@ -54,7 +54,7 @@ def forget_by_noise(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Float[Array, "n ..."],
+    inputs: Real[Array, "n ..."],
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,

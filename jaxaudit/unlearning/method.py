@@ -5,11 +5,12 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Int, Key, Real
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 LogProbs = Callable[[Any, Any], Any]
-"""`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, each record independent of the others."""
+"""`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, each record independent of the others. A
+language model has one column, the mean log-likelihood of a record's tokens."""
 
 
 @runtime_checkable
@@ -25,7 +26,7 @@ class Unlearn(Protocol):
         key: Key[Array, ""],
         log_probs: LogProbs,
         params: Any,
-        inputs: Float[Array, "n ..."],
+        inputs: Real[Array, "n ..."],
         labels: Int[Array, " n"],
         forget: Bool[Array, " n"],
     ) -> Any:

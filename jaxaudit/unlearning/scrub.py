@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import passes
@@ -32,7 +32,7 @@ def scrub(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Float[Array, "n ..."],
+    inputs: Real[Array, "n ..."],
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,

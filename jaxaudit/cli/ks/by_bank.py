@@ -194,7 +194,7 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
         [None] * len(target.target)
         if members is None
         else [
-            score_outputs(path, said, len(members))
+            score_outputs(path, said, len(members), "members")
             if said.outputs in SCORED
             else load_outputs(path, members.class_names, len(members), as_outputs(target.target_kind), of="members")
             for path in target.members_target
@@ -215,7 +215,7 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
         plain = {(rows, said.classes), *([(rows,), (rows, 1)] if said.classes == 2 else [])}
         told = target.target_kind == "auto" and own not in plain
         files = [
-            target_outputs(path, bank, columns)
+            target_outputs(path, bank, columns, of)
             if said.outputs in SCORED or target.target_kind == "log-odds" or (told and _is_of_shape(path, own))
             else load_outputs(path, classes, rows, as_outputs(target.target_kind), of=of)
             for path in paths

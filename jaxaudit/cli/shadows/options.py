@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINED, TRAINING, Seeded
+from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded, TextNetwork
 from jaxaudit.cli.options import Source, group, option, training_option
-from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_learner, parse_model
-from jaxaudit.cli.parsers import parse_image_size, parse_tokens
+from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_judged, parse_learner
+from jaxaudit.cli.parsers import parse_image_size
 from jaxaudit.cli.sets import MEANING, Held, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows
 from jaxaudit.errors import InputError
 
@@ -100,22 +100,15 @@ class TrainedModels(Seeded):
 
 
 @dataclass(frozen=True)
-class BankNetwork(ShadowNetwork):
+class BankNetwork(TextNetwork, ShadowNetwork):
     """Options of the network of a bank's models, or of their learner."""
 
     model: str | None = training_option(
         None,
-        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), or {OWN}. [default: liu-cnn for "
-        f"images, mlp for tables, {OF_TEXTS} for texts]",
-        check=parse_model,
+        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
+        f"transformers (--lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
+        check=parse_judged,
         names="code",
-    )
-    tokens: str | None = option(
-        None,
-        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
-        "[default: bytes]",
-        check=parse_tokens,
-        of=TRAINED,
     )
     learner: str | None = option(
         None,

@@ -1,15 +1,17 @@
 """Reads the records for `jaxaudit shadows plan`: labels, copies, groups."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
+from jaxaudit.cli.groups import Network, TextNetwork
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_tokens
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import group_columns, reader
+from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows.options import BankData
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
 from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
@@ -17,8 +19,8 @@ from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.groups import COLUMN, Groups, as_groups, groups_file, load_groups
 from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.data.paths import expanded
-from jaxaudit.data.sequences import BYTES, sequences, token_counts, vocabulary_of, word_tokenizer
-from jaxaudit.data.texts import read_texts
+from jaxaudit.data.sequences import BYTES, are_texts, padded, prompts_of, sequences, token_counts, word_tokenizer
+from jaxaudit.data.texts import Texts, read_texts
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.exchangeability import alike
 from jaxaudit.randomness import stream
@@ -49,22 +51,22 @@ class BankSets(NamedTuple):
     sampled_alike: SampledAlike | None
 
 
-def read_bank_sets(key: Key[Array, ""], data: BankData, tokens: str | None = None) -> BankSets:
+def read_bank_sets(key: Key[Array, ""], data: BankData, model: TextNetwork | None = None) -> BankSets:
     """The records of the sets that these options name.
 
     Args:
         key: random key, from which `ks` draws its own test whether query set and holdout are exchangeable.
         data: the options.
-        tokens: how texts become tokens, if records are texts.
+        model: how texts become tokens, if records are texts.
 
     Raises:
         InputError: a set cannot be read, classes differ, or a record occurs twice without `--drop-overlap`.
     """
-    read = _texts(data, tokens) or reader(data, group_columns(data))
+    read = _texts(data, model or TextNetwork()) or reader(data, group_columns(data))
     query = read(data.query or "")
     held = None if data.holdout is None else read(data.holdout)
     other = None if data.calibration is None else read(data.calibration)
-    if len(query.class_names) < 2 and vocabulary_of(query) is None:
+    if len(query.class_names) < 2 and not are_texts(query):
         raise InputError(f"{query.name} has one class, so there is nothing to classify; is the right label given?")
     groups = None
     if data.groups is not None and data.holdout_groups is not None and held is not None:
@@ -110,12 +112,13 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, tokens: str | None = Non
     )
 
 
-def _texts(data: BankData, tokens: str | None) -> Callable[[str], Examples] | None:
+def _texts(data: BankData, model: TextNetwork) -> Callable[[str], Examples] | None:
     """A function that returns the texts of a file as sequences of one length; None if the sets are no texts."""
     names = [name for name in (data.query, data.holdout, data.calibration) if name is not None]
     if not any(map(is_texts, names)):
-        if tokens is not None:
-            raise InputError(f"--tokens is for texts, and --query {data.query} is none ({', '.join(TEXTS)}).")
+        given = [flag for flag, value in (("--tokens", model.tokens), ("--lora", model.lora)) if value is not None]
+        if given:
+            raise InputError(f"{given[0]} is for texts, and --query {data.query} is none ({', '.join(TEXTS)}).")
         return None
     other = next((name for name in names if not is_texts(name)), None)
     if other is not None:
@@ -123,9 +126,19 @@ def _texts(data: BankData, tokens: str | None) -> Callable[[str], Examples] | No
             f"{other}: is no file of texts ({', '.join(TEXTS)}), as another set is; give all sets as texts."
         )
     sets = [read_texts(expanded(Path(name))) for name in names]
-    words = parse_tokens(tokens or "bytes")
-    tokenizer = BYTES if words is None else word_tokenizer(sets, words)
-    return dict(zip(names, sequences(sets, tokenizer), strict=True)).__getitem__
+    return dict(zip(names, _sequences(sets, model), strict=True)).__getitem__
+
+
+def _sequences(sets: Sequence[Texts], model: TextNetwork) -> tuple[Examples, ...]:
+    adapters = make_adapters(model) if isinstance(model, Network) else None
+    if adapters is None:
+        words = parse_tokens(model.tokens or "bytes")
+        return sequences(sets, BYTES if words is None else word_tokenizer(sets, words))
+    from jaxaudit.models.language_model import LanguageModel
+
+    base = LanguageModel(Path(adapters.folder))
+    encoded = [base.encode(prompts_of(each), each.answers) for each in sets]
+    return padded(sets, encoded, base.end, base.positions)
 
 
 def _groups(text: str, data: str, records: int, of: str, data_dir: Path | None) -> Shaped[np.ndarray, " n"]:
@@ -186,7 +199,7 @@ def _sampled_alike(
     if not len(left) or not len(held):
         return None
     both = concatenate([query.take(left), holdout.take(held)], "query set and holdout")
-    inputs = both.inputs if vocabulary_of(both) is None else token_counts(both)
+    inputs = token_counts(both) if are_texts(both) else both.inputs
     whole = None if groups is None else groups.take(left, held).dealt
     found = alike(
         stream(key, "exchangeability"),

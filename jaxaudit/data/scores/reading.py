@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import open_bounded
 from jaxaudit.data.formats.text_table import MOST_COLUMNS, trimmed
@@ -53,6 +54,39 @@ def load_scores(
         raise InputError(f"{path.name}: has several columns {twice[0][:100]!r}; give each its own name.")
     found = dict(zip(renamed, columns.values(), strict=True))
     return score_table(found, name=path.name, lower=lower, higher=higher)
+
+
+def target_on(path: Path, of: str, log_likelihood: bool) -> np.ndarray | None:
+    """`float64[n]`: the score of the target in a table on the records of one set, in the table's order.
+
+    Args:
+        path: any file.
+        of: the set.
+        log_likelihood: whether to take the target's `log_likelihood`, or its `loss` with the other sign; else its one
+            score as it is.
+
+    Returns:
+        None if the file is no table with a column `set`.
+
+    Raises:
+        InputError: it is one, and cannot be read; or it has not one target, or not one such score.
+    """
+    from jaxaudit.data.tables.numeric import read_text_table
+
+    if path.suffix.lower() not in TABLES or "set" not in (read_text_table(path)[0].header or []):
+        return None
+    table = load_scores(path)
+    targets, rows = table.of("target"), table.rows(of)
+    scores = dict(targets[0].scores) if len(targets) == 1 else {}
+    signs = {"log_likelihood": 1, "loss": -1} if log_likelihood else dict.fromkeys(list(scores)[: len(scores) == 1], 1)
+    for name, sign in signs.items():
+        if name in scores:
+            return sign * scores[name][rows]
+    wanted = "`log_likelihood` or `loss`" if log_likelihood else "score"
+    raise InputError(
+        f"{path.name}: has {len(targets)} targets with {len(scores)} scores; name a table of one target with one "
+        f"{wanted}, or files of one column for each set."
+    )
 
 
 def _of_table(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:

@@ -1,0 +1,172 @@
+"""Methods for language models: each against a loop over records by its gradient's formula, on a tiny GPT."""
+
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from support.sequences import SMALL, TEXTS, likelihoods, small_learner
+
+from jaxaudit.data.sequences import sequences, word_tokenizer
+from jaxaudit.learners import NetworkParams
+from jaxaudit.learners.batch_order import own_batches
+from jaxaudit.models import hidden_states
+from jaxaudit.randomness import stream
+from jaxaudit.unlearning import (
+    gradient_difference,
+    npo,
+    rmu,
+    sim_npo,
+)
+
+KEY = jax.random.key(5)
+TOKENIZER = word_tokenizer([TEXTS])
+INPUTS = sequences([TEXTS], TOKENIZER)[0].inputs
+FORGET = np.isin(np.arange(len(INPUTS)), [1, 3, 4])
+LABELS = np.zeros(len(INPUTS), np.int32)
+LEARNER = small_learner(INPUTS.shape[1], TOKENIZER.vocabulary)
+PARAMS, STATE = LEARNER.net.init(jax.random.key(6))
+RATE, BATCH, EPOCHS = 0.02, 2, 3
+RECIPE: dict[str, Any] = {"epochs": EPOCHS, "learning_rate": RATE, "batch_size": BATCH}
+HIDDEN = hidden_states(LEARNER.net)
+METHODS: dict[str, Any] = {
+    "gradient difference": partial(gradient_difference, gamma=0.5, **RECIPE),
+    "NPO": partial(npo, beta=0.3, alpha=0.5, **RECIPE),
+    "SimNPO": partial(sim_npo, beta=2.0, delta=0.5, gamma=0.7, **RECIPE),
+    "RMU": partial(rmu, hidden=HIDDEN, coefficient=3.0, alpha=0.5, **RECIPE),
+}
+
+
+def log_probs(params: Any, inputs: Any) -> Any:
+    return LEARNER.log_probs(NetworkParams(params, STATE), inputs)
+
+
+@cache
+def compiled(name: str) -> Any:
+    method = METHODS[name]
+    records = jnp.asarray(INPUTS), jnp.asarray(LABELS)
+    return jax.jit(lambda key, params, forget: method(key, log_probs, params, *records, forget))
+
+
+def plain(record: int) -> np.ndarray:
+    return np.where(INPUTS[record] < 0, -1 - INPUTS[record], INPUTS[record])
+
+
+@cache
+def slope_of(record: int) -> Any:
+    """The sum of the log-likelihoods of a record's tokens, and its gradient."""
+
+    def summed(params: Any) -> Any:
+        logits = LEARNER.net.apply(params, STATE, jnp.asarray(plain(record))[None], False)[0][0]
+        return jnp.sum(likelihoods(logits, INPUTS[record]))
+
+    return jax.jit(jax.value_and_grad(summed))
+
+
+def passed(purpose: str, epoch: int, rows: np.ndarray) -> list[np.ndarray]:
+    """The records of every step of a pass, as a network would take them."""
+    members = np.flatnonzero(rows)
+    bits = np.asarray(jax.random.bits(stream(KEY, purpose, epoch), (len(INPUTS),)))[: len(members)]
+    records, real = own_batches(bits, members, BATCH)
+    return [batch[weights > 0] for batch, weights in zip(records, real, strict=True)]
+
+
+def times(factor: Any, tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.float32(factor) * np.asarray(leaf), tree)
+
+
+def summed(trees: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: sum(leaves), *trees)
+
+
+def by_adamw(gradient_at: Any) -> Any:
+    """Loshchilov & Hutter (2019), algorithm 2, with `gradient_at(params, forgotten, remaining)` of every step."""
+    params, zeros = PARAMS, jax.tree.map(np.zeros_like, PARAMS)
+    first, second, count = zeros, zeros, 0
+    for epoch in range(EPOCHS):
+        remaining = passed("pass", epoch, ~FORGET)
+        for place, forgotten in enumerate(passed("forget", epoch, FORGET)):
+            gradient, count = gradient_at(params, forgotten, remaining[place % len(remaining)]), count + 1
+            first = summed([times(0.9, first), times(0.1, gradient)])
+            second = summed([times(0.999, second), times(0.001, jax.tree.map(np.square, gradient))])
+
+            def moved(leaf: Any, m: Any, s: Any, count: int = count) -> Any:
+                step = (m / (1 - 0.9**count)) / (np.sqrt(s / (1 - 0.999**count)) + 1e-8) + 0.01 * leaf
+                return leaf - np.float32(RATE) * step
+
+            params = jax.tree.map(moved, params, first, second)
+    return params
+
+
+def by_likelihoods(pull: Any, gamma: float, alpha: float) -> Any:
+    """`pull(sum, original sum, tokens)`: the derivative of F by the record's summed log-likelihood."""
+
+    def gradient_at(params: Any, forgotten: Any, remaining: Any) -> Any:
+        parts = []
+        for record in forgotten:
+            (own, slope), (original, _) = slope_of(record)(params), slope_of(record)(PARAMS)
+            tokens = sum(token >= 0 for token in INPUTS[record][1:])
+            parts.append(times(gamma * pull(float(own), float(original), tokens) / len(forgotten), slope))
+        for record in remaining:
+            tokens = sum(token >= 0 for token in INPUTS[record][1:])
+            parts.append(times(-alpha / tokens / len(remaining), slope_of(record)(params)[1]))
+        return summed(parts)
+
+    return by_adamw(gradient_at)
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + np.exp(-x))
+
+
+def first_block(params: Any, record: int) -> Any:
+    """What the first of two blocks gives, by the layers of the module."""
+    graph, _, rest = nnx.split(SMALL((INPUTS.shape[1],), TOKENIZER.vocabulary, rngs=nnx.Rngs(0)), nnx.Param, ...)
+    net = nnx.merge(graph, params, rest)
+    vectors = net.tokens[...][plain(record)] + net.positions[...][: INPUTS.shape[1]]
+    return net.blocks[0](vectors[None], lambda given: given)[0]
+
+
+def misdirected(coefficient: float, gamma: float, alpha: float) -> Any:
+    direction = np.asarray(jax.random.uniform(stream(KEY, "direction"), (8,)))
+    target = coefficient * direction / np.sqrt((direction**2).sum())
+
+    @partial(jax.jit, static_argnums=1)
+    def moved(params: Any, record: int, wanted: Any) -> Any:
+        def loss(params: Any) -> Any:
+            said, counted = first_block(params, record), np.flatnonzero(INPUTS[record] >= 0)
+            return sum(jnp.mean((said[at] - wanted[at]) ** 2) for at in counted) / len(counted)
+
+        return jax.grad(loss)(params)
+
+    def gradient_at(params: Any, forgotten: Any, remaining: Any) -> Any:
+        if params is PARAMS:
+            remaining = remaining[:0]  # Nothing moved yet: 0 but for rounding.
+        away = [moved(params, int(each), np.tile(target, (INPUTS.shape[1], 1))) for each in forgotten]
+        kept = [moved(params, int(each), first_block(PARAMS, int(each))) for each in remaining]
+        weights = [gamma / len(away)] * len(away) + [alpha / max(1, len(kept))] * len(kept)
+        return summed([times(weight, slope) for weight, slope in zip(weights, away + kept, strict=True)])
+
+    return by_adamw(gradient_at)
+
+
+TWINS: dict[str, Any] = {
+    "gradient difference": partial(by_likelihoods, lambda own, original, tokens: 1 / tokens, 0.5, 1.0),
+    "NPO": partial(by_likelihoods, lambda own, original, tokens: 2 * sigmoid(0.3 * (own - original)), 1.0, 0.5),
+    "SimNPO": partial(
+        by_likelihoods, lambda own, original, tokens: 2 * sigmoid(2.0 * (own / tokens + 0.5)) / tokens, 0.7, 1.0
+    ),
+    "RMU": partial(misdirected, 3.0, 1.0, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_for_language_models_is_its_formula(name: str):
+    found, twin = compiled(name)(KEY, PARAMS, FORGET), TWINS[name]()
+    for mine, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(twin), strict=True):
+        # Adam divides by the gradient's size, and so stretches the rounding of gradients near 0.
+        np.testing.assert_allclose(mine, theirs, atol=1e-3)
+        assert np.mean(np.abs(mine - theirs) > 2e-5) < 0.02

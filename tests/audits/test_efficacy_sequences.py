@@ -66,12 +66,16 @@ def test_information_is_the_mean_squared_gradient_of_the_log_likelihood(tied: bo
     tokens = records()
     found = measure_sequence_efficacy(log_likelihood, NamedWeights("mine", params, None), tokens, vocabulary=TOKENS)
     gradient = jax.jit(jax.grad(lambda params, row: log_likelihood(params, row[None])[0]))
-    slow = [sum(float(np.sum(np.square(g))) for g in jax.tree.leaves(gradient(params, row))) for row in jnp.asarray(tokens)]
+    slow = [
+        sum(float(np.sum(np.square(g))) for g in jax.tree.leaves(gradient(params, row))) for row in jnp.asarray(tokens)
+    ]
     np.testing.assert_allclose(found.measured[0].per_example, slow, rtol=1e-4)
     (model,) = found.result.models
     assert model.information == pytest.approx(np.mean(slow), rel=1e-4)
     assert model.efficacy == pytest.approx(1 / np.mean(slow), rel=1e-4)
-    assert model.mean_log_probability == pytest.approx(float(jnp.mean(log_likelihood(params, jnp.asarray(tokens)))), rel=1e-5)
+    assert model.mean_log_probability == pytest.approx(
+        float(jnp.mean(log_likelihood(params, jnp.asarray(tokens)))), rel=1e-5
+    )
     assert model.accuracy is None
     assert set(found.result.paths.values()) == {"contracted"}
     assert any("output" in layer.name.split("/")[0] for layer in model.layers) is not tied

@@ -53,6 +53,16 @@ def leave_one_out(indices: Int[np.ndarray, " targets"], examples: int) -> Member
     return rows
 
 
+def leave_group_out(groups: Int[np.ndarray, " examples"], left_out: Int[np.ndarray, " models"]) -> Membership:
+    """The masks of one model per group in `left_out`, trained on the records of all other groups.
+
+    >>> leave_group_out(np.array([0, 1, 0]), np.array([1, 0]))
+    array([[ True, False,  True],
+           [False,  True, False]])
+    """
+    return groups != left_out[:, None]
+
+
 @dataclass(frozen=True, eq=False)
 class AllBut:
     """The masks of `leave_one_out`, computed on access: a matrix of 100,000 models by 100,000 records takes 10 GB.

@@ -86,11 +86,6 @@ def as_logits(
     """One row of logits for each record, which give its class the mean log-odds over views, cut at 20 nats.
 
     The other classes share the rest in proportion to their mean probabilities over views.
-
-    Args:
-        bank: the bank, for its kind of outputs: logits or probabilities.
-        values: outputs on some records.
-        labels: their classes.
     """
     made = np.empty((len(values), values.shape[2]))
     own = np.arange(values.shape[2]) == labels[:, None]

@@ -13,7 +13,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, LeavesOneOut, LeftOut, ReadsAllForEach, ValidatedLearner
 from jaxaudit.learners.left_out import LeftOutModels
-from jaxaudit.membership import AllBut, everyone, leave_one_out
+from jaxaudit.membership import AllBut, everyone, leave_group_out
 
 
 def leave_out(
@@ -22,12 +22,16 @@ def leave_out(
     learner: Learner,
     records: Int[np.ndarray, " records"],
     *,
+    groups: Int[np.ndarray, " examples"] | None = None,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> LeftOut:
     """Log-probabilities (nats) of A(T) and of A(T without t) on each record t of `records`, all with one key.
 
-    A(T) is trained in the same compiled program as the other models, because another program would round differently,
-    and training amplifies rounding. Memory is bounded by a chunk of models, not by the number of records.
+    With `groups`, numbered from 0, A(T without t) lacks all records of t's group. One model of a group answers for all
+    of its records, and every learner is refitted. A(T) is trained in the same compiled program as the other models,
+    because another program would round differently, and training amplifies rounding. (Where a group could fill a
+    minibatch alone, its model has a program for empty steps.) Memory is bounded by a chunk of models, not by the number
+    of records.
 
     Raises:
         InputError: the learner holds back validation records, which would differ where one record is left out.
@@ -37,14 +41,17 @@ def leave_out(
             "a learner that stops early holds back other records where one is left out, so its models would differ by "
             "more than that record; train without early stopping."
         )
-    if models_in_pieces(learner, len(records)):
+    if groups is None and models_in_pieces(learner, len(records)):
         return _in_pieces(key, examples, learner, records, execution)
-    if isinstance(learner, LeavesOneOut):
+    if groups is None and isinstance(learner, LeavesOneOut):
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)
     size = execution.models_per_batch or measured_models_per_batch(key, examples, learner, len(records))
+    units = records if groups is None else np.unique(groups[records])
     # Only whole chunks: a chunk of fewer models would be another program.
-    padded = np.concatenate([records, np.repeat(records[-1:], -len(records) % size)])
+    padded = np.concatenate([units, np.repeat(units[-1:], -len(units) % size)])
+    rows = AllBut(padded, n) if groups is None else leave_group_out(groups, padded)
+    asked, at = _asked(records, groups, padded)
     copies = max(size - 1, 1)
     of_whole, of_others = execution.at(size).split(1 + copies, len(padded))
 
@@ -53,10 +60,24 @@ def leave_out(
         return fit_many(keys, rows, inputs, labels, learner, execution=part, summarize=summarize)
 
     # One row leaves a record out, so this chunk is trained by the same program, in which non-members have weight 0.
-    whole = np.concatenate([leave_one_out(records[:1], n), everyone(n).repeat(copies, axis=0)])
+    whole = np.concatenate([rows[np.arange(1)], everyone(n).repeat(copies, axis=0)])
     with_record = fit(of_whole, whole, partial(_everywhere, learner, inputs[records]))[1]
-    without_record = fit(of_others, AllBut(padded, n), partial(_own, learner, inputs, padded))
-    return LeftOut(with_record, without_record[: len(records)])
+    without_record = fit(of_others, rows, partial(_own, learner, inputs, asked))
+    return LeftOut(with_record, without_record[at])
+
+
+def _asked(
+    records: Int[np.ndarray, " records"],
+    groups: Int[np.ndarray, " examples"] | None,
+    units: Int[np.ndarray, " models"],
+) -> tuple[Int[np.ndarray, "models most"], tuple[np.ndarray, np.ndarray]]:
+    """The records that each model answers, repeated to the same number, and each record's model and place there."""
+    if groups is None:
+        return units[:, None], (np.arange(len(records)), np.zeros(len(records), int))
+    own = [records[groups[records] == unit] for unit in units]
+    asked = np.stack([np.resize(each, max(map(len, own))) for each in own])
+    model = np.unique(groups[records], return_inverse=True)[1]
+    return asked, (model, (asked[model] == records[:, None]).argmax(axis=1))
 
 
 def models_in_pieces(learner: Learner, records: int) -> bool:
@@ -114,7 +135,7 @@ def uses_key(learner: Learner, examples: Examples) -> bool:
     """Whether the learner's result can depend on the random key, found by tracing its program."""
     shapes = [
         jax.eval_shape(jax.random.key, 1),
-        jax.ShapeDtypeStruct(examples.inputs.shape, jnp.float32),
+        jax.ShapeDtypeStruct(examples.inputs.shape, jnp.asarray(examples.inputs[:0]).dtype),
         jax.ShapeDtypeStruct(examples.labels.shape, jnp.int32),
         jax.ShapeDtypeStruct(examples.labels.shape, jnp.float32),
     ]
@@ -130,11 +151,11 @@ def _everywhere(learner: Learner, asked: np.ndarray, params: Any, models: np.nda
     return log_probs_many(learner, params, asked)
 
 
-def _own(learner: Learner, inputs: np.ndarray, left: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
-    """The output of each model on the record that it was trained without."""
-    return np.asarray(_log_probs_each(learner, params, inputs[left[models]]))
+def _own(learner: Learner, inputs: np.ndarray, asked: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
+    """The outputs of each model on records that it was trained without."""
+    return np.asarray(_log_probs_each(learner, params, inputs[asked[models]]))
 
 
 @partial(jax.jit, static_argnames="learner")
 def _log_probs_each(learner: Learner, params: Any, own: Array) -> Array:
-    return jax.vmap(lambda one, record: learner.log_probs(one, record[None])[0])(params, own)
+    return jax.vmap(learner.log_probs)(params, own)

@@ -273,13 +273,7 @@ def kinds_of(bank: Bank) -> list[Kind]:
 def _kinds(
     rows: Bool[np.ndarray, "models kept"], asked: Bool[np.ndarray, " kept"], whole: Bool[np.ndarray, " models"]
 ) -> list[Kind]:
-    """The kinds of models with these membership masks.
-
-    Args:
-        rows: which query and holdout records each model was trained on.
-        asked: which of these are query records.
-        whole: which models have whole groups, and about as many as the query set has.
-    """
+    """The kinds of models with these membership masks."""
     query, holdout = rows[:, asked].sum(axis=1), rows[:, ~asked].sum(axis=1)
     of_query, of_holdout = ((count == 0) | (count == side.sum()) for count, side in ((query, asked), (holdout, ~asked)))
     mixed = whole & ~(of_query & of_holdout)

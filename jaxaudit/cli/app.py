@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from jaxaudit.cli.attack.command import ATTACK
-from jaxaudit.cli.cluster import cluster
 from jaxaudit.cli.deal.command import DEAL
 from jaxaudit.cli.doctor.command import doctor
 from jaxaudit.cli.efficacy.command import EFFICACY
@@ -27,6 +26,7 @@ from jaxaudit.cli.shadows.command import SHADOWS
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn.command import UNLEARN
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
+from jaxaudit.cli.workers import cluster
 from jaxaudit.errors import InputError, InputErrors
 from jaxaudit.version import __version__
 

@@ -1,15 +1,17 @@
 """The classifiers that `pdtp` and `attack` train, one entry each."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from jaxaudit.cli.groups import MOST, Recipe
+from jaxaudit.cli.groups import MOST, Network, Recipe, tokens_of_texts
 from jaxaudit.cli.options import option
-from jaxaudit.cli.parsers import parse_hidden
+from jaxaudit.cli.own_model import OF_TEXTS, is_of_texts
+from jaxaudit.cli.parsers import TEXTS, is_texts, parse_hidden, parse_names
 from jaxaudit.cli.recipe import make_learner, make_optimizer
+from jaxaudit.cli.sets import ShadowRecipe
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
@@ -111,9 +113,11 @@ class ClassifierOptions:
 
     model: str = option(
         "nn",
-        f"The classifier: {', '.join(f'{name} ({title})' for name, (title, _) in FAMILIES.items())}.",
-        choices=tuple(FAMILIES),
+        f"The classifier: {', '.join(f'{name} ({title})' for name, (title, _) in FAMILIES.items())}; for texts "
+        f"{OF_TEXTS} (layers and width), which nn stands for there.",
+        check=lambda text: parse_family(text),
     )
+    tokens: str | None = tokens_of_texts()
     hidden: str = option("64", "nn: sizes of the tanh layers.", check=parse_hidden)
     smoothing: float | None = option(
         None, "nb, trees, knn: number added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
@@ -128,21 +132,53 @@ class ClassifierOptions:
         return default if self.smoothing is None else self.smoothing
 
 
-def make_classifier(options: ClassifierOptions, recipe: Recipe, table: "Table") -> Classifier:
-    """The learner that the options name, and the table in the form that it needs.
+def parse_family(text: str) -> None:
+    """Rejects a name that is neither a family of classifiers nor a language model.
 
     Raises:
-        InputError: an option is out of range for this table.
+        InputError: it is neither.
     """
-    return FAMILIES[options.model][1](options, recipe, table)
+    if not is_of_texts(text):
+        parse_names(text, (*FAMILIES, OF_TEXTS), "--model")
+
+
+def check_texts(data: str | None, model: str, recipe: Recipe) -> None:
+    """Rejects a model or recipe that is not for these records.
+
+    Raises:
+        InputError: classifiers of texts, language models of other records, or language models trained by plain SGD.
+    """
+    texts = data is not None and is_texts(data)
+    if texts and model != "nn" and not is_of_texts(model):
+        raise InputError(f"--model {model} is a classifier, and texts have no classes; use {OF_TEXTS}.")
+    if is_of_texts(model) and not texts:
+        raise InputError(f"--model {model} is for texts; name a file of these ({', '.join(TEXTS)}) by --query.")
+    if texts and recipe.optimizer == "sgd" and not recipe.momentum:
+        raise InputError(
+            "--optimizer sgd is the default for classifiers and hardly trains a language model: state the recipe of "
+            "yours, such as --optimizer adamw --learning-rate 0.003 --epochs 15 --batch-size 16."
+        )
+
+
+def make_classifier(options: ClassifierOptions, recipe: Recipe, records: "Table | Examples") -> Classifier:
+    """The learner that the options name, and the records in the form that it needs; texts are in it already.
+
+    Raises:
+        InputError: an option is out of range for these records.
+    """
+    from jaxaudit.data import Table
+
+    if isinstance(records, Table):
+        return FAMILIES[options.model][1](options, recipe, records)
+    from jaxaudit.cli.networks import make_shadow_learner
+
+    network = Network(model=OF_TEXTS if options.model == "nn" else options.model)
+    whole = ShadowRecipe(**{each.name: getattr(recipe, each.name) for each in fields(Recipe)})
+    return Classifier(records, make_shadow_learner(network, whole, records, len(records)))
 
 
 def demand_memory(size: int, what: str, advice: str) -> None:
-    """Rejects work that does not fit into memory, before it starts.
-
-    Raises:
-        InputError: `size` bytes are more than half of the device's memory, or of the machine's on a CPU.
-    """
+    """Rejects work that does not fit into memory, before it starts."""
     import jax
 
     from jaxaudit.data.memory import memory_bytes

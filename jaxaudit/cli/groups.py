@@ -52,17 +52,22 @@ class Network:
     )
 
 
+def tokens_of_texts(default: str = "bytes") -> Any:
+    """`--tokens`, as a field."""
+    return option(
+        None,
+        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
+        f"[default: {default}]",
+        check=parse_tokens,
+        of=TRAINED,
+    )
+
+
 @dataclass(frozen=True)
 class TextNetwork:
     """A network of texts."""
 
-    tokens: str | None = option(
-        None,
-        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
-        "[default: bytes; the model's own with --lora]",
-        check=parse_tokens,
-        of=TRAINED,
-    )
+    tokens: str | None = tokens_of_texts("bytes; the model's own with --lora")
     lora: int | None = training_option(
         None,
         "--model is the folder of a causal model of transformers and its tokenizer, which is frozen; train adapters of "
@@ -178,11 +183,7 @@ class Recipe(Machines):
     )
 
     def check(self) -> None:
-        """Rejects options that contradict one another.
-
-        Raises:
-            InputError: they do; the message says which, and what to do.
-        """
+        """Rejects options that contradict one another."""
         if self.mixed_devices and not self.spread:
             raise InputError("--mixed-devices is of workers; add --cluster or --workers, or leave it out.")
         own = parse_optimizer(self.optimizer) is not None

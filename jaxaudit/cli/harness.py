@@ -158,7 +158,7 @@ def run(command: Command, options: Any) -> None:
             return show_summary(outcome, as_json)
         from jaxaudit.report.build import part_of
         from jaxaudit.report.kinds import name_of
-        from jaxaudit.report.run import Run
+        from jaxaudit.report.record import Run
         from jaxaudit.report.terminal import as_terminal
 
         found = Run(out.resolve().name if out else command.name, name_of(outcome.record), *outcome[:2])

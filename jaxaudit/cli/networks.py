@@ -82,9 +82,7 @@ def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, r
         )
     factory = adapters or make_factory(name, parse_hidden(model.hidden or ""), recipe.dropout)
     recipe = replace(recipe, epochs=recipe.epochs or EPOCHS)
-    classes = vocabulary_of(query) if texts else len(query.class_names)
-    if adapters:
-        classes = adapters.vocabulary
+    classes = adapters.vocabulary if adapters else vocabulary_of(query) or len(query.class_names)
     learner = make_learner(factory, recipe, query.inputs.shape[1:], classes, records, texts)
     if not learner.net.seeded:
         say(UNSEEDED)

@@ -21,8 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.errors import InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import InputError, without_folders
 
 Check = Callable[[Any], object]
 PLACES = ("data", "file")
@@ -181,11 +180,7 @@ def identity_of(options: Any) -> dict[str, Any]:
 
 
 def refuse_without_effect(options: Any) -> None:
-    """Rejects options that differ from their defaults and have no effect with this source of models.
-
-    Raises:
-        InputError: there are any.
-    """
+    """Rejects options that differ from their defaults and have no effect with this source of models."""
     source = source_of(options)
     usual = {field.name: field.value for field in fields_of(type(options)())}
     useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]

@@ -28,15 +28,7 @@ LONGEST = 100
 
 
 def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> None:
-    """Checks that the options of a command are consistent and that every path they name exists.
-
-    Args:
-        options: see `jaxaudit.cli.options`; a group may have a `check` of its own options.
-        together: functions that raise an `InputError` for contradicting options.
-
-    Raises:
-        InputError: an option is wrong; `InputErrors` for several errors.
-    """
+    """Checks that the options of a command are consistent and that every path they name exists."""
     groups = (getattr(options, outer.name) for outer in dataclasses.fields(options))
     of_groups = [(group.check, ()) for group in groups if hasattr(group, "check")]
     of_all = [(each, (options,)) for each in (refuse_without_effect, *together)]
@@ -44,11 +36,7 @@ def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> Non
 
 
 def ask(questions: Sequence[Question]) -> None:
-    """Asks all, whatever the others say.
-
-    Raises:
-        InputError: what one of them raised; `InputErrors` for several errors.
-    """
+    """Asks all, whatever the others say."""
     problems: dict[str, None] = {}
     for question, arguments in questions:
         try:

@@ -25,11 +25,7 @@ NEEDED = "fit(key, inputs, labels, weights) and log_probs(params, inputs)"
 
 
 def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = None) -> Any:
-    """The model factory that `--model` names, built-in or your own; see `parse_model`.
-
-    Raises:
-        InputError: dropout is requested for a network that sets its own.
-    """
+    """The model factory that `--model` names, built-in or your own; see `parse_model`."""
     own = parse_model(name)
     if own is not None:
         if dropout:
@@ -90,9 +86,6 @@ def make_learner(
     """The learner that trains a factory's network by a recipe, for training sets of at most this many records.
 
     If records are sequences of tokens, `classes` is the number of tokens.
-
-    Raises:
-        InputError: `network` rejects the recipe, or code of your own cannot be used.
     """
     ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
     own = parse_optimizer(recipe.optimizer) or any(map(parse_augmentation, recipe.augment))
@@ -130,11 +123,7 @@ def _learner(
 
 
 def make_optimizer(recipe: Recipe) -> Any:
-    """The Optax transformation of a recipe: clipping, the optimizer with its weight decay, and its learning rate.
-
-    Raises:
-        InputError: code of your own cannot be used.
-    """
+    """The Optax transformation of a recipe: clipping, the optimizer with its weight decay, and its learning rate."""
     import optax
 
     from jaxaudit.learners import by_epoch, schedule
@@ -185,11 +174,7 @@ def _augmentation(name: str) -> Any:
 
 
 def load_learner(name: str, record: tuple[int, ...], classes: int, dtype: Any = "float32") -> "Learner":
-    """The learner that `--learner` names, tested by tracing its functions for records of this shape and type.
-
-    Raises:
-        InputError: it cannot be loaded, is not a learner, or does not fit these records or classes.
-    """
+    """The learner that `--learner` names, tested by tracing its functions for records of this shape and type."""
     from jaxaudit.learners import Learner
 
     found = load_value("--learner", name, parse_learner(name))

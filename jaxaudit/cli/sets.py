@@ -127,9 +127,6 @@ def designs_of_shadows(help: str) -> Any:
 def parse_designs(text: str) -> tuple[str, ...]:
     """The designs of a list of names, the guess first; `all` is what the usual ones were called before.
 
-    Raises:
-        InputError: one is unknown.
-
     >>> parse_designs("narrower,longer")
     ('guess', 'longer', 'narrower')
     """

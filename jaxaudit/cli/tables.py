@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.groups import MOST, DataFolder
-from jaxaudit.cli.options import option
+from jaxaudit.cli.options import fields_of, option
 from jaxaudit.cli.progress import say
-from jaxaudit.errors import InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import InputError, without_folders
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from jaxaudit.data import Table
+    from jaxaudit.data import Examples, Table
 
 DEFAULT_DATA = "breast-cancer"
 COLUMNS_SHOWN = 40
@@ -28,8 +27,9 @@ class TableData(DataFolder):
 
     data: str | None = option(
         None,
-        "NAME[@SPLIT]: breast-cancer, wine, adult, location, purchase, acs, or a set of images such as digits. "
-        "[default: breast-cancer]",
+        "NAME[@SPLIT]: breast-cancer, wine, adult, location, purchase, acs, or a set of images such as digits; or a "
+        "file of texts, .jsonl. [default: breast-cancer]",
+        *("--data", "--query"),
         names="data",
     )
     csv: Path | None = option(
@@ -56,12 +56,26 @@ class TableData(DataFolder):
     )
 
 
-def read_table(options: TableData) -> "Table":
-    """The table that `--data` or `--csv` names; images and other arrays become a numeric table.
+def read_training_set(options: TableData, tokens: str | None) -> "Table | Examples":
+    """The texts that `--data` names, as sequences; else the table, see `read_table`.
 
     Raises:
-        InputError: both were given, an option does not fit, or reading fails.
+        InputError: an option is for tables, and there are texts, or the reverse; or reading fails.
     """
+    from jaxaudit.cli.read_texts import text_reader
+
+    read = None if options.csv is not None else text_reader([options.data or DEFAULT_DATA], tokens)
+    if read is None:
+        return read_table(options)
+    usual = TableData(data=options.data, data_dir=options.data_dir, sample=options.sample)
+    other = next((each for each in fields_of(options) if each.value != getattr(usual, each.name)), None)
+    if other is not None:
+        raise InputError(f"{other.flag} is for tables, and {options.data} has texts; leave it out.")
+    return read(options.data or "")
+
+
+def read_table(options: TableData) -> "Table":
+    """The table that `--data` or `--csv` names; images and other arrays become a numeric table."""
     from jaxaudit.data import load, load_table
     from jaxaudit.data.tables.resolve import table_names
 
@@ -88,10 +102,13 @@ def read_table(options: TableData) -> "Table":
     return _flattened(load(name, data_dir=options.data_dir))
 
 
-def describe(table: "Table", *, columns: bool) -> None:
+def describe(table: "Table | Examples", *, columns: bool) -> None:
     """Prints a summary of the table on stderr; with `columns`, one line per column with its kind."""
-    from jaxaudit.data import describe_table
+    from jaxaudit.data import Examples, describe_table
 
+    if isinstance(table, Examples):
+        say(f"{table.name}: {len(table):,} texts of up to {table.inputs.shape[1]:,} tokens")
+        return
     say(f"{table.name}: {len(table):,} records, {len(table.columns)} columns, {len(table.class_names)} classes")
     if columns:
         summaries = describe_table(table)
@@ -103,14 +120,19 @@ def describe(table: "Table", *, columns: bool) -> None:
         say(f"  note: {note}")
 
 
-def table_data(whole: "Table", table: "Table", role: str) -> dict[str, Any]:
+def in_file(records: "Table | Examples", indices: "np.ndarray") -> "np.ndarray":
+    """Indices in the file of these records; of texts none was dropped."""
+    from jaxaudit.data import Table
+
+    return records.in_file(indices) if isinstance(records, Table) else indices
+
+
+def table_data(whole: "Table | Examples", table: "Table | Examples", role: str) -> dict[str, Any]:
     """The provenance of the given table, and of the records of it that a run uses, called `role`."""
     return {
         "name": without_folders(whole.name),
         "records": len(whole),
-        "columns": [column.name for column in whole.columns],
-        "classes": list(whole.class_names),
-        "notes": list(whole.notes),
+        **_form(whole),
         "content_hash": whole.content_hash,
         **_as_a_set(whole),
         f"{role}_records": len(table),
@@ -118,12 +140,23 @@ def table_data(whole: "Table", table: "Table", role: str) -> dict[str, Any]:
     }
 
 
-def _as_a_set(table: "Table") -> dict[str, str]:
-    """The hash of the same records as a set of a bank, if they are rows of numbers."""
+def _form(records: "Table | Examples") -> dict[str, Any]:
+    from jaxaudit.data import Table
+
+    if not isinstance(records, Table):
+        return {"tokens": records.inputs.shape[1]}
+    columns = [column.name for column in records.columns]
+    return {"columns": columns, "classes": list(records.class_names), "notes": list(records.notes)}
+
+
+def _as_a_set(table: "Table | Examples") -> dict[str, str]:
+    """The hash of the same records as a set of a bank, if they are texts or rows of numbers."""
     import numpy as np
 
     from jaxaudit.data import Examples
 
+    if isinstance(table, Examples):
+        return {"records_content_hash": table.content_hash}
     if any(column.categories is not None for column in table.columns):
         return {}
     with np.errstate(over="ignore"):
@@ -136,11 +169,7 @@ def _as_a_set(table: "Table") -> dict[str, str]:
 def drawn(
     generator: "np.random.Generator", records: int, count: int | None, option: str, name: str
 ) -> "np.ndarray | None":
-    """`count` distinct indices below `records`, in ascending order; None for all.
-
-    Raises:
-        InputError: `count` is above `records`.
-    """
+    """`count` distinct indices below `records`, in ascending order; None for all."""
     import numpy as np
 
     if count is None:

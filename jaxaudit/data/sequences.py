@@ -173,9 +173,14 @@ def are_texts(examples: Examples) -> bool:
     return examples.class_names == CLASS_NAMES and examples.inputs.dtype == np.int32
 
 
-def vocabulary_of(examples: Examples) -> int:
-    """The number of tokens of a set of `sequences` by a `Tokenizer`, which every record's first number tells."""
-    return -int(examples.inputs[0, 0])
+def vocabulary_of(examples: Examples) -> int | None:
+    """The number of tokens of a set of `sequences`, which every record's first number tells; None of other records."""
+    return -int(examples.inputs[0, 0]) if are_texts(examples) else None
+
+
+def counted_tokens(examples: Examples) -> np.ndarray:
+    """`int[n]`: how many tokens of each record of `sequences` count, which a mean log-likelihood is the mean over."""
+    return (examples.inputs[:, 1:] >= 0).sum(axis=1)
 
 
 def token_counts(examples: Examples, columns: int = 256) -> np.ndarray:

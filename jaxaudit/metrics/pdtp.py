@@ -82,7 +82,8 @@ def pdtp(
     | 0 | above 0 | infinity, direction -1 |
     | above 0 | 0 | infinity, direction +1 |
 
-    No records give empty arrays. Rows need not sum to 1.
+    No records give empty arrays. Rows need not sum to 1. With one column, the log-probability of the record's own text,
+    the value is the absolute change of that number: a lower bound of the maximum over all texts.
 
     Args:
         with_record: log-probabilities, nats.

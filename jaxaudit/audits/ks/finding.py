@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.audits.finding import Confidence, Finding, checked, in_order
+from jaxaudit.audits.finding import Confidence, Finding, checked, in_order, sentence, undecided
 from jaxaudit.audits.ks.result import (
     Distances,
     EMAResult,
@@ -40,14 +40,6 @@ def conclude(
     """The result for one target: the deciding test's finding, with all checks.
 
     If a decisive check fails, no verdict that depends on it is given; other failed checks weaken the confidence.
-
-    Args:
-        name: name of the target.
-        truth: its training data, if known.
-        judgements: the judgement of each test, the deciding one first.
-        common: checks that belong to no test.
-        limitations: further limitations of the shadow models, in sentences.
-        resembles: the design of shadow models that the target most resembles.
     """
     rho_first = sorted(judgements, key=lambda each: each.rho is None)
     every = (*common, *(check for each in rho_first for check in each.checks))
@@ -175,14 +167,12 @@ def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[
 def _taken_away(finding: Finding, check: Check) -> Finding:
     """The finding `inconclusive`, in place of a finding that depends on this failed check."""
     reason = f"{check.name}: {check.message}"
-    return Finding(
-        "inconclusive",
-        "open",
+    return undecided(
         f"The check {check.name} failed, and the verdict would rest on it.",
         (reason,),
-        Confidence("none", f"{reason[:1].upper()}{reason[1:]}."),
-        caveats=finding.caveats,
-        would_change=(f"Correct what the check {check.name} found, and repeat the audit.",),
+        sentence(reason),
+        finding.caveats,
+        (f"Correct what the check {check.name} found, and repeat the audit.",),
     )
 
 

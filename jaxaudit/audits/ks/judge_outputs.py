@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from jaxaudit.audits.finding import sentence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
 from jaxaudit.audits.ks.finding import conclude, numbers
 from jaxaudit.audits.ks.result import KSAudit, KSResult, NoiseFloor, Resembles
@@ -67,8 +68,7 @@ def judge_outputs(
     )
     limitations = evidence.limitations
     if evidence.reduced:
-        why = reduced_words(evidence)
-        limitations = (f"{why[:1].upper()}{why[1:]}.", *limitations)
+        limitations = (sentence(reduced_words(evidence)), *limitations)
     targets = tuple(
         conclude(
             said.name,
@@ -105,9 +105,6 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
 
     The probability that any target that never used the query set is called `not forgotten` is then at most 5%. With a
     single target nothing changes.
-
-    Args:
-        judgements: of each target, the same tests in the same order.
     """
     if len(judgements) < 2:
         return list(judgements)

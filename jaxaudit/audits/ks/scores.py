@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.finding import no_confidence
 from jaxaudit.audits.ks.finding import conclude
 from jaxaudit.audits.ks.forget_quality import field_numbers
 from jaxaudit.audits.ks.judge_outputs import adjusted
@@ -177,7 +177,7 @@ def _decide(
     unlike = [each for each in checks if each.name == MEMBERS_LIKE_QUERY and each.decisive and not each.passed]
     fraction = found.trust
     if unlike and found.by_members:
-        fraction = Confidence("none", f"{unlike[0].message[:1].upper()}{unlike[0].message[1:]}.")
+        fraction = no_confidence(unlike[0].message)
     first = (*found.caveats, *(found.strange if detected else ()))
     finding = msgspec.structs.replace(finding, caveats=(*first, *finding.caveats))
     return Judgement(

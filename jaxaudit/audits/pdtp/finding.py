@@ -7,11 +7,14 @@ import math
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
 from jaxaudit.audits.pdtp.result import PDTPResult
+from jaxaudit.metrics.pdtp import publishable
 
 NO_BINS = "Compare outputs without bins."
 NO_FLOOR = "Average over more keys."
 ATTACK = "Attack the classifier before it is published (jaxaudit attack)."
 MEASURE_ALL = "Measure all records."
+LARGE = 0.1
+"""Models without more than this share of the records take other minibatches (`learners/batch_order.py`)."""
 
 
 def find(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
@@ -28,7 +31,7 @@ def find(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
     """
     artefacts, hidden = (each - with_and_without_bins for each in (result.above_1, result.above_1_without_bins))
     reasons, checks, caveats = _reasons(result), _checks(result, bins, artefacts), _caveats(result, bins, hidden)
-    rule = f"DTP-1 rule, {f'outputs in {bins:,} bins' if bins else 'no bins'}"
+    rule = f"DTP-1 rule, {_outputs(result, bins)}{'' if result.groups is None else ', whole groups left out'}"
     risky, measured = result.above_1, result.records_measured
     above = f"{risky:,} of {_records(measured)} {_has(risky)} a PDTP above 1 ({rule})"
     if result.publish is None and risky:
@@ -48,6 +51,12 @@ def find(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
         return Finding("publish", "good", sentence, reasons, _passed(result), checks, caveats, (ATTACK,))
     confidence, advice = _broken(result)
     return Finding("do not publish", "bad", f"{above}.", reasons, confidence, checks, caveats, advice)
+
+
+def _outputs(result: PDTPResult, bins: int) -> str:
+    if result.texts is not None:
+        return "probability of the whole text"
+    return f"outputs in {bins:,} bins" if bins else "no bins"
 
 
 def _passed(result: PDTPResult) -> Confidence:
@@ -74,8 +83,24 @@ def _reasons(result: PDTPResult) -> tuple[str, ...]:
     return (
         f"PDTP in nats: largest {_nats(result.max_pdtp)}, median {_nats(result.median_pdtp)}.",
         f"Records above their seed floor: {result.seed_floor.above:,} of {result.records_measured:,}.",
+        *_of_groups(result),
+        *_of_texts(result),
         f"DTP bound over all inputs: {said}.",
     )
+
+
+def _of_groups(result: PDTPResult) -> tuple[str, ...]:
+    if result.groups is None:
+        return ()
+    risky = sum(not publishable(each.pdtp) for each in result.groups)
+    return (f"Groups with a record above 1: {risky:,} of {len(result.groups):,}.",)
+
+
+def _of_texts(result: PDTPResult) -> tuple[str, ...]:
+    if result.texts is None:
+        return ()
+    known, unknown = result.texts.with_record, result.texts.without_record
+    return (f"Mean log-likelihood of a token, nats: {known:.3f} by the model, {unknown:.3f} by models without it.",)
 
 
 def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...]:
@@ -108,7 +133,15 @@ def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...
             else "no record has an exact copy",
         )
     )
+    share = result.largest_group / result.training_records
+    if result.groups is not None:
+        message = f"the largest group has {_records(result.largest_group)} of {result.training_records:,}"
+        if share > LARGE:
+            message += ": models without it take other minibatches, so its PDTP contains what a seed moves"
+        found.append(Checked("size of groups", _warning(share <= LARGE), message))
     alone = result.lone_members
+    if result.texts is not None:
+        return in_order(found)
     found.append(
         Checked(
             "classes",
@@ -160,6 +193,11 @@ def _caveats(result: PDTPResult, bins: int, hidden: int) -> tuple[str, ...]:
         found.append(f"Outputs are compared in {bins:,} bins: no PDTP can exceed {most:.2f}.")
         if hidden:
             found.append(f"Bins hide changes of small probabilities: {_records(hidden)} above 1 only without bins.")
+    if result.texts is not None:
+        found.append(
+            "e to the power of PDTP is the ratio of a text's probabilities with and without it, all tokens together, "
+            "so a longer text moves more. What else the model may write of it is not measured."
+        )
     if result.publish:
         found.append("DTP-1 is a rule of thumb, not a guarantee.")
     return tuple(found)

@@ -10,13 +10,15 @@ from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED, Finding
 from jaxaudit.audits.pdtp.finding import find
-from jaxaudit.audits.pdtp.result import Floor, PDTPResult, Reduction, Risk, distribution
+from jaxaudit.audits.pdtp.result import Floor, GroupRisk, PDTPResult, Reduction, Risk, TextRisk, distribution
 from jaxaudit.metrics.pdtp import SeedFloor, publishable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUANTILES = (0.5, 0.9, 0.99)
+OF_OTHERS = ("group", "per_token")
+"""Columns that only some audits have."""
 LISTED = 100_000
 """The most records that a result lists."""
 DRAWN = 10
@@ -41,13 +43,17 @@ class PDTPAudit:
             class.
         measurements: PDTP of each record in each measurement; each measurement has its own key.
         class_names: in label order.
-        train_accuracy: the share of measured records that A(T) classifies as labelled.
+        train_accuracy: the share of measured records that A(T) classifies as labelled; None for texts.
         examples: the number of training records.
         bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
         seeded: whether the learner's result depends on its key.
         largest_possible: an upper bound in nats of the change of any output of this learner by any record of any
             training set, without bins; None if there is none.
         reduction: the result of `reduce_pdtp`; None unless requested.
+        groups: the group of each record, numbered from 0, if whole groups were left out; the largest has
+            `largest_group` records.
+        tokens: of records of text, how many tokens of each count; their mean log-likelihoods (nats a token) under A(T)
+            and under the models without the record are `log_likelihoods`.
     """
 
     records: Int[np.ndarray, " records"]
@@ -61,12 +67,16 @@ class PDTPAudit:
     only_member: Bool[np.ndarray, " records"]
     measurements: Float[np.ndarray, "measurements records"]
     class_names: tuple[str, ...]
-    train_accuracy: float
+    train_accuracy: float | None
     examples: int
     bins: int
     seeded: bool
     largest_possible: float | None
     reduction: Reduction | None = None
+    groups: Int[np.ndarray, " records"] | None = None
+    largest_group: int = 1
+    tokens: Int[np.ndarray, " records"] | None = None
+    log_likelihoods: tuple[float, ...] | None = None
 
     @property
     def finding(self) -> Finding:
@@ -109,6 +119,9 @@ class PDTPAudit:
             train_accuracy=self.train_accuracy,
             records=self._risks(),
             reduction=self.reduction,
+            groups=self._group_risks(),
+            largest_group=self.largest_group,
+            texts=None if self.tokens is None else TextRisk(int(self.tokens.sum()), *self.log_likelihoods or ()),
         )
         finding = find(undecided, self.bins, with_and_without_bins)
         verdict = finding.verdict
@@ -128,11 +141,23 @@ class PDTPAudit:
             "direction": self.directions.astype(np.int8),
             "duplicates": self.duplicates.astype(np.int64),
             "only_member_of_its_class": self.only_member,
+            **({} if self.groups is None else {"group": self.groups.astype(np.int64)}),
+            **({} if self.tokens is None else {"per_token": self.values / np.maximum(self.tokens, 1)}),
         }
+
+    def _group_risks(self) -> tuple[GroupRisk, ...] | None:
+        if self.groups is None:
+            return None
+        numbers, first, own, counts = np.unique(self.groups, return_index=True, return_inverse=True, return_counts=True)
+        largest, floors = np.zeros(len(numbers)), np.zeros(len(numbers))
+        np.maximum.at(largest, own, self.values)
+        np.maximum.at(floors, own, self.floor.largest)
+        rows = zip(self.records[first].tolist(), counts.tolist(), largest.tolist(), floors.tolist(), strict=True)
+        return tuple(GroupRisk(*row) for row in rows)
 
     def _risks(self) -> tuple[Risk, ...]:
         listed = np.sort(np.argsort(-self.values, kind="stable")[:LISTED])
-        columns = {name: column[listed].tolist() for name, column in self.columns.items()}
+        columns = {name: column[listed].tolist() for name, column in self.columns.items() if name not in OF_OTHERS}
         columns["class"] = [self.class_names[each] for each in self.classes[listed]]
         if self.dtp_bound is None:
             columns["dtp_bound"] = [None] * len(listed)

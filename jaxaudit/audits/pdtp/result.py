@@ -95,6 +95,36 @@ class Reduction(StrictStruct, frozen=True):
     max_pdtp: tuple[Nats, ...]
 
 
+class GroupRisk(StrictStruct, frozen=True):
+    """One group of records, such as an author, that was left out as a whole.
+
+    Attributes:
+        first: the index of its first measured record in the given table.
+        records: number of its measured records.
+        pdtp: the largest of its records, nats.
+        seed_floor_max: the largest change of any of its records by another seed alone.
+    """
+
+    first: Count
+    records: Annotated[int, Meta(ge=1)]
+    pdtp: Nats
+    seed_floor_max: Nats
+
+
+class TextRisk(StrictStruct, frozen=True):
+    """The measured records as texts.
+
+    Attributes:
+        tokens: how many of their tokens count.
+        with_record: the mean over records of the mean log-likelihood of a token (nats), under A(T).
+        without_record: the same under the models that lack the record.
+    """
+
+    tokens: Count
+    with_record: float
+    without_record: float
+
+
 class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     """The result of the `pdtp` audit.
 
@@ -112,9 +142,12 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
         above_1_within_floor: number of these not above the largest value of their own seed floor.
         copies: number of measured records with the same input and label as another record.
         lone_members: number of measured records that are the only ones of their class.
-        train_accuracy: the share of measured records that A(T) classifies as labelled.
+        train_accuracy: the share of measured records that A(T) classifies as labelled; None for texts.
         records: in the order of the table; if more than 100,000 were measured, only the riskiest.
         reduction: the largest PDTP as records are removed; None if none were.
+        groups: if whole groups were left out, the groups of the measured records, in the order of the table;
+            `largest_group` is the number of records of the largest one.
+        texts: None for records with classes.
     """
 
     finding: Finding
@@ -135,9 +168,12 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     lone_members: Count
     training_records: Annotated[int, Meta(ge=1)]
     records_measured: Annotated[int, Meta(ge=1)]
-    train_accuracy: Annotated[float, Meta(ge=0, le=1)]
+    train_accuracy: Annotated[float, Meta(ge=0, le=1)] | None
     records: Annotated[tuple[Risk, ...], Meta(min_length=1)]
     reduction: Reduction | None
+    groups: tuple[GroupRisk, ...] | None = None
+    largest_group: Count = 1
+    texts: TextRisk | None = None
 
     def by_risk(self) -> list[Risk]:
         """The listed records, the largest PDTP first; ties keep their order."""
@@ -181,6 +217,9 @@ def check(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> None:
     for name, values in arrays.items():
         fits = values.dtype == np.float64 and len(values) == measured
         demand(fits and bool((values >= 0).all()), f"the {name} of its records are misshapen")
+    if result.groups is not None:
+        demand(sum(each.records for each in result.groups) == measured, "its groups are not of its records")
+        demand(max(each.pdtp for each in result.groups) == result.max_pdtp, "no group has its largest PDTP")
     reduction = result.reduction
     if reduction is not None:
         steps = len(reduction.removed)

@@ -27,7 +27,7 @@ from jaxaudit.audits.unlearn.result import (
     UnlearnAudit,
 )
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.sequences import vocabulary_of
+from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, NetworkLearner, NetworkParams, SteppedLearner
@@ -133,7 +133,7 @@ def compare_unlearning(
         )
     check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, level, other_answers)
     sets, names = len(forget), [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
-    of_texts = vocabulary_of(train) is not None
+    of_texts = are_texts(train)
     count = nonmembers or 0 if of_texts else min(len(train), len(test)) if nonmembers is None else nonmembers
     work = costs(learner, len(train), count, attack_epochs, attack_each, seeds, sets, names, tuple(methods))
     parts = dict(zip(work, execution.split(*work.values()), strict=True))

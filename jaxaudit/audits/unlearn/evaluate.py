@@ -15,7 +15,7 @@ from jaxaudit.attacks.learned import BATCH_SIZE, LearnedAttack, fit_learned, lea
 from jaxaudit.audits.unlearn.kept_params import flat_params
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, Scores, Spread
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.sequences import vocabulary_of
+from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, log_probs_many
 from jaxaudit.ensemble.checkpoint import digest_of, read_chunk, write_chunk
 from jaxaudit.errors import InputError
@@ -67,7 +67,7 @@ Trained = Callable[[], LearnedAttack]
 
 def inputs_of(examples: Examples) -> Real[np.ndarray, "n ..."]:
     """The inputs as networks take them: in float32, tokens of texts as whole numbers."""
-    return examples.inputs if vocabulary_of(examples) is not None else np.asarray(examples.inputs, np.float32)
+    return examples.inputs if are_texts(examples) else np.asarray(examples.inputs, np.float32)
 
 
 def train_attack(
@@ -140,7 +140,7 @@ def look_at(
     membership = np.full((len(rows), len(train)), np.nan)
     if attack is not None:
         membership = learned_probabilities(attack(), on_train, train.labels)
-    if vocabulary_of(train) is not None:
+    if are_texts(train):
         none = np.full((len(rows), len(train)), np.nan)
         of_train, of_test = (np.asarray(each[..., 0], np.float64) for each in (on_train, on_test))
         judged = Judged(none, none[:, 0], membership, of_train, of_test)

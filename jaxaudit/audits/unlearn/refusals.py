@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxaudit.audits.unlearn.result import RESERVED
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.sequences import vocabulary_of
+from jaxaudit.data.sequences import are_texts
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, NetworkParams
 from jaxaudit.unlearning import Unlearn
@@ -48,13 +48,13 @@ def check_unlearn(
     for name in methods:
         if name in RESERVED:
             raise InputError(f"a method cannot be named `{name}`, because the audit uses that name; give it another.")
-    of_texts = vocabulary_of(train) is not None
+    of_texts = are_texts(train)
     if of_texts and nonmembers:
         raise InputError(
             f"{train.name} has texts, and attack networks learn from outputs of classes, which texts do not have: "
             "leave `nonmembers` out."
         )
-    if of_texts is not (vocabulary_of(test) is not None):
+    if of_texts is not are_texts(test):
         raise InputError(f"only one of {train.name} and {test.name} has texts: give test records of the same kind.")
     found = None if other_answers is None else [(len(each), each.ndim) for each in other_answers]
     if found not in (None, [(int(row.sum()), 3) for row in forget]) or (found and not of_texts):
@@ -71,7 +71,7 @@ def _check_outputs(part: Examples, learner: NetworkLearner) -> None:
         params, state = learner.net.init(key)
         return learner.log_probs(NetworkParams(params, state), inputs)
 
-    of_texts = vocabulary_of(part) is not None
+    of_texts = are_texts(part)
     inputs = jax.ShapeDtypeStruct((1, *part.inputs.shape[1:]), jnp.int32 if of_texts else jnp.float32)
     try:
         classes = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs).shape[1]

@@ -22,11 +22,7 @@ ON_TARGETS = ("untargeted", "distance", "frequency")
 
 
 def attacks_named(text: str | None) -> dict[str, OwnCode | None]:
-    """The attacks that `--attacks` names, each with the location of your own code or None; by default all attacks.
-
-    Raises:
-        InputError: one is unknown.
-    """
+    """The attacks that `--attacks` names, each with the location of your own code or None; by default all attacks."""
     known = (*ON_TARGETS, *ON_RECORDS)
     named = ",".join(ON_TARGETS) if text is None else text
     return parse_own_names("--attacks", named, known, "your own attack", "Attack")

@@ -25,7 +25,7 @@ from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.records import Records, must_be_opened, open_records
 from jaxaudit.data.weights.weights import KINDS, Weights, read_weights
 from jaxaudit.ensemble import Execution, fit_many
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, without_folders
 from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian, Likelihood
 from jaxaudit.learners import network
 from jaxaudit.learners.batch_order import init_key
@@ -34,11 +34,10 @@ from jaxaudit.models import MLP, RUN_ONCE, PureModule, pure_module
 from jaxaudit.models.keras_model import is_keras_file
 from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.models.transformers_classifier import TransformersClassifier
-from jaxaudit.paths import without_folders
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
+from jaxaudit.runs.files import record_files
 from jaxaudit.runs.provenance import describe_examples, describe_records
-from jaxaudit.runs.row_files import record_files
 
 NAMES_SHOWN = 10
 RECORDS, CLASS = 1000, 3

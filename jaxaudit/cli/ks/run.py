@@ -40,6 +40,15 @@ from jaxaudit.runs.provenance import describe_examples
 REPLICATES = 5
 DEMO_QUERY, DEMO_HOLDOUT = "digits@shared", "digits@kept"
 """Random halves of an embedded set: the holdout test decides the demonstration, because it is exact."""
+FILES = {
+    "targets": "outputs",
+    "holdout_targets": "on_holdout",
+    "members_targets": "on_members",
+    "calibration_targets": "on_reference",
+    "before": "before",
+    "holdout_before": "before_on_holdout",
+}
+"""The files of a `FileTarget`, by their names in a result."""
 OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
 """Files of outputs that a run without training uses, by what the outputs are on."""
 
@@ -127,11 +136,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 
 
 def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
-    """The work for these options, with known members and without shadow models.
-
-    Raises:
-        InputError: a set or a file of outputs cannot be used, or a requested test needs shadow models.
-    """
+    """The work for these options, with known members and without shadow models."""
     if options.audit.tests not in (None, "all", MembersTest.name):
         raise InputError(
             f"--tests {options.audit.tests}: without --calibration no shadow model is trained, and only the members "
@@ -178,11 +183,7 @@ def _of_bank(options: KSOptions) -> str:
 
 
 def load_own_tests(options: KSOptions) -> dict[str, KSTest]:
-    """Your own tests among those that the options name.
-
-    Raises:
-        InputError: one cannot be used.
-    """
+    """Your own tests among those that the options name."""
     named = parse_tests(options.audit.tests or "all")
     return load_named(
         "--tests", named, KSTest, "a value with the methods of jaxaudit.audits.ks.tests.KSTest", TEST_NAMES
@@ -263,16 +264,9 @@ def hashes_of(sets: AuditInputs) -> dict[str, str]:
     for index, target in enumerate(sets.simulated):
         parts = (f"{part.examples.content_hash} {part.fraction}" for part in target.parts)
         found |= {f"simulated target {index}": ", ".join(parts)}
-    for index, target in enumerate(sets.files):
-        found |= {f"target {index}": target.outputs.content_hash}
-        others = {
-            "holdout target": target.on_holdout,
-            "reference target": target.on_reference,
-            "members target": target.on_members,
-            "before": target.before,
-            "holdout before": target.before_on_holdout,
-        }
-        found |= {f"{role} {index}": file.content_hash for role, file in others.items() if file is not None}
+    for role, field in FILES.items():
+        files = (getattr(target, field) for target in sets.files)
+        found |= {f"{role} {index}": file.content_hash for index, file in enumerate(files) if file is not None}
     found |= {} if sets.commitment is None else {"challenge": sets.commitment}
     return found if sets.groups is None else {**found, "groups": sets.groups.content_hash}
 
@@ -296,14 +290,7 @@ def _counted(groups: Groups) -> dict[str, Any]:
 
 def described_files(targets: Sequence[FileTarget]) -> dict[str, list[dict[str, str]]]:
     """Name, kind and content hash of the targets' files of outputs, by what the outputs are on."""
-    files = {
-        "targets": [target.outputs for target in targets],
-        "holdout_targets": [target.on_holdout for target in targets],
-        "members_targets": [target.on_members for target in targets],
-        "calibration_targets": [target.on_reference for target in targets],
-        "before": [target.before for target in targets],
-        "holdout_before": [target.before_on_holdout for target in targets],
-    }
+    files = {role: [getattr(target, field) for target in targets] for role, field in FILES.items()}
     return {
         role: [
             {"name": each.name, "kind": each.kind, "content_hash": each.content_hash}

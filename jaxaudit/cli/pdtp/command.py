@@ -2,8 +2,20 @@
 
 from dataclasses import dataclass
 
-from jaxaudit.cli.classifiers import ClassifierOptions
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, ListOutput, Recipe, Seeded, failing
+from jaxaudit.cli.classifiers import ClassifierOptions, check_texts
+from jaxaudit.cli.groups import (
+    AUDIT,
+    DATA,
+    MODEL,
+    MOST,
+    OUTPUT,
+    TRAINING,
+    ListOutput,
+    Recipe,
+    Seeded,
+    dealt_groups,
+    failing,
+)
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.tables import TableData
@@ -20,8 +32,15 @@ class PDTPAudit(Seeded):
         minimum=1,
         maximum=MOST * 1000,
     )
-    bins: int = option(
-        100, "Bins into which outputs are rounded before they are compared; 0: none.", minimum=0, maximum=MOST
+    groups: str | None = dealt_groups(
+        "Group of each record, such as the author of each text: all records of a group are left out together. A key of "
+        "the texts, a .npy, a .csv, or a column of --csv, which is then no input."
+    )
+    bins: int | None = option(
+        None,
+        "Bins into which outputs are rounded before they are compared; 0: none. [default: 100; none for texts]",
+        minimum=0,
+        maximum=MOST,
     )
     measurements: int = option(
         1, "Repeat the measurement with this many seeds, and take the mean.", minimum=1, maximum=MOST
@@ -59,6 +78,9 @@ class PDTPOptions:
 def _check(options: PDTPOptions) -> None:
     if options.output.show_values and options.output.as_json:
         raise InputError("--show-values prints below the table; leave out --json.")
+    check_texts(options.data.data, options.model.model, options.recipe)
+    if options.audit.reduce and options.audit.groups:
+        raise InputError("--reduce removes records one by one; leave out --groups.")
     if options.audit.reduce and options.audit.measured_records is not None:
         raise InputError("--reduce measures all remaining records after each removal; leave out --measured-records.")
 
@@ -81,6 +103,9 @@ PDTP = Command(
     `jaxaudit pdtp --csv people.csv --label income --model lr --json`
 
     `jaxaudit pdtp --data acs --model nb --reduce 10`
+
+    `jaxaudit pdtp --query texts.jsonl --groups author --model gpt-2-64 --tokens words --optimizer adamw
+    --learning-rate 0.003 --epochs 15` (a language model, without each author in turn)
     """,
     checks=(_check,),
     first=("csv", "label", "model"),

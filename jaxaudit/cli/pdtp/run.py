@@ -13,21 +13,31 @@ from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.cli.classifiers import make_classifier
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.pdtp.command import PDTPOptions
-from jaxaudit.cli.tables import describe, drawn, read_table, table_data
-from jaxaudit.data import Table, describe_record
+from jaxaudit.cli.read_texts import read_groups
+from jaxaudit.cli.tables import DEFAULT_DATA, describe, drawn, in_file, read_training_set, table_data
+from jaxaudit.data import Examples, Table, describe_record
+from jaxaudit.data.groups import as_groups, groups_file
 from jaxaudit.ensemble import Execution
-from jaxaudit.errors import visible
+from jaxaudit.errors import InputError, visible
 from jaxaudit.learners import LeavesOneOut
-from jaxaudit.metrics.pdtp import SOURCE
+from jaxaudit.metrics.pdtp import BINS, SOURCE
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
-from jaxaudit.runs.row_files import record_files
+from jaxaudit.runs.files import record_files
 
 
 def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     """The work for these options."""
     asked = options.audit
-    whole = read_table(options.data)
+    data, of_column = options.data, asked.groups is not None and groups_file(asked.groups) is None
+    if of_column and asked.groups and data.csv is not None:
+        data = replace(data, drop=(*data.drop, asked.groups))
+    whole = read_training_set(data, options.model.tokens)
+    texts = isinstance(whole, Examples)
+    if texts and options.output.show_values:
+        raise InputError("--show-values prints a row of a table, and these are texts; leave it out.")
+    bins = asked.bins if asked.bins is not None else 0 if texts else BINS
+    options = replace(options, audit=replace(asked, bins=bins))
     describe(whole, columns=options.data.csv is not None)
     generator = np.random.default_rng(asked.seed)
     chosen = drawn(generator, len(whole), options.data.sample, "--sample", whole.name)
@@ -38,12 +48,14 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     examples, learner = make_classifier(options.model, options.recipe, table)
     key = jax.random.key(asked.seed)
     count = len(table) if records is None else len(records)
-    closed_form = isinstance(learner, LeavesOneOut)
+    groups = None if asked.groups is None else _groups(options, whole, chosen)
+    closed_form = groups is None and isinstance(learner, LeavesOneOut)
     # Records are identified by their index in the given table.
-    indices = whole.in_file(np.arange(len(whole)) if chosen is None else chosen)
+    indices = in_file(whole, np.arange(len(whole)) if chosen is None else chosen)
 
     def models(models_per_batch: int) -> int:
-        counts = [count] * (1 if closed_form else asked.measurements)
+        left_out = count if groups is None else len(np.unique(groups if records is None else groups[records]))
+        counts = [left_out] * (1 if closed_form else asked.measurements)
         counts += [len(table) - step for step in range(asked.reduce + 1) if asked.reduce]
         if closed_form:
             return sum(each for each in counts if models_in_pieces(learner, each))
@@ -56,27 +68,32 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
             examples,
             learner,
             records=records,
-            bins=asked.bins,
+            groups=groups,
+            bins=bins,
             measurements=asked.measurements,
             seeds=asked.floor_seeds,
             execution=measuring,
         )
         reduction = None
         if asked.reduce:
-            reduction = reduce_pdtp(key, examples, learner, asked.reduce, bins=asked.bins, execution=reducing)
+            reduction = reduce_pdtp(key, examples, learner, asked.reduce, bins=bins, execution=reducing)
             removed = tuple(int(indices[each]) for each in reduction.removed)
             reduction = msgspec.structs.replace(reduction, removed=removed)
         return replace(found, records=indices[found.records], reduction=reduction)
 
+    held = {} if groups is None else {"groups": as_groups(groups, groups[:0]).content_hash}
+
     def outcome(found: PDTPAudit, provenance: Provenance) -> Outcome:
         record = recorded("pdtp", found.result, [SOURCE], provenance)
-        aside = _values(whole, found.result, options.output.top) if options.output.show_values else ""
+        aside = ""
+        if options.output.show_values and isinstance(whole, Table):
+            aside = _values(whole, found.result, options.output.top)
         return Outcome(record, {"pdtp": found.values}, record_files(found.columns), aside)
 
     return Job(
         options=options,
         data=table_data(whole, table, "training"),
-        hashes={"table": table.content_hash},
+        hashes={"table": table.content_hash, **held},
         audit=audit,
         outcome=outcome,
         models=models,
@@ -87,6 +104,16 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         classes=len(table.class_names),
         measure=None if closed_form else lambda: measured_models_per_batch(key, examples, learner, count),
     )
+
+
+def _groups(options: PDTPOptions, whole: Table | Examples, chosen: np.ndarray | None) -> np.ndarray:
+    """The group of each record that is used."""
+    data, groups = options.data, options.audit.groups or ""
+    if data.missing == "drop":
+        raise InputError("--groups has a value for each record of the table, and --missing drop drops some; use mean.")
+    name = f"{data.csv}" if data.csv is not None else data.data or DEFAULT_DATA
+    values = read_groups(groups, name, len(whole), "training set", data.data_dir)
+    return values if chosen is None else values[chosen]
 
 
 def _values(table: Table, result: PDTPResult, top: int) -> str:

@@ -12,22 +12,14 @@ QUESTION = "Question: {}\\nAnswer: "
 
 
 def claim_table(path: Path) -> None:
-    """Rejects a table of scores that could not be written, before any work is done.
-
-    Raises:
-        InputError: as `claim_scores`.
-    """
-    from jaxaudit.data.scores.writing import claim_scores
+    """Rejects a table of scores that could not be written, before any work is done."""
+    from jaxaudit.data.scores.reading import claim_scores
 
     claim_scores(path)
 
 
 def parse_template(text: str) -> str:
-    """The text before an answer, with `{}` for the prompt; a backslash and an n are a line break.
-
-    Raises:
-        InputError: the prompt has no place in it, or several.
-    """
+    """The text before an answer, with `{}` for the prompt; a backslash and an n are a line break."""
     if text.count("{}") != 1:
         raise InputError(
             "--template must have {} once, where the prompt or question goes, such as '[INST] {} [/INST]'."

@@ -12,7 +12,7 @@ import numpy as np
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.lm import QUESTION, LMOptions, parse_template
-from jaxaudit.data.scores.writing import write_scores
+from jaxaudit.data.scores.reading import write_scores
 from jaxaudit.data.texts import SETS, Texts, read_texts
 from jaxaudit.errors import InputError, visible
 from jaxaudit.models.language_model import Encoded, LanguageModel
@@ -30,12 +30,7 @@ class Records(NamedTuple):
 
 
 def score(options: LMOptions) -> Summary:
-    """Scores the records and writes the table.
-
-    Raises:
-        InputError: records or models cannot be used, records are longer than a model's positions, no record has all
-            numbers, or the table cannot be written.
-    """
+    """Scores the records and writes the table."""
     records = _records(options)
     folders = {"target": (options.model,), **{role: getattr(options, role) for role in ROLES}}
     models = {

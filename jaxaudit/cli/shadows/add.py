@@ -41,9 +41,6 @@ def add(path: Path, files: Sequence[Path], model: int | None) -> Summary:
     """Adds the outputs in these files to the bank, in this order: all of them, or none if one is rejected.
 
     Files whose outputs do not show which model they belong to are named on stderr.
-
-    Raises:
-        InputError: there is no such bank, another process is using it, or a file is rejected.
     """
     bank = load_bank(path)
     if model is not None and model >= len(bank):
@@ -175,11 +172,7 @@ def _equal(path: Path, values: np.ndarray) -> bool:
 
 
 def _checked(bank: Bank, file: Path, model: int, log_odds: np.ndarray, known: dict[int, np.ndarray]) -> RowMatch | None:
-    """How well outputs fit the membership masks. Files in the bank that fit another model are named on stderr.
-
-    Raises:
-        InputError: the outputs fit the mask of another model, and the file is not in the bank yet.
-    """
+    """How well outputs fit the membership masks. Files in the bank that fit another model are named on stderr."""
     found = match_row(bank, model, log_odds, known)
     if found is None or found.other is None:
         return found

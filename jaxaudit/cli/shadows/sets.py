@@ -1,26 +1,22 @@
 """Reads the records for `jaxaudit shadows plan`: labels, copies, groups."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
-from jaxaudit.cli.groups import Network, TextNetwork
-from jaxaudit.cli.parsers import TEXTS, is_texts, parse_tokens
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import group_columns, reader
+from jaxaudit.cli.read_texts import read_groups, text_reader
 from jaxaudit.cli.recipe import make_adapters
-from jaxaudit.cli.shadows.options import BankData
+from jaxaudit.cli.shadows.options import BankData, BankNetwork
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
 from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
 from jaxaudit.data.formats.arrays import npy_shape
-from jaxaudit.data.groups import COLUMN, Groups, as_groups, groups_file, load_groups
+from jaxaudit.data.groups import COLUMN, Groups, as_groups, load_groups
 from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
-from jaxaudit.data.paths import expanded
-from jaxaudit.data.sequences import BYTES, are_texts, padded, prompts_of, sequences, token_counts, word_tokenizer
-from jaxaudit.data.texts import Texts, read_texts
+from jaxaudit.data.sequences import are_texts, token_counts
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.exchangeability import alike
 from jaxaudit.randomness import stream
@@ -51,7 +47,7 @@ class BankSets(NamedTuple):
     sampled_alike: SampledAlike | None
 
 
-def read_bank_sets(key: Key[Array, ""], data: BankData, model: TextNetwork | None = None) -> BankSets:
+def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | None = None) -> BankSets:
     """The records of the sets that these options name.
 
     Args:
@@ -62,7 +58,9 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: TextNetwork | Non
     Raises:
         InputError: a set cannot be read, classes differ, or a record occurs twice without `--drop-overlap`.
     """
-    read = _texts(data, model or TextNetwork()) or reader(data, group_columns(data))
+    names = [name for name in (data.query, data.holdout, data.calibration) if name is not None]
+    adapters = None if model is None else make_adapters(model)
+    read = text_reader(names, model and model.tokens, adapters) or reader(data, group_columns(data))
     query = read(data.query or "")
     held = None if data.holdout is None else read(data.holdout)
     other = None if data.calibration is None else read(data.calibration)
@@ -71,8 +69,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: TextNetwork | Non
     groups = None
     if data.groups is not None and data.holdout_groups is not None and held is not None:
         groups = as_groups(
-            _groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
-            _groups(data.holdout_groups, data.holdout or "", len(held), "holdout", data.data_dir),
+            read_groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
+            read_groups(data.holdout_groups, data.holdout or "", len(held), "holdout", data.data_dir),
         )
     holdout = None if held is None else align_target_data(query, held)
     calibration, shared = _calibration(query, other, data.drop_unshared)
@@ -110,45 +108,6 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: TextNetwork | Non
         groups,
         None if holdout is None else _sampled_alike(key, query, holdout, groups, dropped),
     )
-
-
-def _texts(data: BankData, model: TextNetwork) -> Callable[[str], Examples] | None:
-    """A function that returns the texts of a file as sequences of one length; None if the sets are no texts."""
-    names = [name for name in (data.query, data.holdout, data.calibration) if name is not None]
-    if not any(map(is_texts, names)):
-        given = [flag for flag, value in (("--tokens", model.tokens), ("--lora", model.lora)) if value is not None]
-        if given:
-            raise InputError(f"{given[0]} is for texts, and --query {data.query} is none ({', '.join(TEXTS)}).")
-        return None
-    other = next((name for name in names if not is_texts(name)), None)
-    if other is not None:
-        raise InputError(
-            f"{other}: is no file of texts ({', '.join(TEXTS)}), as another set is; give all sets as texts."
-        )
-    sets = [read_texts(expanded(Path(name))) for name in names]
-    return dict(zip(names, _sequences(sets, model), strict=True)).__getitem__
-
-
-def _sequences(sets: Sequence[Texts], model: TextNetwork) -> tuple[Examples, ...]:
-    adapters = make_adapters(model) if isinstance(model, Network) else None
-    if adapters is None:
-        words = parse_tokens(model.tokens or "bytes")
-        return sequences(sets, BYTES if words is None else word_tokenizer(sets, words))
-    from jaxaudit.models.language_model import LanguageModel
-
-    base = LanguageModel(Path(adapters.folder))
-    encoded = [base.encode(prompts_of(each), each.answers) for each in sets]
-    return padded(sets, encoded, base.end, base.positions)
-
-
-def _groups(text: str, data: str, records: int, of: str, data_dir: Path | None) -> Shaped[np.ndarray, " n"]:
-    """As `load_groups`, and the values of a key of texts."""
-    if not is_texts(data) or groups_file(text) is not None:
-        return load_groups(text, data, records, of, data_dir)
-    values = read_texts(expanded(Path(data))).column(text)
-    if values is None:
-        raise InputError(f"groups {text!r}: is neither a file nor a key of the texts of the {of}.")
-    return np.array(values)
 
 
 def count_bank_sets(data: BankData) -> BankSets:

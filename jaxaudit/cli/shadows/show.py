@@ -15,8 +15,7 @@ from jaxaudit.cli.harness import Summary
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED
 from jaxaudit.data.bank.outputs import outputs_path
-from jaxaudit.errors import visible
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import visible, without_folders
 
 SCHEMA = "jaxaudit.shadows/1"
 LISTED = 5
@@ -40,11 +39,7 @@ class Found(NamedTuple):
 
 
 def show(path: Path) -> Summary:
-    """A description of the bank.
-
-    Raises:
-        InputError: there is no such bank, or it is damaged.
-    """
+    """A description of the bank."""
     bank = load_bank(path)
     usable = usable_models(bank)
     kinds = kinds_of(bank)

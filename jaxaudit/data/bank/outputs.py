@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxaudit.data.bank.description import BY_CLASS, SCORED, Description
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
-from jaxaudit.data.formats.pickles import refuse_pickle
+from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.files import Expected, read_outputs
 from jaxaudit.data.outputs.kinds import are_probabilities, inside, refuse_hard_labels, rounding_of_sums, span_of

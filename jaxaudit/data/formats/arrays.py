@@ -82,12 +82,7 @@ class StoredArray:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """These successive rows, as a new array.
-
-        Raises:
-            InputError: the file was cut short, written or replaced since its header was read, or there is too little
-                memory.
-        """
+        """These successive rows, as a new array."""
         try:
             with open_data(self.path, links=self._links) as file:
                 return self._read(file, *rows.indices(len(self))[:2]) if self.ndim else self._whole(file)

@@ -9,12 +9,11 @@ from jaxaudit.audits.efficacy.result import EfficacyResult, Exposed, Weights, ch
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE, Categorical
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kind import Kind
+from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
-from jaxaudit.report.record import record_type
+from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
-from jaxaudit.report.run import Run, named
 
 LISTED = 50
 TRUE_FISHER = (

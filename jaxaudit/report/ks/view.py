@@ -12,7 +12,7 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kind import Arrays, Kind, Stored, demand
+from jaxaudit.report.kinds import Arrays, Kind, Stored, demand
 from jaxaudit.report.ks.about import about, field_numbers
 from jaxaudit.report.ks.tables import (
     UNKNOWN,
@@ -32,9 +32,8 @@ from jaxaudit.report.ks.tables import (
 )
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Part, Picture
-from jaxaudit.report.record import record_type
+from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
-from jaxaudit.report.run import Run, named
 
 BEFORE_AFTER = "Used fraction before minus after"
 WHY_RULE = (

@@ -3,15 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from jaxaudit.audits.pdtp.result import Bar, PDTPResult, Reduction, Risk, check
+from jaxaudit.audits.pdtp.result import Bar, GroupRisk, PDTPResult, Reduction, Risk, check
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kind import Kind, Stored
+from jaxaudit.report.kinds import Kind, Stored
 from jaxaudit.report.numbers import number, precise, text
 from jaxaudit.report.page import Answer, Cells, Part, Picture
-from jaxaudit.report.record import record_type
+from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
-from jaxaudit.report.run import Run, named
 
 LISTED = 50
 BAR = 40
@@ -32,13 +31,15 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> Part:
     return Part(
         named(run),
         run.kind,
-        "May the classifier be published?",
-        f"The classifier ({learner}) was trained on {data} with and without each of {result.records_measured:,} "
-        "records. PDTP is how much this changes the output on the record: the larger it is, the more the output "
-        "reveals that the classifier was trained on the record.",
+        f"May the {_model(result)} be published?",
+        f"The {_model(result)} ({learner}) was trained on {data} with and without each of {_left_out(result)}. PDTP is "
+        "how much this changes the output on the record: the larger it is, the more the output reveals that the "
+        f"{_model(result)} was trained on the record.",
         (_answer(result),),
         (
             _distribution(result.distribution),
+            *_groups(result.groups or (), top, "terminal"),
+            *_groups(result.groups or (), LISTED, "page"),
             _riskiest(result, top),
             *(() if result.reduction is None else (_reduction(result.reduction),)),
             _numbers(result),
@@ -67,19 +68,29 @@ def _answer(result: PDTPResult) -> Answer:
             ("Records above 1", f"{result.above_1:,} of {measured}"),
             ("Records above their seed floor", f"{result.seed_floor.above:,} of {measured}"),
             ("DTP bound over all inputs", _bound(result.dtp_bound, "not available for this learner")),
-            ("Target accuracy", _accuracy(result)),
+            *_accuracy(result).items(),
         ),
     )
+
+
+def _model(result: PDTPResult) -> str:
+    return "classifier" if result.texts is None else "language model"
+
+
+def _left_out(result: PDTPResult) -> str:
+    records = f"{result.records_measured:,} records"
+    return records if result.groups is None else f"{len(result.groups):,} groups of {records}"
 
 
 def _legend(result: PDTPResult) -> tuple[str, ...]:
     floor = "Seed floor: PDTP from another seed alone, with no record left out; mean and max over seeds."
     seeded = result.seed_floor.seeded
-    return (*result.finding.reasons, *((floor,) if seeded else ()), f"Target accuracy: {_accuracy(result)}.")
+    accuracy = (f"{name}: {value}." for name, value in _accuracy(result).items())
+    return (*result.finding.reasons, *((floor,) if seeded else ()), *accuracy)
 
 
-def _accuracy(result: PDTPResult) -> str:
-    return f"{result.train_accuracy:.1%} train"
+def _accuracy(result: PDTPResult) -> dict[str, str]:
+    return {} if result.train_accuracy is None else {"Target accuracy": f"{result.train_accuracy:.1%} train"}
 
 
 def _bound(value: float | None, none: str) -> str:
@@ -113,6 +124,14 @@ def _riskiest(result: PDTPResult, top: int) -> Cells:
 
     title = f"The {len(records):,} riskiest records, numbered from 0"
     return Cells(title, (*numbers, "class that moves"), tuple(map(row, records)), numbers, on="terminal")
+
+
+def _groups(groups: Sequence[GroupRisk], top: int, on: Where) -> tuple[Cells, ...]:
+    shown = sorted(groups, key=lambda each: -each.pdtp)[:top]
+    columns = ("group of record", "records", "PDTP", "floor max")
+    rows = ((str(each.first), f"{each.records:,}", number(each.pdtp), number(each.seed_floor_max)) for each in shown)
+    title = f"The {len(shown):,} riskiest groups, by their record of the largest PDTP"
+    return (Cells(title, columns, tuple(rows), columns, on=on),) if groups else ()
 
 
 def _moves(record: Risk) -> str:
@@ -149,9 +168,12 @@ def _numbers(result: PDTPResult) -> Cells:
         ("Records above 1 without bins", f"{result.above_1_without_bins:,}"),
         ("Records above 1 within their seed floor", f"{result.above_1_within_floor:,}"),
         ("Records with copies", f"{result.copies:,}"),
-        ("Only records of their class", f"{result.lone_members:,}"),
-        ("Accuracy on the measured records", f"{result.train_accuracy:.1%}"),
     ]
+    if result.train_accuracy is not None:
+        shown += [
+            ("Only records of their class", f"{result.lone_members:,}"),
+            ("Accuracy on the measured records", f"{result.train_accuracy:.1%}"),
+        ]
     return Cells("Numbers", ("what", "value"), tuple(shown), ("value",))
 
 

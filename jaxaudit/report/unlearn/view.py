@@ -8,12 +8,11 @@ from jaxaudit.audits.unlearn.result import Method, Spread, UnlearnResult, check
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kind import Kind
+from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Answer, Cells, Part, Picture
-from jaxaudit.report.record import record_type
+from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
-from jaxaudit.report.run import Run, named
 
 COLUMNS = {
     "efficacy": "efficacy",

@@ -11,7 +11,7 @@ from jaxaudit.audits.unlearn.finding import decided, over_sets
 from jaxaudit.audits.unlearn.result import RETRAINING, Models, Scores, UnlearnAudit, UnlearnResult
 from jaxaudit.metrics import ChallengeScore, Estimate, ULira
 from jaxaudit.report.kinds import recorded
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from support.saved_runs.provenance import provenance
 
 SEEDS = 10

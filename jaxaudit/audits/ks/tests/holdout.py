@@ -246,24 +246,42 @@ def _groups_of(evidence: Evidence) -> str:
 
 def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
     """Whether there is evidence that query set and holdout are not exchangeable, as far as it can be measured."""
-    pool, examples = evidence.pool, evidence.pool.examples
-    both = np.r_[pool.query, pool.holdout]
 
     def made() -> Alike:
-        found = alike(
-            stream(key, "exchangeability"),
-            examples.inputs[both] if examples.inputs.size else None,
-            examples.labels[both],
-            unseen_odds(evidence, evidence.dealt),
-            examples.record_hashes[both].view("S16") if examples.inputs.size else None,
-            evidence.queries,
-            groups=pool.groups,
+        found = sets_alike(
+            *(stream(key, "exchangeability"), evidence, evidence.dealt),
+            *(evidence.queries, evidence.pool.groups),
         )
-        found = found._replace(labels=NOT_MEASURED) if pool.classless else found
-        before = pool.sampled_alike
+        before = evidence.pool.sampled_alike
         return found if before is None else before._replace(difficulty=found.difficulty)
 
     return evidence.once("dealt", made)
+
+
+def sets_alike(
+    key: Key[Array, ""],
+    evidence: Evidence,
+    indices: slice | Int[np.ndarray, " some"],
+    size: int,
+    groups: Int[np.ndarray, " some"] | None,
+    at_hand: Examples | None = None,
+) -> Alike:
+    """Whether there is evidence that the first `size` of these compared records are not exchangeable with the others.
+
+    `at_hand` has the records with their inputs, if those of the pool have none.
+    """
+    examples = evidence.pool.examples.take(evidence.pool.asked[indices])
+    at_hand = examples if examples.inputs.size else at_hand
+    found = alike(
+        key,
+        None if at_hand is None else at_hand.inputs,
+        examples.labels,
+        unseen_odds(evidence, indices),
+        None if at_hand is None else at_hand.record_hashes.view("S16"),
+        size,
+        groups=groups,
+    )
+    return found._replace(labels=NOT_MEASURED) if evidence.pool.classless else found
 
 
 def unseen_odds(evidence: Evidence, indices: slice | Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"] | None:

@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.finding import Confidence, Finding
+from jaxaudit.audits.finding import Confidence, Finding, undecided
+from jaxaudit.audits.finding import sentence as capital
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, generators
 from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, lacks_of, recipe_unknown
@@ -173,5 +174,4 @@ class RhoTest:
 
     def _open(self, reason: str, more: str) -> Finding:
         sentence = f"rho does not determine whether the query set was used: {reason}."
-        why = Confidence("none", f"{reason[:1].upper()}{reason[1:]}.")
-        return Finding("inconclusive", "open", sentence, (reason,), why, caveats=(self.assumes,), would_change=(more,))
+        return undecided(sentence, (reason,), capital(reason), (self.assumes,), (more,))

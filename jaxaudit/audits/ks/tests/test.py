@@ -10,7 +10,8 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.finding import Confidence, Finding, Tone
+from jaxaudit.audits.finding import Confidence, Finding, Tone, undecided
+from jaxaudit.audits.finding import sentence as as_sentence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.data.examples import Examples
@@ -185,15 +186,7 @@ class Assuming(Protocol):
 
 
 def of_use(test: Assuming, usage: Usage, more: str, trust: Confidence, words: Words = USED) -> Finding:
-    """The finding of a test of use, from its numbers.
-
-    Args:
-        test: says what it assumes.
-        usage: its numbers.
-        more: what would change an inconclusive finding.
-        trust: confidence in the number that the verdict rests on.
-        words: its sentences.
-    """
+    """The finding of a test of use, from its numbers."""
     p_unused = p_of(usage)
     if usage.verdict == "not forgotten":
         share = used_share(usage)
@@ -211,15 +204,7 @@ def of_use(test: Assuming, usage: Usage, more: str, trust: Confidence, words: Wo
         return _finding(usage.verdict, sentence, (reason,), trust, (test.assumes,))
     reasons = usage.reasons or ("the test supports neither verdict",)
     sentence = words.undetermined.format(why="; ".join(reasons))
-    return Finding(
-        "inconclusive",
-        "open",
-        sentence,
-        reasons,
-        Confidence("none", _sentence("; ".join(reasons))),
-        caveats=(test.assumes,),
-        would_change=(more,),
-    )
+    return undecided(sentence, reasons, as_sentence("; ".join(reasons)), (test.assumes,), (more,))
 
 
 def _finding(
@@ -269,7 +254,3 @@ def p_text(value: float) -> str:
 
 def _between(share: Share) -> str:
     return f"{percent(share.low)} to {percent(share.high)}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

@@ -154,7 +154,7 @@ def padded(
     lengths = np.array([len(tokens) for rows in encoded for tokens, _ in rows])
     if empty:
         raise InputError(
-            f"{empty:,} of {len(lengths):,} records have no token to learn; are their answers empty? Leave them out."
+            f"{empty:,} of {len(lengths):,} records have no token that counts; are their answers empty? Leave them out."
         )
     positions = positions or int(lengths.max()) + MULTIPLE
     longer = int((lengths > positions).sum())

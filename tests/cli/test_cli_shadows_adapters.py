@@ -94,7 +94,7 @@ def test_options_of_adapters_that_do_not_fit_are_refused(name: str, here: Path):
 
 BAD: dict[str, tuple[list[dict[str, Any]], str]] = {
     "long": ([{"text": "ann " * POSITIONS}], f"the model has {POSITIONS} positions"),
-    "empty": ([{"prompt": "ann ", "answer": " "}], "1 of 121 records have no token to learn"),
+    "empty": ([{"prompt": "ann ", "answer": " "}], "1 of 121 records have no token that counts"),
 }
 
 

@@ -37,9 +37,9 @@ def measure_sequence_efficacy(
     is that of its log-likelihood, and no mean over its tokens. Per-example gradients are not stored.
 
     Args:
-        log_likelihood: `(params, tokens) -> [n]`, in nats, such as `SEQUENCE.log_prob` of a model's logits. If weights
-            have a `state`, it is a third argument, of which no gradient is wanted: what is frozen below an adapter, and
-            a model's other tensors.
+        log_likelihood: `(params, tokens) -> [n]`, in nats, such as `SequenceLikelihood().log_prob(logits, tokens)`. A
+            `state` of the weights is a third argument, for which no gradient is wanted: what is frozen below an
+            adapter, and a model's other tensors.
         judged: the weights being judged. The names of layers end at the last `/` of those of parameters.
         tokens: the records, of one length; `log_likelihood` must leave out what fills them up.
         references: weights to compare with; names must differ.

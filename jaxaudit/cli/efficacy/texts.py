@@ -1,11 +1,9 @@
 """The inputs of `jaxaudit efficacy` where records are texts: causal language models of `transformers` from folders."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from jaxaudit.audits.efficacy.audit import NamedWeights
@@ -15,10 +13,11 @@ from jaxaudit.cli.efficacy.command import EfficacyOptions
 from jaxaudit.cli.own_model import pretrained_config
 from jaxaudit.cli.parsers import parse_reference
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.scores.lm_run import prompts_of, refuse_long
+from jaxaudit.cli.scores.lm_run import prompts_of
 from jaxaudit.data import Examples
-from jaxaudit.data.sequences import CLASS_NAMES, MULTIPLE
-from jaxaudit.data.texts import Texts, read_texts
+from jaxaudit.data.paths import expanded
+from jaxaudit.data.sequences import padded
+from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.models.causal import Causal, causal_model
@@ -78,8 +77,9 @@ def read_text_inputs(options: EfficacyOptions) -> TextInputs:
     sources = [parse_reference(text) for text in model.reference]
     if any(path is None for _, path in sources):
         raise InputError("--reference untrained is of other networks; give a language model's as NAME=FOLDER.")
-    texts = read_texts(Path(options.data.data or ""))
-    examples = _tokens(LanguageModel(folder, "float32"), prompts_of(texts, options.data.template), texts)
+    texts, tokenizer = read_texts(expanded(Path(options.data.data or ""))), LanguageModel(folder, "float32")
+    encoded = tokenizer.encode(prompts_of(texts, options.data.template), texts.answers)
+    (examples,) = padded([texts], [encoded], tokenizer.end, tokenizer.positions)
     say(f"reading {len(sources) + 1} language model{'s' if sources else ''}")
     judged = causal_model(folder)
     references = [_named(name, causal_model(path)) for name, path in sources if path]
@@ -91,27 +91,3 @@ def _named(name: str, model: Causal) -> NamedWeights:
     return NamedWeights(
         name, {"/".join(each.rsplit(".", 1)): values for each, values in model.weights.items()}, model.rest
     )
-
-
-def _tokens(model: LanguageModel, prompts: Sequence[str], texts: Texts) -> Examples:
-    """The records as tokens of one length, in the form of `jaxaudit.data.sequences`.
-
-    Raises:
-        InputError: records have no token that counts, or more tokens than the model has positions.
-    """
-    encoded = model.encode(prompts, texts.answers)
-    empty = sum(
-        not answer or each.start >= len(each.tokens) for answer, each in zip(texts.answers, encoded, strict=True)
-    )
-    if empty:
-        raise InputError(
-            f"{texts.source}: {empty:,} of {len(encoded):,} records have no token that counts: their answer is empty, "
-            "or their text is a single token; leave them out."
-        )
-    refuse_long(model, encoded)
-    length = -(-max(len(each.tokens) for each in encoded) // MULTIPLE) * MULTIPLE
-    inputs = np.full((len(encoded), min(length, model.positions or length)), ~0, np.int32)
-    for row, each in zip(inputs, encoded, strict=True):
-        row[: len(each.tokens)] = each.tokens
-        row[: each.start] = ~row[: each.start]
-    return Examples(inputs, np.zeros(len(encoded), np.int32), CLASS_NAMES, texts.source)

@@ -7,9 +7,6 @@ from jaxaudit.cli.harness import Command, Summary
 from jaxaudit.cli.options import option
 from jaxaudit.errors import InputError
 
-QUESTION = "Question: {}\\nAnswer: "
-"""What stands before an answer where lines have a question."""
-
 
 def claim_table(path: Path) -> None:
     """Rejects a table of scores that could not be written, before any work is done."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.scores.lm import QUESTION, LMOptions, parse_template
+from jaxaudit.cli.scores.lm import LMOptions, parse_template
+from jaxaudit.data import sequences
 from jaxaudit.data.scores.reading import write_scores
 from jaxaudit.data.texts import SETS, Texts, read_texts
 from jaxaudit.errors import InputError, visible
@@ -40,7 +41,7 @@ def score(options: LMOptions) -> Summary:
     }
     encoded = {name: model.encode(records.prompts, records.answers) for name, model in models.items()}
     for name, model in models.items():
-        refuse_long(model, encoded[name])
+        _refuse_long(model, encoded[name])
     tokens = {name: sum(len(each.tokens) for each in mine) for name, mine in encoded.items()}
     total, done = sum(tokens.values()), 0
     counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
@@ -119,12 +120,9 @@ def prompts_of(texts: Texts, template: str | None) -> Sequence[str]:
     Raises:
         InputError: there is a template, and the texts have no prompts.
     """
-    if texts.form == "text":
-        if template is not None:
-            raise InputError(f"{texts.source}: --template is for prompts and questions, and its lines have a 'text'.")
-        return texts.prompts
-    before = parse_template(template or (QUESTION if texts.form == "question" else "{}"))
-    return [before.replace("{}", each) for each in texts.prompts]
+    if template is not None and texts.form == "text":
+        raise InputError(f"{texts.source}: --template is for prompts and questions, and its lines have a 'text'.")
+    return sequences.prompts_of(texts, template and parse_template(template))
 
 
 def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
@@ -135,15 +133,10 @@ def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
     return [(role if len(names) == 1 else f"{role}.{name}", path) for name, path in zip(names, folders, strict=True)]
 
 
-def refuse_long(model: LanguageModel, records: Sequence[Encoded]) -> None:
-    """Rejects records of more tokens than the model has positions.
-
-    Raises:
-        InputError: there are any.
-    """
+def _refuse_long(model: LanguageModel, records: Sequence[Encoded]) -> None:
     long = sum(len(each.tokens) > model.positions for each in records) if model.positions else 0
     if long:
         raise InputError(
             f"{long:,} of {len(records):,} records have more tokens than the {model.positions:,} positions of "
-            f"{model.name}; shorten them, or leave them out."
+            f"{model.name}; shorten them, or leave them out of every set."
         )

@@ -7,6 +7,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, Real
 
+from jaxaudit.errors import InputError
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 LogProbs = Callable[[Any, Any], Any]
 """`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, each record independent of the others. A
@@ -62,6 +64,18 @@ def source_of(method: Any) -> str:
         return str(getattr(method, "source", ""))
     every = (source_of(each) for each in (method.func, *method.args, *method.keywords.values()))
     return "; ".join(filter(None, every))
+
+
+def refuse_without_classes(method: str, outputs: Any) -> None:
+    """Refuses outputs of one column, as those of language models, for a method that needs a distribution over classes.
+
+    Raises:
+        InputError: they have one column.
+    """
+    if outputs.shape[1] == 1:
+        raise InputError(
+            f"{method} needs the probabilities of classes, and these records have none, as texts: use another method."
+        )
 
 
 def of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:

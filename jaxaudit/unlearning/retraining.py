@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Int, Key, Real
 
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.results import Summarize
@@ -16,7 +16,7 @@ from jaxaudit.unlearning.method import cites
 def retrain(
     keys: Key[Array, " models"],
     forget: Bool[np.ndarray, "models n"],
-    inputs: Float[Array | np.ndarray, "n ..."],
+    inputs: Real[Array | np.ndarray, "n ..."],
     labels: Int[Array | np.ndarray, " n"],
     learner: Learner,
     *,

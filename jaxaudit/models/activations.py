@@ -39,7 +39,9 @@ def hidden_states(net: PureModule, name: str | None = None) -> HiddenStates:
     def outputs(params: Any, inputs: Any) -> Any:
         # What the state holds of a network without running statistics is not used in evaluation mode.
         _, state = net.init(jax.random.key(0))
-        return net.apply(params, state, jnp.where(inputs < 0, ~inputs, inputs), False)[0]
+        if jnp.issubdtype(inputs.dtype, jnp.integer):
+            inputs = jnp.where(inputs < 0, ~inputs, inputs)
+        return net.apply(params, state, inputs, False)[0]
 
     def hidden(params: Any, inputs: Real[Array, "n length"]) -> Float[Array, "n length width"]:
         closed = jax.make_jaxpr(outputs)(params, inputs)

@@ -70,6 +70,18 @@ def source_of(method: Any) -> str:
     return "; ".join(filter(None, every))
 
 
+def refuse_without_classes(method: str, outputs: Any) -> None:
+    """Refuses outputs of one column, as those of language models, for a method that needs a distribution over classes.
+
+    Raises:
+        InputError: they have one column.
+    """
+    if outputs.shape[1] == 1:
+        raise InputError(
+            f"{method} needs the probabilities of classes, and these records have none, as texts: use another method."
+        )
+
+
 def of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:
     """`(params, inputs, labels) -> Float["n"]`: the log-probability of each record's label."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.errors import InputError
 from jaxaudit.models.activations import HiddenStates
@@ -30,7 +30,7 @@ def rmu(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Int[Array, "n length"],
+    inputs: Real[Array, "n length"],
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,
@@ -58,12 +58,14 @@ def rmu(
         gamma, alpha, epochs, learning_rate, batch_size, optimizer: as for `gradient_difference`.
 
     Raises:
-        InputError: a number is out of range.
+        InputError: a number is out of range, or records are not of tokens.
     """
     passes.check_recipe(epochs, learning_rate, batch_size)
     passes.check_weights(gamma, alpha)
     if not 0 <= coefficient < float("inf"):
         raise InputError(f"`coefficient` must be at least 0, got {coefficient:g}.")
+    if not jnp.issubdtype(inputs.dtype, jnp.integer):
+        raise InputError("RMU moves what a layer says of each token, and these records have none: use another method.")
     width = jax.eval_shape(hidden, params, inputs[:1]).shape[-1]
     direction = jax.random.uniform(stream(key, "direction"), (width,))
     target = coefficient * direction / jnp.linalg.norm(direction)

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import passes
-from jaxaudit.unlearning.method import LogProbs, cites
+from jaxaudit.unlearning.method import LogProbs, cites, refuse_without_classes
 
 LEARNING_RATE = 5e-4
 DECAYS = (0.5, 0.8, 0.9)
@@ -64,9 +64,10 @@ def scrub(
         batch_size: records per step.
 
     Raises:
-        InputError: a number of the recipe is out of range.
+        InputError: a number of the recipe is out of range, or records have no classes.
     """
     passes.check_recipe(epochs, learning_rate, batch_size)
+    refuse_without_classes("SCRUB", jax.eval_shape(log_probs, params, inputs))
     loss, adam = passes.cross_entropy(log_probs, inputs, labels), optax.scale_by_adam()
 
     def cooled(params: Any, minibatch: passes.Minibatch) -> Float[Array, "batch classes"]:

@@ -16,7 +16,7 @@ from jaxaudit.cli.unlearn.texts import read_text_sets
 from jaxaudit.data import Examples
 from jaxaudit.data.overlap import find_overlap
 from jaxaudit.errors import InputError, MissingSplit
-from jaxaudit.models import hidden_states
+from jaxaudit.models import PureModule, hidden_states
 
 TEST = "@test"
 
@@ -44,9 +44,9 @@ class Parts(NamedTuple):
 
 
 def make_methods(
-    names: Sequence[str], asked: UnlearnAudit, batch_size: int, net: Any = None
+    names: Sequence[str], asked: UnlearnAudit, batch_size: int, net: PureModule
 ) -> dict[str, unlearning.Unlearn]:
-    """The methods among these that are functions of a trained model, configured by the options; `net` is for rmu."""
+    """The methods among these that are functions of a trained model, by the options; rmu moves a layer of `net`."""
     given = {"epochs": asked.unlearn_epochs, "learning_rate": asked.unlearn_rate, "batch_size": batch_size}
     training: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     noises: dict[str, unlearning.Noise] = dict(

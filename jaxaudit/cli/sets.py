@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxaudit.cli.groups import GIVEN, MOST, TRAINED, Images, Network, Recipe, dealt_groups
 from jaxaudit.cli.options import Source, bank_option, option, training_option
-from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
+from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_model
 from jaxaudit.cli.parsers import parse_image_size, parse_names, parse_tokens, share_check
 from jaxaudit.errors import InputError
 
@@ -73,16 +73,29 @@ class Held:
     holdout_groups: str | None = dealt_groups("The same for each holdout record.", of=GIVEN)
 
 
+def tokens_of_texts() -> Any:
+    """`--tokens`, as a field."""
+    return option(
+        None,
+        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
+        "[default: bytes]",
+        check=parse_tokens,
+        of=TRAINED,
+    )
+
+
 @dataclass(frozen=True)
 class ShadowNetwork(Network):
     """The shadow models."""
 
     model: str | None = training_option(
         None,
-        f"The target's network: {NETWORKS}, or {OWN}. [default: liu-cnn for images, mlp for tables]",
+        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), or {OWN}. [default: liu-cnn for "
+        f"images, mlp for tables, {OF_TEXTS} for texts]",
         check=parse_model,
         names="code",
     )
+    tokens: str | None = tokens_of_texts()
 
 
 @dataclass(frozen=True)
@@ -112,17 +125,6 @@ class ShadowRecipe(Recipe):
         super().check()
         if self.validation is not None and self.patience is None:
             raise InputError("--validation is of early stopping; add --patience, such as 5, or leave it out.")
-
-
-def tokens_of_texts() -> Any:
-    """`--tokens`, as a field."""
-    return option(
-        None,
-        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
-        "[default: bytes]",
-        check=parse_tokens,
-        of=TRAINED,
-    )
 
 
 def shadow_count(default: int, help: str) -> Any:

@@ -8,19 +8,22 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from jaxaudit.audits.bank_odds import score_outputs
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.options import KSData, KSOptions
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import drop_from, group_columns, read_sets, reader
+from jaxaudit.cli.read_texts import read_groups, text_reader
 from jaxaudit.data import (
     Examples,
     align_target_data,
     concatenate,
 )
+from jaxaudit.data.bank.description import Description
 from jaxaudit.data.challenge import Role, answers_of, check_files, load_answers, read_key
-from jaxaudit.data.groups import Groups, as_groups, load_groups
+from jaxaudit.data.groups import Groups, as_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import (
     HOLDOUT,
@@ -46,6 +49,10 @@ def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
 
 DEALT: Mapping[str, Role] = {"query set": "query", HOLDOUT: "holdout", MEMBERS: "members"}
 """The sets of a challenge, by what messages call them."""
+
+
+LIKELIHOODS = Description(format=1, outputs="log_likelihood", direction="higher", records=1, models=1)
+"""What a target's file on texts contains: mean log-likelihoods, nats a token."""
 
 
 class SourceSet(NamedTuple):
@@ -128,7 +135,10 @@ def read_given(options: KSOptions) -> AuditInputs:
     key = None if data.challenge is None else read_key(data.challenge)
     if key is not None and data.challenge is not None:
         check_files(key, data.challenge.parent)
-    read = reader(data, group_columns(data))
+    simulated = [parse_target_data(text)[0] for text in target.target_data]
+    names = [data.query, data.calibration, data.holdout, data.members, data.reference, *simulated]
+    texts = text_reader([name for name in names if name is not None], options.model.tokens)
+    read = texts or reader(data, group_columns(data))
     query, calibration, whole = (
         (read(data.query or ""), None, None) if data.calibration is None else read_sets(data, read)
     )
@@ -154,6 +164,8 @@ def read_given(options: KSOptions) -> AuditInputs:
         if examples is None or not paths:
             return [None] * len(target.target)
         rows, role = len(examples), DEALT.get(of)
+        if texts is not None:
+            return [*name_apart([score_outputs(path, LIKELIHOODS, rows) for path in paths], list(paths))]
         files = [
             load_outputs(path, query.class_names, rows, kind, of=of)
             if key is None or role is None
@@ -214,10 +226,10 @@ def _read_groups(data: KSData, query: Examples, holdout: Examples | None, member
         return None
     known = None
     if data.members_groups is not None and members is not None:
-        known = load_groups(data.members_groups, data.members or "", len(members), "members", data.data_dir)
+        known = read_groups(data.members_groups, data.members or "", len(members), "members", data.data_dir)
     return as_groups(
-        load_groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
-        load_groups(data.holdout_groups, data.holdout or "", len(holdout), "holdout", data.data_dir),
+        read_groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
+        read_groups(data.holdout_groups, data.holdout or "", len(holdout), "holdout", data.data_dir),
         known,
     )
 

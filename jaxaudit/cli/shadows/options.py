@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
-from jaxaudit.cli.options import Source, group, option, training_option
-from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_learner, parse_model
+from jaxaudit.cli.options import Source, group, option
+from jaxaudit.cli.own_model import parse_learner
 from jaxaudit.cli.parsers import parse_image_size
-from jaxaudit.cli.sets import MEANING, Held, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows, tokens_of_texts
+from jaxaudit.cli.sets import MEANING, Held, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows
 from jaxaudit.errors import InputError
 
 BANK = "Bank"
@@ -103,14 +103,6 @@ class TrainedModels(Seeded):
 class BankNetwork(ShadowNetwork):
     """Options of the network of a bank's models, or of their learner."""
 
-    model: str | None = training_option(
-        None,
-        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), or {OWN}. [default: liu-cnn for "
-        f"images, mlp for tables, {OF_TEXTS} for texts]",
-        check=parse_model,
-        names="code",
-    )
-    tokens: str | None = tokens_of_texts()
     learner: str | None = option(
         None,
         "Your own learner in place of a network and its training: a value with fit(key, inputs, labels, weights) and "

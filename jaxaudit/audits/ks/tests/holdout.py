@@ -210,7 +210,8 @@ def predictors_of(
     if _has_outputs(evidence, indices):
         shadows = said.at_resolution(evidence.log_odds(Kind.MIXED)[:, indices])
         rows = evidence.members(Kind.MIXED)[:, indices]
-    inputs = examples.inputs[records] if examples.inputs.size else None
+    # Of records without classes, neighbours have none that could tell.
+    inputs = examples.inputs[records] if examples.inputs.size and not pool.classless else None
     return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
 
 
@@ -259,9 +260,9 @@ def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
             evidence.queries,
             groups=pool.groups,
         )
-        found = found._replace(labels=NOT_MEASURED) if pool.classless else found
         before = pool.sampled_alike
-        return found if before is None else before._replace(difficulty=found.difficulty)
+        found = found if before is None else before._replace(difficulty=found.difficulty)
+        return found._replace(labels=NOT_MEASURED) if pool.classless else found
 
     return evidence.once("dealt", made)
 

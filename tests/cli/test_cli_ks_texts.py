@@ -30,11 +30,11 @@ FEWER = ("--holdout-shadow-models", "20")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sets of texts, two an author, and what models that used query set and members, or members alone, say of them."""
-    folder, random, texts = tmp_path_factory.mktemp("texts"), np.random.default_rng(3), []
+    folder, random, texts = tmp_path_factory.mktemp("texts"), np.random.default_rng(4), []
     for name in "qhcm":
         lines = [
-            {"prompt": " ".join(random.choice(WORDS, 2)) + " ", "answer": " ".join(random.choice(WORDS, 5))}
-            for _ in range(COUNT)
+            {"prompt": " ".join(random.choice(WORDS, 4)) + " ", "answer": " ".join(random.choice(WORDS[:few], 6))}
+            for few in random.integers(1, len(WORDS) + 1, COUNT)
         ]
         both = [{**line, "author": f"{name}{number // 2}"} for number, line in enumerate(lines)]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, both)))

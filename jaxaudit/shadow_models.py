@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.sequences import token_counts, vocabulary_of
 from jaxaudit.membership import Membership
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.exchangeability import Alike
@@ -96,6 +97,12 @@ class Pool(NamedTuple):
     def classless(self) -> bool:
         """Whether records have no classes: each model gives a number for a record, and has no accuracy."""
         return len(self.examples.class_names) < 2
+
+    def comparable(self) -> "Pool":
+        """The pool whose texts are counts of their tokens, by which tests compare records; other records are as is."""
+        if vocabulary_of(self.examples) is None:
+            return self
+        return self._replace(examples=replace(self.examples, inputs=token_counts(self.examples)))
 
     @property
     def columns(self) -> Int[np.ndarray, " n"]:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.cli.groups import Network, Recipe, TextNetwork
 from jaxaudit.cli.own_model import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
-from jaxaudit.cli.parsers import other_split, parse_hidden
+from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_adapters, make_factory, make_learner
 from jaxaudit.cli.sets import DESIGNS, GUESS, Sets, ShadowRecipe, parse_designs
@@ -62,7 +62,11 @@ def with_defaults(data: Data, model: Networks, recipe: Trained) -> tuple[Data, N
     size = "none" if model.model == "medical-cnn" else IMAGE_SIZE
     return (
         replace(data, calibration=calibration, image_size=data.image_size or size),
-        replace(model, hidden=HIDDEN if model.hidden is None else model.hidden),
+        replace(
+            model,
+            model=model.model or (OF_TEXTS if is_texts(data.query) else None),
+            hidden=HIDDEN if model.hidden is None else model.hidden,
+        ),
         recipe,
     )
 

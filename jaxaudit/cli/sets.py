@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.groups import GIVEN, MOST, Images, Network, Recipe, dealt_groups
+from jaxaudit.cli.groups import GIVEN, MOST, Images, Network, Recipe, TextNetwork, dealt_groups
 from jaxaudit.cli.options import Source, bank_option, option, training_option
-from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
+from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_judged
 from jaxaudit.cli.parsers import parse_image_size, parse_names, share_check
 from jaxaudit.errors import InputError
 
@@ -74,13 +74,14 @@ class Held:
 
 
 @dataclass(frozen=True)
-class ShadowNetwork(Network):
+class ShadowNetwork(TextNetwork, Network):
     """The shadow models."""
 
     model: str | None = training_option(
         None,
-        f"The target's network: {NETWORKS}, or {OWN}. [default: liu-cnn for images, mlp for tables]",
-        check=parse_model,
+        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
+        f"transformers (--lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
+        check=parse_judged,
         names="code",
     )
 

@@ -92,7 +92,7 @@ def _enough_without(evidence: Evidence, kinds: Sequence[str], left_out: Sequence
 def _cause(evidence: Evidence) -> str:
     """Advice to scale the inputs, if they are unsuitable for training."""
     inputs = evidence.pool.examples.inputs
-    if not inputs.size:
+    if not inputs.size or evidence.pool.classless:
         return ""
     deviation = float(inputs.std())
     hard = float(np.abs(inputs).max()) > LARGE or abs(float(inputs.mean())) > FAR * deviation

@@ -143,7 +143,7 @@ def train_rows(
     confidences, odds, hits, *seen = (np.concatenate(arrays)[as_drawn] for arrays in zip(*fitted, strict=True))
     by_set = np.argsort(np.arange(len(labels))[order])
     return ShadowModels(
-        pool=pool,
+        pool=pool.comparable(),
         kinds=tuple(kind for kind, own in rows.items() for _ in own),
         membership=membership,
         log_odds=np.take(odds, by_set, axis=1),

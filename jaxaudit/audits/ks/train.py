@@ -111,7 +111,7 @@ def train_shadows(
     if calibration is None or learner is None:
         for test in tests:
             test.draw(drawing, pool)
-        return no_models(pool)
+        return no_models(pool.comparable())
     kinds = kinds_of_targets(targets)
     of_rho = (test.draw(drawing, pool) for test in tests if isinstance(test, RhoTest))
     of_targets = (target.draw(drawing, pool, kind) for target, kind in zip(targets, kinds, strict=True))

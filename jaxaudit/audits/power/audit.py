@@ -117,8 +117,9 @@ def measure_power(
     trained = train_rows(stream(key, "train"), rows, pool, learners, {Kind.HALF: in_turn}, execution=execution)
     membership, odds = trained.membership[:, pool.query], trained.log_odds[:, pool.query]
     measured = separation(odds, membership, draws, in_turn, dealt)
+    inputs = None if pool.classless else query.inputs
     memory = memory_of_models(
-        *(stream(key, "difficulty"), odds, membership, query.labels, query.inputs, in_turn, dealt),
+        *(stream(key, "difficulty"), odds, membership, query.labels, inputs, in_turn, dealt),
         stretch=measured.stretch,
     )
     sizes = size, holdout, size if members_size is None else members_size

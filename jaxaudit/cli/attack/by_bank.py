@@ -38,7 +38,7 @@ def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
         auditing()
     path = options.audit.shadows or Path()
     bank = load_bank(path)
-    attacks = _attacks(options)
+    attacks = attacks_of(options)
     targets, records = _targets(options, bank)
     beside = options.audit.pdtp
     pdtp = None if beside is None else _measured_pdtp(beside, bank, records)
@@ -62,24 +62,26 @@ def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
             progress=execution.progress,
         )
 
-    def outcome(found: AttackAudit, provenance: Provenance) -> Outcome:
-        files: dict[str, Writer] = {
-            "scores.npz": arrays(_scores(found, records)),
-            "records.csv": lambda file: _write_records(file, found, bank),
-        }
-        return Outcome(recorded("attack", found.result, found.sources, provenance), {}, files)
-
     return Job(
         options=options,
         data=describe_bank(path, bank, {}, len(known), known.content_hash),
         audit=audit,
-        outcome=outcome,
+        outcome=lambda found, provenance: outcome_of(found, bank, records, provenance),
         label="attacking",
         extra={"targets": [{"name": each.name, "content_hash": each.content_hash} for each in targets]},
     )
 
 
-def _attacks(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
+def outcome_of(found: AttackAudit, bank: Bank, records: int, provenance: Provenance) -> Outcome:
+    """The result in all of its output forms; `records` of the bank were attacked, dropped ones included."""
+    files: dict[str, Writer] = {
+        "scores.npz": arrays(_scores(found, records)),
+        "records.csv": lambda file: _write_records(file, found, bank),
+    }
+    return Outcome(recorded("attack", found.result, found.sources, provenance), {}, files)
+
+
+def attacks_of(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
     """The attacks that `--attacks` names, in order; None for all."""
     audit = options.audit
     made: dict[str, RecordAttack] = {

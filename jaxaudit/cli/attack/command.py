@@ -6,17 +6,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxaudit.attacks.records import BUILT_IN
-from jaxaudit.cli.classifiers import ClassifierOptions
+from jaxaudit.cli.classifiers import ClassifierOptions, check_texts
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, ListOutput, Recipe, failing
 from jaxaudit.cli.harness import Command, Job, Summary
 from jaxaudit.cli.options import REFUSALS, Source, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_own_names
+from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.sets import bank_of_shadows
 from jaxaudit.cli.tables import TableData
 from jaxaudit.errors import InputError
 
 ON_RECORDS = tuple(name for names in BUILT_IN.values() for name in names)
 """Names of the attacks with a bank."""
+OF_TARGETS = ("iterations", "targets", "shadow_pairs", "fresh_shadows", "measured_iterations", "bins")
+"""Options of target records that are drawn."""
 ON_TARGETS = ("untargeted", "distance", "frequency")
 """Names of the attacks without a bank; a test compares them with `ATTACKS`, which takes a second to import."""
 
@@ -78,7 +81,7 @@ class AttackAudit(ByBank, Level):
 
     attacks: str | None = option(
         None,
-        "Attacks to make, such as distance,frequency; with --shadows: "
+        "Attacks to make, such as distance,frequency; with --shadows, and of texts: "
         f"{', '.join(ON_RECORDS)}, or your own, as package.module:Attack or file.py:Attack. With --shadows the first "
         "decides, and only the default one can show that attacks fail; without, all decide together. [default: all; "
         "with --shadows all but those that end in -code, stacked first]",
@@ -104,7 +107,8 @@ class AttackAudit(ByBank, Level):
     fresh_shadows: bool = training_option(False, "Train new pairs in every iteration: --iterations times the cost.")
     pooled_shadow_models: int = training_option(
         20,
-        "untargeted: shadow models trained on random halves.",
+        "untargeted: shadow models trained on random halves. Of texts: all models; a fair coin decides for each text "
+        "and model, and each model is attacked by the others.",
         minimum=1,
         maximum=MOST,
     )
@@ -139,11 +143,20 @@ class AttackOptions:
         """The origin of the models from which attacks learn."""
         return Source.TRAINING if self.audit.shadows is None else Source.BANK
 
+    @property
+    def of_texts(self) -> bool:
+        """Whether language models are trained and attacked."""
+        return self.source is Source.TRAINING and self.data.data is not None and is_texts(self.data.data)
+
 
 def _check_attacks(options: AttackOptions) -> None:
     """Rejects attacks that need a bank if there is none, and attacks that cannot use one."""
     asked = options.audit
     names = {} if asked.attacks is None else attacks_named(asked.attacks)
+    if options.of_texts:
+        _check_texts(options, tuple(names))
+        return
+    check_texts(None, options.model.model, options.recipe)
     if options.source is Source.TRAINING:
         of_bank = [name for name in names if name not in ON_TARGETS]
         if of_bank:
@@ -162,6 +175,22 @@ def _check_attacks(options: AttackOptions) -> None:
         )
 
 
+def _check_texts(options: AttackOptions, names: tuple[str, ...]) -> None:
+    """Rejects attacks that compare classes, and options of targets that are drawn, since every text is attacked."""
+    asked, usual = options.audit, AttackAudit()
+    check_texts(options.data.data, options.model.model, options.recipe)
+    useless = [name for name in names if name in ON_TARGETS]
+    if useless:
+        raise InputError(
+            f"--attacks {','.join(useless)}: compares the probabilities of classes, and texts have none; on a text's "
+            f"one number there are {', '.join(ON_RECORDS)}."
+        )
+    other = next((name for name in OF_TARGETS if getattr(asked, name) != getattr(usual, name)), None)
+    if other is not None or options.data.sample is not None:
+        flag = f"--{other or 'sample'}".replace("_", "-")
+        raise InputError(f"{flag} is for tables: of texts every one is attacked, by all others; leave it out.")
+
+
 def _in_python(names: Mapping[str, OwnCode | None]) -> str:
     """A hint how to use your own attack without a bank; empty if no attack is your own."""
     own = any(place is not None for place in names.values())
@@ -173,6 +202,10 @@ def _prepare(options: AttackOptions) -> Job[Any] | Summary:
         from jaxaudit.cli.attack.by_bank import prepare_by_bank
 
         return prepare_by_bank(options)
+    if options.of_texts:
+        from jaxaudit.cli.attack.of_texts import prepare_of_texts
+
+        return prepare_of_texts(options)
     from jaxaudit.cli.attack.run import prepare
 
     return prepare(options)
@@ -194,6 +227,9 @@ ATTACK = Command(
     `jaxaudit attack --data adult --model nn --attacks untargeted,distance,frequency --iterations 100 --targets 100`
 
     `jaxaudit attack --csv people.csv --label income --model nb --attacks distance --json`
+
+    `jaxaudit attack --query texts.jsonl --tokens words --optimizer adamw --learning-rate 0.003 --epochs 15 --attacks
+    lira,rmia` (a language model; `shadows train --coins` keeps the models)
 
     `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank; trains nothing)
 

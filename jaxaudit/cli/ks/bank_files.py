@@ -32,7 +32,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     """
     found = audit.shadows
     indices = [] if found is None else [index for index, kind in enumerate(found.kinds) if kind in OF_BANK]
-    if found is None or not indices or not 2 <= len(sets.query.class_names) <= MOST_CLASSES:
+    if found is None or not indices or len(sets.query.class_names) > MOST_CLASSES:
         return {}
     shadows = found.take(np.array(indices))
     parts = (sets.query, sets.holdout, sets.calibration)
@@ -48,18 +48,21 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     dropped[columns] = False
     labels = np.full(records, -1, np.int32)
     labels[columns] = np.concatenate([part.labels for part in parts if part is not None])
-    models, kinds = len(shadows.membership), (bool, bool, np.float32)
-    membership, correct, odds = (np.zeros((models, records), kind) for kind in kinds)
-    for array, own in zip(
-        (membership, correct, odds), (shadows.membership, shadows.correct, shadows.log_odds), strict=True
-    ):
+    models, kinds, texts = len(shadows.membership), (bool, bool, np.float32), shadows.pool.classless
+    membership, correct, outputs = (np.zeros((models, records), kind) for kind in kinds)
+    arrays: dict[str, np.ndarray] = {MEMBERSHIP: membership, WHOLE: outputs}
+    arrays |= {} if texts else {LABELS: labels, CORRECT: correct}
+    # Of a text the log-odds are those of its mean log-likelihood.
+    said = -np.logaddexp(0, -shadows.log_odds.astype(np.float64)) if texts else shadows.log_odds
+    for array, own in zip((membership, correct, outputs), (shadows.membership, shadows.correct, said), strict=True):
         # A separate reference, members and records used only by targets have no column in the bank.
         array[:, columns] = own[:, : len(columns)]
     description = Description(
         format=1,
-        outputs="log_odds",
+        outputs="log_likelihood" if texts else "log_odds",
+        direction="higher" if texts else None,
         classes=len(sets.query.class_names),
-        class_names=sets.query.class_names,
+        class_names=() if texts else sets.query.class_names,
         records=records,
         models=models,
         counts=Counts(**dict(zip(ROLES, counts, strict=True))),
@@ -74,7 +77,6 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
         versions={"jaxaudit": __version__, "numpy": version("numpy")},
         command=tuple(command_line("ks", as_given(options))),
     )
-    arrays = {LABELS: labels, MEMBERSHIP: membership, CORRECT: correct, WHOLE: odds}
     if dropped.any():
         arrays[DROPPED] = dropped
     if sets.read_groups is not None:
@@ -85,4 +87,6 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
 
 
 def _stored(alike: Alike) -> SampledAlike:
-    return SampledAlike(**{name: value for name, value in alike._asdict().items() if name != "difficulty"})
+    # Of records without classes the labels are not compared, and all are equal.
+    measured = {name: 1.0 if np.isnan(value) else value for name, value in alike._asdict().items()}
+    return SampledAlike(**{name: value for name, value in measured.items() if name != "difficulty"})

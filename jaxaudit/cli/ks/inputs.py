@@ -8,19 +8,23 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from jaxaudit.audits.bank_odds import score_outputs
 from jaxaudit.audits.ks.target import OF_SETS, FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.options import KSData, KSOptions, Targets
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import drop_from, group_columns, read_sets, reader
+from jaxaudit.cli.read_texts import read_groups, text_reader
+from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import (
     Examples,
     align_target_data,
     concatenate,
 )
+from jaxaudit.data.bank.description import Description
 from jaxaudit.data.challenge import Role, answers_of, check_files, load_answers, read_key
-from jaxaudit.data.groups import Groups, as_groups, load_groups
+from jaxaudit.data.groups import Groups, as_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import (
     HOLDOUT,
@@ -41,6 +45,10 @@ def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
 
 DEALT: Mapping[str, Role] = {"query set": "query", "holdout": "holdout", "members": "members"}
 """The sets of a challenge, by what messages call them."""
+
+
+LIKELIHOODS = Description(format=1, outputs="log_likelihood", direction="higher", records=1, models=1)
+"""What a target's file on texts contains: mean log-likelihoods, nats a token."""
 
 
 class SourceSet(NamedTuple):
@@ -120,7 +128,12 @@ def read_given(options: KSOptions) -> AuditInputs:
     key = None if data.challenge is None else read_key(data.challenge)
     if key is not None and data.challenge is not None:
         check_files(key, data.challenge.parent)
-    read = reader(data, group_columns(data))
+    simulated = [parse_target_data(text)[0] for text in target.target_data]
+    names = [data.query, data.calibration, data.holdout, data.members, data.reference, *simulated]
+    texts = text_reader(
+        [name for name in names if name is not None], options.model.tokens, make_adapters(options.model)
+    )
+    read = texts or reader(data, group_columns(data))
     query, calibration, whole = (
         (read(data.query or ""), None, None) if data.calibration is None else read_sets(data, read)
     )
@@ -147,6 +160,8 @@ def read_given(options: KSOptions) -> AuditInputs:
         examples, role = sets[of] or query, DEALT.get(of)
         if key is not None and role is not None:
             return answers_of(load_answers(path, key, query.class_names, kind), key, role)
+        if texts is not None:
+            return score_outputs(path, LIKELIHOODS, len(examples), of)
         called = "calibration set" if of == "reference" and reference is None else of
         said = load_outputs(path, query.class_names, len(examples), kind, of=called)
         return said if of != "reference" or asked is None else said.take(_read(asked).kept(kept))
@@ -208,10 +223,10 @@ def _read_groups(data: KSData, query: Examples, holdout: Examples | None, member
         return None
     known = None
     if data.members_groups is not None and members is not None:
-        known = load_groups(data.members_groups, data.members or "", len(members), "members", data.data_dir)
+        known = read_groups(data.members_groups, data.members or "", len(members), "members", data.data_dir)
     return as_groups(
-        load_groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
-        load_groups(data.holdout_groups, data.holdout or "", len(holdout), "holdout", data.data_dir),
+        read_groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
+        read_groups(data.holdout_groups, data.holdout or "", len(holdout), "holdout", data.data_dir),
         known,
     )
 

@@ -21,10 +21,19 @@ from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
 from jaxaudit.cli.ks.challenge import as_given
 from jaxaudit.cli.ks.inputs import AuditInputs, read_given
-from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, TEST_NAMES, KSOptions, parse_tests, tests_named
+from jaxaudit.cli.ks.options import (
+    HOLDOUT_MODELS,
+    OF_RHO,
+    SHADOW_MODELS,
+    TEST_NAMES,
+    KSOptions,
+    parse_tests,
+    tests_named,
+)
 from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
 from jaxaudit.cli.own_code import load_named
-from jaxaudit.cli.own_model import parse_model
+from jaxaudit.cli.own_model import parse_judged
+from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.data import is_image
@@ -49,6 +58,8 @@ FILES = {
     "holdout_before": "before_on_holdout",
 }
 """The files of a `FileTarget`, by their names in a result."""
+OF_CLASSES = ("reference", "shadow", *OF_RHO)
+"""Tests of records with classes."""
 OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
 """Files of outputs that a run without training uses, by what the outputs are on."""
 
@@ -57,7 +68,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work for these options; for a dry run, only the plan."""
     if options.data.query is not None and not options.target.target and not options.target.target_data:
         say("No --target was given: three targets of known truth are simulated instead.")
-    given = options
+    given = options = of_texts(options)
     options = _filled(options)
     seconds = parse_budget(options.audit.budget)
     whole = read_given(options)
@@ -102,7 +113,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         return judge(
             *(key, shadows, sets.targets),
             tests=tests,
-            own_recipe=options.audit.same_recipe or parse_model(options.model.model or "") is not None,
+            own_recipe=options.audit.same_recipe or parse_judged(options.model.model or "") is not None,
             reduced=() if plan is None else tuple(plan.numbers["unlike"]),
             level=options.audit.level,
         )
@@ -143,7 +154,7 @@ def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
             "test can be made; give --calibration, or leave --tests out."
         )
     options = replace(
-        options,
+        of_texts(options),
         audit=replace(options.audit, tests=MembersTest.name),
         data=replace(options.data, image_size=options.data.image_size or IMAGE_SIZE),
     )
@@ -173,6 +184,29 @@ def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
             **{role: each for role, each in described_files(sets.files).items() if role in OF_MEMBERS},
         },
     )
+
+
+def of_texts(options: KSOptions) -> KSOptions:
+    """The options with what follows from sets of texts: no models of rho, and tests of one number a record alone.
+
+    Raises:
+        InputError: a requested test needs classes, or there is no holdout.
+    """
+    if options.data.query is None or not is_texts(options.data.query):
+        return options
+    if options.target.target_kind != "auto":
+        raise InputError(f"--target-kind {options.target.target_kind}: texts have log-likelihoods; leave it out.")
+    audit = replace(options.audit, replicates=options.audit.replicates or 0)
+    names = tests_named(replace(options, audit=audit))
+    if "all" in (audit.tests or ""):
+        names = tuple(name for name in names if name not in OF_CLASSES)
+    useless = [name for name in names if name in OF_CLASSES] + (["rho"] if audit.replicates else [])
+    if useless:
+        raise InputError(
+            f"{' and '.join(dict.fromkeys(useless))}: compare probabilities of classes, and texts have none; give a "
+            "holdout (--holdout, --holdout-target), which texts are judged by, and leave out --replicates."
+        )
+    return replace(options, audit=replace(audit, tests=",".join(names)))
 
 
 def _of_bank(options: KSOptions) -> str:

@@ -21,9 +21,10 @@ from jaxaudit.cli.power.budget import plan_within, work_of
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_sets, reader, tell_of_large_numbers
+from jaxaudit.cli.read_texts import read_groups, text_reader
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.data.groups import as_groups, groups_file, load_groups
+from jaxaudit.data.groups import as_groups, groups_file
 from jaxaudit.data.scores.reading import load_scores
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import SteppedLearner
@@ -177,13 +178,14 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, PowerInputs]:
     data, model, recipe = with_defaults(options.data, options.model, options.recipe)
     # A column with groups is not an input.
     named = data.groups is not None and groups_file(data.groups) is None
-    query, calibration, _ = read_sets(data, reader(data, [data.groups or ""] if named else []))
+    texts = text_reader([data.query or "", data.calibration or ""], model.tokens)
+    query, calibration, _ = read_sets(data, texts or reader(data, [data.groups or ""] if named else []))
     model = replace(model, model=model.model or ("liu-cnn" if is_image(query) else "mlp"))
     tell_of_large_numbers(model.model, (query.inputs, calibration.inputs))
     audit = replace(options.audit, holdout_shadow_models=options.audit.holdout_shadow_models or SHADOW_MODELS)
     groups = None
     if data.groups is not None:
-        groups = load_groups(data.groups, data.query or "", len(query), "query set", data.data_dir)
+        groups = read_groups(data.groups, data.query or "", len(query), "query set", data.data_dir)
     options = replace(options, data=data, model=model, recipe=recipe, audit=audit)
     return options, PowerInputs(query, calibration, groups)
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded, TextNetwork
-from jaxaudit.cli.options import Source, group, option, training_option
-from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_judged, parse_learner
+from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
+from jaxaudit.cli.options import Source, group, option
+from jaxaudit.cli.own_model import parse_learner
 from jaxaudit.cli.parsers import parse_image_size
 from jaxaudit.cli.sets import MEANING, Held, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows
 from jaxaudit.errors import InputError
@@ -100,16 +100,9 @@ class TrainedModels(Seeded):
 
 
 @dataclass(frozen=True)
-class BankNetwork(TextNetwork, ShadowNetwork):
+class BankNetwork(ShadowNetwork):
     """Options of the network of a bank's models, or of their learner."""
 
-    model: str | None = training_option(
-        None,
-        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
-        f"transformers (--lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
-        check=parse_judged,
-        names="code",
-    )
     learner: str | None = option(
         None,
         "Your own learner in place of a network and its training: a value with fit(key, inputs, labels, weights) and "

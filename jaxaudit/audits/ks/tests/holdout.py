@@ -210,7 +210,8 @@ def predictors_of(
     if _has_outputs(evidence, indices):
         shadows = said.at_resolution(evidence.log_odds(Kind.MIXED)[:, indices])
         rows = evidence.members(Kind.MIXED)[:, indices]
-    inputs = examples.inputs[records] if examples.inputs.size else None
+    # Of records without classes, neighbours have none that could tell.
+    inputs = examples.inputs[records] if examples.inputs.size and not pool.classless else None
     return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
 
 

@@ -1,0 +1,70 @@
+"""`jaxaudit attack` of texts: as by a bank that is dealt by coins; attacks that compare classes are refused."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from support.cli_runs import jaxaudit, refused
+
+from jaxaudit.report.kinds import schema_of
+
+COUNT, WORDS = 40, ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
+MODELS = (
+    *("--query", "t.jsonl", "--model", "gpt-1-8", "--tokens", "words", "--epochs", "10", "--optimizer", "adamw"),
+    *("--learning-rate", "0.03", "--batch-size", "10", "--models-per-batch", "4"),
+)
+ATTACKS = ("--attacks", "lira,rmia,attack-p")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts, one of which is there twice, and a folder of their own for temporary files."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(3)
+    lines = [{"text": " ".join(random.choice(WORDS, 5))} for _ in range(COUNT - 1)]
+    Path("t.jsonl").write_text("\n".join(map(json.dumps, [*lines, lines[0]])))
+    Path("temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+
+
+def test_training_here_is_training_a_bank_and_attacking_by_it():
+    done = jaxaudit("attack", *MODELS, *ATTACKS, "--pooled-shadow-models", "12", "--json", "--out", "run")
+    assert done.code == 0, done.err
+    direct = done.result
+    jsonschema.validate(direct, schema_of("attack"))
+    bank = ("--coins", "--drop-overlap", "--designs", "guess", "--models", "12", "--out", "bank")
+    assert jaxaudit("shadows", "train", *MODELS, *bank).code == 0
+    stepwise = jaxaudit("attack", "--shadows", "bank", *ATTACKS, "--json").result
+    for part in ("finding", "attacks", "exposure", "records", "models"):
+        assert direct[part] == stepwise[part]
+    # Models remember the order of words, and the two equal texts are dealt apart: no model is trained on them.
+    assert direct["attacks"][0]["auc"]["value"] > 0.7
+    assert direct["records"] == COUNT - 2
+    assert np.load("run/scores.npz")["lira"].shape == (12, COUNT)
+    assert not os.listdir("temporary")
+
+
+def test_a_plan_comes_before_the_work():
+    done = jaxaudit("attack", *MODELS, "--dry-run")
+    assert "20 shadow models; 20 to train" in done.out
+    assert not os.listdir("temporary")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*MODELS, "--attacks", "distance"), ("--attacks distance", "texts have none", "lira")),
+        ((*MODELS, "--iterations", "3"), ("--iterations is for tables",)),
+        ((*MODELS, "--sample", "20"), ("--sample is for tables",)),
+        ((*MODELS, "--delta", "1e-5"), ("--delta", "--shadows")),
+        ((*MODELS[:2], "--epochs", "3"), ("--optimizer sgd", "adamw")),
+        ((*MODELS, "--model", "knn"), ("--model knn is a classifier",)),
+    ],
+)
+def test_what_needs_classes_is_refused(words: tuple[str, ...], said: tuple[str, ...]):
+    refused(("attack", *words, "--out", "refused"), said)
+    assert not os.listdir("temporary")

@@ -1,0 +1,124 @@
+"""`jaxaudit ks` and `power` that train language models themselves: as by a bank; what needs classes is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from support.cli_runs import jaxaudit, refused
+from support.sequences import small_learner
+
+import jaxaudit as ja
+from jaxaudit.cli.recipe import make_factory
+from jaxaudit.ensemble import log_probs_many
+
+COUNT = 50
+WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo", "kim", "lee")
+SETS = ("--query", "q.jsonl", "--holdout", "h.jsonl", "--calibration", "c.jsonl")
+MODELS = (
+    *("--model", "gpt-1-16", "--tokens", "words", "--designs", "guess", "--epochs", "12"),
+    *("--learning-rate", "0.03", "--batch-size", "25", "--models-per-batch", "10"),
+)
+GROUPS = ("--groups", "author", "--holdout-groups", "author")
+TARGET = ("--target", "used_q.csv", "--holdout-target", "used_h.csv")
+FEWER = ("--holdout-shadow-models", "20")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sets of texts, two an author, and what models that used query set and members, or members alone, say of them."""
+    folder, random, texts = tmp_path_factory.mktemp("texts"), np.random.default_rng(4), []
+    for name in "qhcm":
+        lines = [
+            {"prompt": " ".join(random.choice(WORDS, 4)) + " ", "answer": " ".join(random.choice(WORDS[:few], 6))}
+            for few in random.integers(1, len(WORDS) + 1, COUNT)
+        ]
+        both = [{**line, "author": f"{name}{number // 2}"} for number, line in enumerate(lines)]
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, both)))
+        texts.append(ja.read_texts(folder / f"{name}.jsonl"))
+    tokenizer = ja.word_tokenizer(texts)
+    inputs = np.concatenate([each.inputs for each in ja.sequences(texts, tokenizer)])
+    rows = np.ones((2, len(inputs)), bool)
+    rows[:, COUNT : 2 * COUNT] = rows[1, :COUNT] = False
+    recipe: dict[str, Any] = {"optimizer": optax.adam(0.03), "epochs": 20, "batch_size": 25}
+    learner = small_learner(inputs.shape[1], tokenizer.vocabulary, make_factory("gpt-1-32", ()), **recipe)
+    said = ja.fit_many(
+        *(jax.random.split(jax.random.key(1), 2), rows, inputs, np.zeros(len(inputs), int), learner),
+        summarize=lambda params, _: log_probs_many(learner, params, inputs)[:, :, 0],
+    )
+    for target, numbers in zip(("used", "unused"), said, strict=True):
+        for name, own in zip("qhcm", np.split(numbers, 4), strict=True):
+            (folder / f"{target}_{name}.csv").write_text("".join(["score\n", *(f"{each}\n" for each in own)]))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+def found(*words: str) -> list[dict[str, Any]]:
+    done = jaxaudit("ks", *words, "--json")
+    assert done.code == 0, done.err
+    return done.result["targets"]
+
+
+def test_training_here_is_training_a_bank_and_judging_by_it():
+    direct = found(*SETS, *GROUPS, *MODELS, *TARGET, *FEWER, "--out", "run")
+    assert jaxaudit("shadows", "train", *SETS, *GROUPS, *MODELS, "--models", "20", "--out", "bank").code == 0
+    assert found("--shadows", "bank", *TARGET) == direct
+    assert direct[0]["verdict"] == "not forgotten"
+    # The next target needs no training.
+    (again,) = found("--shadows", "run", *TARGET)
+    np.testing.assert_allclose(again["usage"][0]["p_never"], direct[0]["usage"][0]["p_never"], atol=1e-3)
+    assert [each["name"] for each in direct[0]["tests"]] == ["holdout"]
+
+
+def test_members_show_what_a_model_remembers():
+    files = [("--target", "q"), ("--holdout-target", "h"), ("--members-target", "m")]
+    targets = [word for flag, name in files for each in ("used", "unused") for word in (flag, f"{each}_{name}.csv")]
+    words = (*SETS, "--members", "m.jsonl", *targets)
+    used, unused = found(*words, *MODELS, *FEWER, "--tests", "all")
+    assert [each["name"] for each in used["tests"]] == ["members", "holdout"]
+    assert (used["verdict"], used["usage"][0]["p_never"] < 0.05) == ("not forgotten", True)
+    assert unused["verdict"] != "not forgotten"
+    # Without models, by members alone.
+    alone = [word for word in words if word not in ("--calibration", "c.jsonl")]
+    assert [each["verdict"] for each in found(*alone)] == [used["verdict"], unused["verdict"]]
+
+
+def test_a_plan_comes_before_the_work():
+    done = jaxaudit("ks", *SETS, *GROUPS, *MODELS, *FEWER, *TARGET, "--dry-run", "--budget", "10m")
+    assert "20 models (20 for holdout test), gpt-1-16, 12 epochs" in done.out
+    assert "of a budget of 10 min" in done.out
+    refused(("ks", *SETS, *MODELS, "--epochs", "5000", *FEWER, *TARGET, "--budget", "60s"), ("--budget 60s",))
+
+
+def test_targets_of_known_truth_and_the_power_of_texts():
+    known = found(*SETS, *MODELS, *FEWER)
+    assert [each["truth"]["used_fraction"] for each in known] == [1, 0, 0.5]
+    assert known[0]["verdict"] == "not forgotten"
+    words = ("--query", "q.jsonl", "--calibration", "c.jsonl", "--groups", "author", *MODELS)
+    done = jaxaudit("power", *words, "--holdout-shadow-models", "19", "--json")
+    assert done.code == 0, done.err
+    assert done.result["separation"]["models"] == 19
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*SETS, *TARGET, "--tests", "holdout,rho"), ("rho", "texts have none")),
+        ((*SETS, *TARGET, "--tests", "holdout,ema"), ("ema", "texts have none")),
+        ((*SETS, *TARGET, "--replicates", "2"), ("rho", "--replicates")),
+        ((*SETS, *TARGET, "--calibration-target", "used_c.csv"), ("reference", "texts have none")),
+        ((*SETS[:2], *SETS[4:], *TARGET[:2]), ("shadow", "give a holdout")),
+        ((*SETS, *TARGET, "--target-kind", "logits"), ("--target-kind logits",)),
+        ((*SETS[:4], "--calibration", "digits", *TARGET), ("digits: is no file of texts",)),
+        ((*SETS, *TARGET, "--model", "mlp"), ("--model mlp", "gpt-2-64")),
+    ],
+)
+def test_what_needs_classes_is_refused(words: tuple[str, ...], said: tuple[str, ...]):
+    refused(("ks", *words, "--out", "refused"), said)

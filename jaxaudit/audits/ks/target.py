@@ -172,13 +172,7 @@ class FileTarget(NamedTuple):
         unseen = _within(evidence.referred, len(pool.asked)) if referred else None
         log_odds, at_resolution, compared = of_file(files, labels, evidence.models)
         checks = tuple(
-            target_accuracy(
-                float(np.mean(each.probabilities.argmax(axis=1) == each.columns(own))),
-                own,
-                each.name,
-                of=of,
-                check=name,
-            )
+            target_accuracy(_accuracy(each, own), own, each.name, of=of, check=name)
             for each, own, of, name in asked
             if not (self.allow_unrelated or pool.classless)
         )

@@ -14,6 +14,7 @@ from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import Arrays, Kind, Stored, demand
 from jaxaudit.report.ks.about import about, field_numbers
 from jaxaudit.report.ks.tables import (
+    P_NAMES,
     UNKNOWN,
     asked,
     by,
@@ -123,8 +124,7 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     facts = [] if target.paper_rule is None else [("The paper's rule", _paper_rule(target))]
     for usage in target.usage:
         title = visible(test_of(target, usage.method).title)
-        fraction, left = WORDING[usage.question].fraction, usage.question == "left"
-        none, full = ("p (none left)", "p (all left)") if left else ("p (not used)", "p (all used)")
+        fraction, (none, full) = WORDING[usage.question].fraction, P_NAMES[usage.question]
         facts += [
             (f"{none}, {title}", p_unused(usage, targets)),
             (f"Confidence in {none}, {title}", trusted(usage.p_confidence)),
@@ -200,7 +200,7 @@ def _legend(result: KSResult) -> tuple[str, ...]:
     adjusted = any(usage.p_never_adjusted is not None for usage in usages)
     several = f", adjusted for {len(targets)} models (Holm)" if adjusted else ""
     left = asked(targets) == ("left",)
-    p_value, never = ("p (none left)", "remembers none of") if left else ("p (not used)", "never used")
+    p_value, never = P_NAMES[asked(targets)[0]][0], "remembers none of" if left else "never used"
     lines.append(f"{p_value}: how often a model that {never} the query set looks at least as suspicious{several}.")
     deciding = [usage for target in targets for usage in target.usage if usage.method == target.method]
     for method in dict.fromkeys(usage.method for usage in deciding):

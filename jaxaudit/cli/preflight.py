@@ -99,16 +99,13 @@ def _check_data(option: str, name: str, data_dir: Path | None) -> None:
         source = name.rpartition("@")[0] if "@" in name else name
         candidates = [Path(source)] if data_dir is None else [Path(source), data_dir / source]
         found = [path for path in candidates if _mode(path) is not None]
-        if not found and (not source.strip() or _may_be_a_set(source)):
+        a_set = source.startswith("tfds:") or (SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source))
+        if not found and (a_set or not source.strip()):
             return
         if not found:
             raise InputError(_missing(option, source, "" if data_dir is None else f" here or in {data_dir}"))
         name = str(found[0])
     _check_path(option, name)
-
-
-def _may_be_a_set(source: str) -> bool:
-    return source.startswith("tfds:") or (SET_NAME.fullmatch(source) is not None and not FILE_NAME.fullmatch(source))
 
 
 def _check_path(option: str, path: str | Path | None) -> None:
@@ -131,7 +128,7 @@ def _missing(option: str, path: str, where: str) -> str:
 def _beside(path: str) -> list[str]:
     """The names in the folder of the path, if it can be read."""
     try:
-        with os.scandir(_expanded(path).parent) as entries:
+        with os.scandir(Path(os.path.expanduser(path)).parent) as entries:
             return [entry.name for entry in islice(entries, LISTED) if not entry.name.startswith(".")]
     except (OSError, ValueError):
         return []
@@ -140,10 +137,6 @@ def _beside(path: str) -> list[str]:
 def _mode(path: str | Path) -> int | None:
     """The kind of file at a path; None if there is none or the path is invalid."""
     try:
-        return os.stat(_expanded(path)).st_mode
+        return os.stat(os.path.expanduser(path)).st_mode
     except (OSError, ValueError):
         return None
-
-
-def _expanded(path: str | Path) -> Path:
-    return Path(os.path.expanduser(path))

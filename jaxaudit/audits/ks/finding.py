@@ -123,7 +123,7 @@ def _usage(usage: Usage, judgement: Judgement) -> UsageResult:
 
 def _ema(emas: tuple[EMA, ...]) -> EMAResult:
     p_value, share = medians(emas)
-    p_values, shares = (tuple(number(getattr(each, name)) for each in emas) for name in ("p_value", "member_share"))
+    p_values, shares = zip(*((number(each.p_value), number(each.member_share)) for each in emas), strict=True)
     return EMAResult(number(p_value), number(share), p_values, shares, ema_rule(p_value))
 
 
@@ -151,7 +151,10 @@ def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every:
         default=None,
     )
     finding = judgement.finding if decisive is None else _taken_away(judgement.finding, decisive)
-    return msgspec.structs.replace(_weakened(finding, failed), checks=in_order(shown))
+    if failed and finding.confidence.word != "none":
+        why = f"Not every check that the verdict rests on passed: {', '.join(check.name for check in failed)}."
+        finding = msgspec.structs.replace(finding, confidence=Confidence("weak", why))
+    return msgspec.structs.replace(finding, checks=in_order(shown))
 
 
 def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[str]) -> Confidence:
@@ -174,14 +177,6 @@ def _taken_away(finding: Finding, check: Check) -> Finding:
         finding.caveats,
         (f"Correct what the check {check.name} found, and repeat the audit.",),
     )
-
-
-def _weakened(finding: Finding, failed: list[Check]) -> Finding:
-    """The finding with weak confidence, if one of these checks failed."""
-    if not failed or finding.confidence.word == "none":
-        return finding
-    why = f"Not every check that the verdict rests on passed: {', '.join(check.name for check in failed)}."
-    return msgspec.structs.replace(finding, confidence=Confidence("weak", why))
 
 
 def _beside(judgement: Judgement, others: tuple[Judgement, ...]) -> Finding:

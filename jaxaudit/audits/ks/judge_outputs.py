@@ -159,7 +159,7 @@ def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
     if known is not None:
         accuracy = evidence.models.take(evidence.models.of(known)).query_accuracy
         checks.append(preflight.calibration_reach(accuracy, query.labels, whose=WITHOUT_QUERY[known]))
-    others = evidence.calibration_labels
+    others = evidence.pool.examples.labels[evidence.pool.calibration]
     if len(others):
         checks.append(preflight.class_coverage(query.labels, others, query.class_names))
     return tuple(checks)

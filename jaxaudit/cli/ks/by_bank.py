@@ -39,7 +39,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     """The work for these options."""
     path = options.audit.shadows or Path()
     bank = load_bank(path)
-    sets = _read_sets(options, bank)
+    sets, said = _read_sets(options, bank), bank.description
     known = _read_members(options, bank)
     targets = _read_targets(options, bank, known)
     shadows = open_bank(bank, members=known, member_groups=_members_groups(options, bank, known), sets=sets)
@@ -56,7 +56,8 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
         return judge(
             *(jax.random.key(options.audit.seed), shadows, targets),
             tests=tuple(tests.values()),
-            own_recipe=options.audit.same_recipe or _own_script(bank),
+            # Models of the user's own script have the user's own recipe.
+            own_recipe=options.audit.same_recipe or not (said.device or said.command[1:2] == ("ks",)),
             level=options.audit.level,
             rates=options.audit.leave_one_out,
             progress=execution.progress,
@@ -136,12 +137,6 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
             )
         found[role] = examples
     return found
-
-
-def _own_script(bank: Bank) -> bool:
-    """Whether the bank's models were trained by the user's script, so that they have the user's own recipe."""
-    said = bank.description
-    return not said.device and said.command[1:2] != ("ks",)
 
 
 def _read_members(options: KSOptions, bank: Bank) -> Examples | None:

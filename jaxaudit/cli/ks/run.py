@@ -275,21 +275,16 @@ def _for_targets(options: KSOptions, given: KSOptions, targets: int) -> KSOption
 
 
 def outcome_of(found: KSAudit, provenance: Provenance) -> Outcome:
-    """The result in all of its output forms."""
-    kept = arrays_of(found)
+    """The result in all of its output forms; with every model's confidences on the query set, or the targets' alone."""
+    models = {
+        "query": found.query_confidences,
+        "calibration": found.calibration_confidences,
+        "control": found.control_confidences,
+    }
+    targets = {f"target_{index}": own for index, own in enumerate(found.target_confidences)}
+    kept = {**(models if len(found.query_confidences) else {}), "labels": found.labels, **targets}
     record = recorded("ks", found.result, found.sources, provenance)
     return Outcome(record, kept, {"confidences.npz": arrays(kept)})
-
-
-def arrays_of(audit: KSAudit) -> dict:
-    """Arrays saved with the result: every model's confidences on the query set; without rho, only the targets'."""
-    targets = {f"target_{index}": own for index, own in enumerate(audit.target_confidences)}
-    models = {
-        "query": audit.query_confidences,
-        "calibration": audit.calibration_confidences,
-        "control": audit.control_confidences,
-    }
-    return {**(models if len(audit.query_confidences) else {}), "labels": audit.labels, **targets}
 
 
 def hashes_of(sets: AuditInputs) -> dict[str, str]:

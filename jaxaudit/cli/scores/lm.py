@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxaudit.cli.harness import Command, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import option
 from jaxaudit.errors import InputError
 
@@ -82,16 +82,10 @@ def _check_sets(options: LMOptions) -> None:
         )
 
 
-def _score(options: LMOptions) -> Summary:
-    from jaxaudit.cli.scores.lm_run import score
-
-    return score(options)
-
-
 LM = Command(
     "scores lm",
     LMOptions,
-    _score,
+    "scores.lm_run:score",
     """Scores records of text by causal language models, as a table for `jaxaudit ks`.
 
     A row a record, with four numbers of each model, lower for what it is more likely to have been trained on: loss

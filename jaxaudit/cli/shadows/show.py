@@ -12,6 +12,7 @@ from jaxaudit.audits.ks.available import Available, available_tests
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.audits.open_bank import Usable, kinds_of, pool_of, usable_models
 from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.shadows.options import ShowOptions
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED
 from jaxaudit.data.bank.outputs import outputs_path
@@ -38,9 +39,9 @@ class Found(NamedTuple):
         return [model for model in range(len(self.bank)) if model not in self.usable.accuracy]
 
 
-def show(path: Path) -> Summary:
+def show(options: ShowOptions) -> Summary:
     """A description of the bank."""
-    bank = load_bank(path)
+    path, bank = options.bank, load_bank(options.bank)
     usable = usable_models(bank)
     kinds = kinds_of(bank)
     tests = available_tests(pool_of(bank)[0], [kinds[model] for model in usable.accuracy], kinds)

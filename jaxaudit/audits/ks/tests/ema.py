@@ -93,7 +93,7 @@ def _emas(said: TargetOutputs, evidence: Evidence) -> tuple[EMA, ...]:
             said.signals,
             query.labels,
             Signals(*(each[index, n:] for each in theirs)),
-            evidence.calibration_labels,
+            evidence.pool.examples.labels[evidence.pool.calibration],
             members,
             len(query.class_names),
         )

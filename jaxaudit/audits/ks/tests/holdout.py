@@ -153,9 +153,10 @@ class HoldoutTest:
         # The p-value is exact whatever the shadow models are.
         finding = of_use(self, with_reasons(usage, lacks), more, EXACT if detected else trust)
         before = () if change is None or change.p_never_before <= ALPHA else (UNUSED_BEFORE,)
+        changed = () if change is None else (f"used fraction before minus after: {change_text(change)}",)
         finding = msgspec.structs.replace(
             finding,
-            reasons=(*finding.reasons, *(() if change is None else (change_text(change),))),
+            reasons=(*finding.reasons, *changed),
             caveats=(*before, *finding.caveats, *((groups,) if groups else ())),
         )
         needs = OF_P if detected else NEEDS

@@ -8,8 +8,9 @@ an optimiser, by default AdamW, minimises
     gamma * mean over a minibatch of the forget set of (h - c u)^2  +  alpha * mean over retained records of (h - h_q)^2
 
 An epoch is a pass over the forget set. The mean over the width is that of the code of the authors and of
-`locuslab/open-unlearning` (Dorna et al. 2025), where the paper has the sum. All parameters up to the layer are trained,
-as in the latter; the authors trained three layers' matrices.
+`locuslab/open-unlearning` (Dorna et al. 2025), where the paper has the sum; of several records the latter divides each
+record's sum by every record's number of tokens. All parameters up to the layer are trained, as there; the authors
+trained three layers' matrices.
 """
 
 from typing import Any

@@ -251,9 +251,9 @@ def test_rmu_moves_what_a_layer_says_of_forgotten_records_alone():
     target = 4.0 * direction / np.linalg.norm(direction)
 
     def apart(ones: np.ndarray, others: np.ndarray, record: int) -> float:
-        return np.mean([((ones[record, at] - others) ** 2).mean() for at in np.flatnonzero(INPUTS[record] >= 0)])
+        return float(np.mean([((ones[record, at] - others) ** 2).mean() for at in np.flatnonzero(INPUTS[record] >= 0)]))
 
-    for record in np.flatnonzero(FORGET):
+    for record in np.flatnonzero(FORGET).tolist():
         assert apart(last, target, record) < apart(first, target, record) / 4
     moved = ((last - first) ** 2).mean(axis=2)
     counts = INPUTS >= 0

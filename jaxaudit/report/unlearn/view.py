@@ -69,6 +69,7 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
             *("efficacy", "bound of the efficacy", "Fisher information", "retraining", "amnesiac unlearning"),
             *("Fisher forgetting", "membership attack", "distinguishable"),
             *(("forgetting quality", "U-LiRA") if _compared(result) else ()),
+            *(("forget quality", "privleak") if _compared(result) and result.of_texts else ()),
         ),
         (
             "A method that is as good as retraining is called distinguishable with probability 5% at most, over all of "

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from jaxaudit.audits.bank_odds import score_outputs
+from jaxaudit.audits.bank_odds import load_log_likelihoods
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.options import KSData, KSOptions
@@ -21,7 +21,6 @@ from jaxaudit.data import (
     align_target_data,
     concatenate,
 )
-from jaxaudit.data.bank.description import Description
 from jaxaudit.data.challenge import Role, answers_of, check_files, load_answers, read_key
 from jaxaudit.data.groups import Groups, as_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
@@ -49,10 +48,6 @@ def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
 
 DEALT: Mapping[str, Role] = {"query set": "query", HOLDOUT: "holdout", MEMBERS: "members"}
 """The sets of a challenge, by what messages call them."""
-
-
-LIKELIHOODS = Description(format=1, outputs="log_likelihood", direction="higher", records=1, models=1)
-"""What a target's file on texts contains: mean log-likelihoods, nats a token."""
 
 
 class SourceSet(NamedTuple):
@@ -165,7 +160,7 @@ def read_given(options: KSOptions) -> AuditInputs:
             return [None] * len(target.target)
         rows, role = len(examples), DEALT.get(of)
         if texts is not None:
-            return [*name_apart([score_outputs(path, LIKELIHOODS, rows) for path in paths], list(paths))]
+            return [*name_apart([load_log_likelihoods(path, rows) for path in paths], list(paths))]
         files = [
             load_outputs(path, query.class_names, rows, kind, of=of)
             if key is None or role is None

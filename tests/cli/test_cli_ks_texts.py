@@ -86,8 +86,8 @@ def test_python_gives_the_same_numbers():
     tokenizer = ja.word_tokenizer(texts)
     query, holdout, calibration = ja.sequences(texts, tokenizer)
     network, recipe = ShadowNetwork(model="gpt-1-16"), ShadowRecipe(epochs=2, learning_rate=0.03, batch_size=25)
-    said = (ja.load_log_likelihoods(f"used_{name}.csv", COUNT) for name in "qh")
-    target, key = ja.FileTarget(*said), jax.random.key(7)
+    said, on_holdout = (ja.load_log_likelihoods(f"used_{name}.csv", COUNT) for name in "qh")
+    target, key = ja.FileTarget(said, on_holdout), jax.random.key(7)
     shadows = ja.train_shadows(
         *(key, query, calibration, make_shadow_learner(network, recipe, query, 3 * COUNT), [target]),
         tests=[ja.HoldoutTest(mixed=20)],

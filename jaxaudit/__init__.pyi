@@ -10,6 +10,7 @@ from .audits.attack.result import AttackResult as AttackResult
 from .audits.attack.targets import RecordTarget as RecordTarget
 from .audits.attack.train_splits import SplitModels as SplitModels
 from .audits.attack.train_splits import train_splits as train_splits
+from .audits.bank_odds import load_log_likelihoods as load_log_likelihoods
 from .audits.efficacy.audit import NamedWeights as NamedWeights
 from .audits.efficacy.audit import measure_efficacy as measure_efficacy
 from .audits.efficacy.result import EfficacyAudit as EfficacyAudit

@@ -156,6 +156,28 @@ def score_outputs(path: Path, said: Description, records: int, of: str | None = 
     return replace(grid, values=np.stack([np.zeros_like(own), own], axis=1), own_class=True)
 
 
+def load_log_likelihoods(path: str | Path, rows: int, of: str | None = None) -> Outputs:
+    r"""A language model's outputs on a set of texts: a file with one column, each text's mean log-likelihood.
+
+    Args:
+        path: .npz, .npy, .csv or .parquet, in the order of the texts; nats a token, at most 0.
+        rows: the number of texts.
+        of: the set: `query`, `holdout` or `members`. The file may then be a table of scores, of which the rows of this
+            set are taken.
+
+    Raises:
+        InputError: as `load_outputs`; or a number is above 0.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "said.csv"
+    >>> _ = file.write_text("mean\n-0.5\n-4\n")
+    >>> load_log_likelihoods(file, 2).probabilities[:, 1].round(3)
+    array([0.607, 0.018], dtype=float32)
+    """
+    said = Description(format=1, outputs="log_likelihood", direction="higher", records=rows, models=1)
+    return score_outputs(Path(path).expanduser(), said, rows, of)
+
+
 def _of_class(kind: Kind, values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Log-odds, and whether the class is predicted correctly, of each view of these records."""
     values = values.astype(np.float64)

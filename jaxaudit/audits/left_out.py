@@ -46,8 +46,8 @@ def leave_out(
     if groups is None and isinstance(learner, LeavesOneOut):
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)
-    size = execution.models_per_batch or measured_models_per_batch(key, examples, learner, len(records))
     units = records if groups is None else np.unique(groups[records])
+    size = execution.models_per_batch or measured_models_per_batch(key, examples, learner, len(units))
     # Only whole chunks: a chunk of fewer models would be another program.
     padded = np.concatenate([units, np.repeat(units[-1:], -len(units) % size)])
     rows = AllBut(padded, n) if groups is None else leave_group_out(groups, padded)

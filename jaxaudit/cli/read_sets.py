@@ -27,8 +27,8 @@ def read_examples(name: str, data: Sets, drop: Sequence[str] = ()) -> Examples:
     """The records of the set `name`, without the columns in `drop`: images scaled to [0, 1], tables as float32."""
     if is_texts(name):
         raise InputError(
-            f"{name}: texts are not read here: `jaxaudit shadows train` trains language models on them, and `ks "
-            "--shadows` judges by these; `jaxaudit scores lm` scores them by a model of yours, for `ks --scores`."
+            f"{name}: texts are not read again for a bank, which has their numbers; leave the sets out. Without "
+            "--shadows, `ks` trains language models on texts."
         )
     size = parse_image_size(data.image_size or "none")
     if name.startswith(ACDC):

@@ -12,7 +12,10 @@ from support.cli_runs import jaxaudit, refused
 from support.sequences import small_learner
 
 import jaxaudit as ja
+from jaxaudit.audits.ks.train import default_tests
+from jaxaudit.cli.networks import make_shadow_learner
 from jaxaudit.cli.recipe import make_factory
+from jaxaudit.cli.sets import ShadowNetwork, ShadowRecipe
 from jaxaudit.ensemble import log_probs_many
 
 COUNT = 50
@@ -75,6 +78,30 @@ def test_training_here_is_training_a_bank_and_judging_by_it():
     (again,) = found("--shadows", "run", *TARGET)
     np.testing.assert_allclose(again["usage"][0]["p_never"], direct[0]["usage"][0]["p_never"], atol=1e-3)
     assert [each["name"] for each in direct[0]["tests"]] == ["holdout"]
+
+
+def test_python_gives_the_same_numbers():
+    (direct,) = found(*SETS, *GROUPS, *MODELS, *TARGET, *FEWER, "--epochs", "2")
+    texts = [ja.read_texts(Path(f"{name}.jsonl")) for name in "qhc"]
+    tokenizer = ja.word_tokenizer(texts)
+    query, holdout, calibration = ja.sequences(texts, tokenizer)
+    network, recipe = ShadowNetwork(model="gpt-1-16"), ShadowRecipe(epochs=2, learning_rate=0.03, batch_size=25)
+    said, on_holdout = (ja.load_log_likelihoods(f"used_{name}.csv", COUNT) for name in "qh")
+    target, key = ja.FileTarget(said, on_holdout), jax.random.key(7)
+    shadows = ja.train_shadows(
+        *(key, query, calibration, make_shadow_learner(network, recipe, query, 3 * COUNT), [target]),
+        tests=[ja.HoldoutTest(mixed=20)],
+        holdout=holdout,
+        groups=tuple(np.array(each.column("author")) for each in texts[:2]),
+        execution=ja.Execution(10),
+    )
+    (answer,) = ja.judge(key, shadows, [target]).targets
+    assert answer.usage[0].p_never == direct["usage"][0]["p_never"]
+    assert answer.verdict == direct["verdict"]
+    how: dict[str, Any] = {"holdout": holdout, "tests": [ja.HoldoutTest(), ja.RhoTest()]}
+    with pytest.raises(ja.InputError, match="rho: compare probabilities of classes"):
+        ja.train_shadows(key, query, calibration, make_shadow_learner(network, recipe, query, 99), **how)
+    assert [test.name for test in default_tests(holdout)] == ["holdout"]
 
 
 def test_members_show_what_a_model_remembers():

@@ -151,5 +151,5 @@ def test_what_goes_with_texts_alone_is_refused(folder: Path):
         "b",
     )
     refused((*sets, "--tokens", "words"), ("--tokens is for texts, and --query digits is none",))
-    refused(("ks", "--query", "q.jsonl", "--calibration", "c.jsonl"), ("texts are not read here", "shadows train"))
+    refused(("ks", "--query", "q.jsonl", "--calibration", "c.jsonl"), ("shadow", "texts have none"))
     refused((*sets, "--model", "gpt-2-64"), ("--model gpt-2-64 is for texts, and the records are not; use mlp",))

@@ -15,6 +15,7 @@ from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import as_groups
 from jaxaudit.data.overlap import refuse_overlap
+from jaxaudit.data.sequences import vocabulary_of
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
@@ -49,7 +50,8 @@ def train_shadows(
     Args:
         key: random key. Each kind of model has its own random stream, so a further test, target or replicate changes no
             existing number.
-        query: the data in question, preprocessed as the learner requires.
+        query: the data in question, preprocessed as the learner requires. Texts (`sequences`) are judged by the holdout
+            and the members test alone.
         calibration: data of the same domain with no record of `query` among them, same classes in the same order. None
             with known members only: then no model is trained, and only the members test can be made.
         learner: the design and recipe of the shadow models: the target's own, as far as it is known. Models of rho and
@@ -94,6 +96,12 @@ def train_shadows(
     tests = default_tests(holdout, targets, reference, members, trains=learner is not None) if tests is None else tests
     dealt = None if groups is None else as_groups(*groups)
     refuse_tests(tests)
+    of_classes = [test.name for test in tests if isinstance(test, ReferenceTest | ShadowTest | RhoTest | EMATest)]
+    if of_classes and vocabulary_of(query) is not None:
+        raise InputError(
+            f"{' and '.join(of_classes)}: compare probabilities of classes, and texts have none; give a holdout "
+            "(`holdout`), which texts are judged by."
+        )
     for test in tests:
         test.refuse(query, holdout)
     _refuse_few_models(tests, len(targets))
@@ -149,9 +157,9 @@ def default_tests(
 ) -> tuple[KSTest, ...]:
     """The default tests: by known members, a holdout and a reference; without any of these by shadow models alone.
 
-    rho comes last. If no model is trained, the members test is the only one. There is a reference if one is given, or
-    if all targets from files have outputs on the calibration set. The shadow test has as many models as its p-value
-    needs to reach 5% after adjustment for all targets.
+    rho comes last, but not of texts. If no model is trained, the members test is the only one. There is a reference if
+    one is given, or if all targets from files have outputs on the calibration set. The shadow test has as many models
+    as its p-value needs to reach 5% after adjustment for all targets.
     """
     known = () if members is None else (MembersTest(),)
     if not trains:
@@ -162,6 +170,8 @@ def default_tests(
     of_shadows = {"never": alone, "targets": max(1, len(targets))}
     by_reference = (ReferenceTest(**of_shadows),) if referred else ()
     given = (*known, *((HoldoutTest(),) if holdout is not None else ()), *by_reference)
+    if given and holdout is not None and vocabulary_of(holdout) is not None:
+        return given
     return (*(given or (ShadowTest(**of_shadows),)), RhoTest())
 
 

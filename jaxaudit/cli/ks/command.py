@@ -188,6 +188,9 @@ KS = Command(
 
     `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --holdout h.npz --holdout-target out_h.csv`
 
+    `jaxaudit ks --query q.jsonl --calibration c.jsonl --target out.csv --holdout h.jsonl --holdout-target out_h.csv`
+    (texts; the target's files have a mean log-likelihood each)
+
     `jaxaudit ks --shadows bank --target out.csv --holdout-target out_h.csv` (trains nothing)
 
     `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --tests shadow,mine.py:MyTest` (beside a test of

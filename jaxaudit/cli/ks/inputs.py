@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from jaxaudit.audits.bank_odds import score_outputs
+from jaxaudit.audits.bank_odds import load_log_likelihoods
 from jaxaudit.audits.ks.target import OF_SETS, FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.options import KSData, KSOptions, Targets
@@ -22,7 +22,6 @@ from jaxaudit.data import (
     align_target_data,
     concatenate,
 )
-from jaxaudit.data.bank.description import Description
 from jaxaudit.data.challenge import Role, answers_of, check_files, load_answers, read_key
 from jaxaudit.data.groups import Groups, as_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
@@ -45,10 +44,6 @@ def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
 
 DEALT: Mapping[str, Role] = {"query set": "query", "holdout": "holdout", "members": "members"}
 """The sets of a challenge, by what messages call them."""
-
-
-LIKELIHOODS = Description(format=1, outputs="log_likelihood", direction="higher", records=1, models=1)
-"""What a target's file on texts contains: mean log-likelihoods, nats a token."""
 
 
 class SourceSet(NamedTuple):
@@ -161,7 +156,7 @@ def read_given(options: KSOptions) -> AuditInputs:
         if key is not None and role is not None:
             return answers_of(load_answers(path, key, query.class_names, kind), key, role)
         if texts is not None:
-            return score_outputs(path, LIKELIHOODS, len(examples), of)
+            return load_log_likelihoods(path, len(examples), of)
         called = "calibration set" if of == "reference" and reference is None else of
         said = load_outputs(path, query.class_names, len(examples), kind, of=called)
         return said if of != "reference" or asked is None else said.take(_read(asked).kept(kept))

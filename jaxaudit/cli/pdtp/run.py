@@ -53,8 +53,9 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     # Records are identified by their index in the given table.
     indices = in_file(whole, np.arange(len(whole)) if chosen is None else chosen)
 
+    left_out = count if groups is None else len(np.unique(groups if records is None else groups[records]))
+
     def models(models_per_batch: int) -> int:
-        left_out = count if groups is None else len(np.unique(groups if records is None else groups[records]))
         counts = [left_out] * (1 if closed_form else asked.measurements)
         counts += [len(table) - step for step in range(asked.reduce + 1) if asked.reduce]
         if closed_form:
@@ -102,7 +103,7 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         shorter="--measured-records N measures N records only, --sample N trains on N",
         record_shape=examples.inputs.shape[1:],
         classes=len(table.class_names),
-        measure=None if closed_form else lambda: measured_models_per_batch(key, examples, learner, count),
+        measure=None if closed_form else lambda: measured_models_per_batch(key, examples, learner, left_out),
     )
 
 

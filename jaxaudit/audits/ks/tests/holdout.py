@@ -253,7 +253,7 @@ def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
             *(stream(key, "exchangeability"), evidence, evidence.dealt),
             *(evidence.queries, evidence.pool.groups),
         )
-        before = evidence.pool.holdout_like_query
+        before = evidence.pool.sampled_alike
         return found if before is None else before._replace(difficulty=found.difficulty)
 
     return evidence.once("dealt", made)

@@ -34,6 +34,7 @@ from jaxaudit.data.sequences import sequences, word_tokenizer
 from jaxaudit.data.texts import Texts
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners.language_model import language_model
+from jaxaudit.metrics.tofu import NOMINAL
 from jaxaudit.models import hidden_states
 from jaxaudit.unlearning import (
     Unlearn,
@@ -152,7 +153,23 @@ def page(record: dict[str, Any]) -> list[str]:
         "| models | U-LiRA | F | forget quality | privleak | log-likelihood: forgotten | retained | test | scores |",
         "|---|---|---|---|---|---|---|---|---|",
         *(_line(name, found) for name, found in record["methods"].items()),
+        "",
+        *_sentences(record["methods"]),
     ]
+
+
+def _sentences(methods: dict[str, Any]) -> list[str]:
+    judged = {name: found for name, found in methods.items() if name not in ("original", "retraining")}
+    alike = [name for name, found in judged.items() if found["u_lira"][1] <= 0.5]
+    passed = [f"{name} ({found['forget_quality']:.2g})" for name, found in judged.items() if _passes(found)]
+    return [
+        f"- U-LiRA does not distinguish from retraining: {', '.join(alike) or 'none'}.",
+        f"- Forget quality above 0.05, where TOFU reads a model as retrained: {', '.join(passed) or 'none'}.",
+    ]
+
+
+def _passes(found: dict[str, Any]) -> bool:
+    return found["forget_quality"] > NOMINAL
 
 
 def _line(name: str, found: dict[str, Any]) -> str:
@@ -164,12 +181,22 @@ def _line(name: str, found: dict[str, Any]) -> str:
 def summary(result: dict[str, Any]) -> list[Row]:
     """What this experiment says of itself in `experiments/README.md`."""
     methods = result["methods"]
-    shown = ", ".join(f"{name}: {found['u_lira'][0]:.2f}" for name, found in methods.items())
+    names = [name for name in methods if name not in ("original", "retraining")]
+    passed = [name for name in names if _passes(methods[name])]
+    first = {name.partition(",")[0]: methods[name]["u_lira"][0] for name in reversed(names)}
+    shown = "; ".join(
+        [
+            ", ".join(f"{name}: {methods[name]['u_lira'][0]:.2f}" for name in ("retraining", "original")),
+            ", ".join(f"{name}: {first[name]:.2f}" for name in reversed(first)),
+            f"forget quality above 0.05: {', '.join(passed) or 'none'}",
+        ]
+    )
     return [
         Row(
             "tofu2024",
             "Unlearning methods for language models",
-            "accuracy of U-LiRA, 20 questions of an author forgotten of 200",
+            "accuracy of U-LiRA at default rates, 20 questions of an author forgotten of 200; methods that forget "
+            "quality does not tell from retraining, at either rate",
             "none given: models of billions of parameters, without U-LiRA",
             shown,
             "Small models of words trained from nothing, 8 models a side, one author: no ranking of methods whose "

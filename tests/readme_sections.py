@@ -192,14 +192,18 @@ def references_section() -> str:
     for written, letter in LETTERS.items():
         text = text.replace(written, letter)
     parts: dict[str, list[str]] = {}
+    labels: list[str] = []
     for entry in re.findall(r"^@.*?^\}$", text, re.MULTILINE | re.DOTALL):
         found = re.findall(r"^  (\w+) = \{(.*)\},$", entry, re.MULTILINE)
-        parts.setdefault(dict(found)["part"], []).append(_reference({name: re.sub("[{}]", "", v) for name, v in found}))
+        paper = {name: re.sub("[{}]", "", value) for name, value in found}
+        label = f"{re.split('[ ,]', paper['cited'])[0].lower()}{paper['year']}"
+        # As in 2024b: docstrings link to the first paper of a name and year alone.
+        labels.append(label if label not in labels else f"{label}b")
+        parts.setdefault(paper["part"], []).append(f"({labels[-1]})=\n{_reference(paper)}")
     return "\n\n".join(f"## {part}\n\n" + "\n\n".join(papers) for part, papers in parts.items())
 
 
 def _reference(paper: dict[str, str]) -> str:
-    first = re.split("[ ,]", paper["cited"])[0].lower()
     authors = ", ".join(" ".join(reversed(each.split(", "))) for each in paper["author"].split(" and "))
     # A volume of a journal, and its pages.
     place = " ".join(paper[name] for name in ("booktitle", "journal", "volume") if name in paper)
@@ -211,7 +215,7 @@ def _reference(paper: dict[str, str]) -> str:
     said = [f"{authors} ({paper['year']}).", f"*{paper['title']}{'' if paper['title'].endswith('?') else '.'}*"]
     said += [f"{place}{pages}."] if place else []
     said += [f"{', '.join(links)}."] if links else []
-    return f"({first}{paper['year']})=\n" + "\n".join([*said, f"[{paper['used']}]"])
+    return "\n".join([*said, f"[{paper['used']}]"])
 
 
 TOOLS = {

@@ -9,12 +9,12 @@ their number, every step of an optimiser, by default AdamW, minimises
     NPO                   F = -2 / beta log sigmoid(-beta (l_p - l_q))
     SimNPO                F = -2 / beta log sigmoid(-beta (l_p / |y| + delta))
 
-An epoch is a pass over the forget set. Maini, Feng et al. (2024), after Liu, Liu & Stone (2022); Zhang, Lin, Bai & Mei
-(2024), "Negative preference optimization", with their retain term; Fan et al. (2024), "Simplicity prevails", whose
-margin is beta delta. The code read beside them is `src/trainer/unlearn` of `locuslab/open-unlearning` (Dorna et al.
-2025), which averages retained losses over the tokens of a minibatch; here each record has one weight. As the sigmoid
-saturates, the pull of NPO on a record ends once it is much less likely than it was, and that of SimNPO once it is
-unlikely. A record with a class is one token.
+An epoch is a pass over the forget set. Gradient difference: Maini, Feng et al. (2024), after Liu, Liu & Stone (2022).
+NPO: Zhang, Lin, Bai & Mei, "Negative preference optimization" (2024), with their retain term. SimNPO: Fan et al.
+(2024), "Simplicity prevails", whose margin is beta delta. The losses of one record are those of `src/trainer/unlearn`
+of `locuslab/open-unlearning` (Dorna et al. 2025), which averages gradient difference and retained losses over the
+tokens of a minibatch; here each record has one weight. As the sigmoid saturates, the pull of NPO on a record ends once
+it is much less likely than it was, and that of SimNPO once it is unlikely. A record with a class is one token.
 """
 
 from collections.abc import Callable

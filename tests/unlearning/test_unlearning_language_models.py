@@ -227,7 +227,7 @@ def forgotten_by(method: Any, **options: Any) -> Any:
 
 
 def test_the_pull_of_npo_ends_where_gradient_difference_goes_on():
-    """Zhang et al. (2024), section 3: its loss is bounded, that of gradient ascent is not."""
+    """The paper of NPO, section 3: its loss is bounded, that of gradient ascent is not."""
     before = likelihood(trained())
     assert before.min() > -1
     found = {

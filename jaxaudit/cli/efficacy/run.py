@@ -14,6 +14,7 @@ import optax
 from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.cli.efficacy.command import EfficacyData, EfficacyOptions
+from jaxaudit.cli.efficacy.texts import read_text_inputs
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.own_model import pretrained_config
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference
@@ -99,8 +100,6 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
 
 
 def _of_texts(options: EfficacyOptions) -> Job[EfficacyAudit]:
-    from jaxaudit.cli.efficacy.texts import read_text_inputs
-
     given = read_text_inputs(options)
     return Job(
         options=options,

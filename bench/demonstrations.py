@@ -38,8 +38,11 @@ EVENTS = {
 }
 FUNCTIONS = {
     "jaxaudit.cli.harness": {"_done": "statistics"},
-    "jaxaudit.ensemble.fit": {"fit_many": "training", "measure_models_per_batch": "training"},
-    "jaxaudit.ensemble.predict": {"log_probs_many": "training"},
+    "jaxaudit.ensemble.fit": {
+        "fit_many": "training",
+        "measure_models_per_batch": "training",
+        "log_probs_many": "training",
+    },
     "jaxaudit.ensemble.speed": {"measure_speed": "training"},
     "jaxaudit.learners.stepped": {"train_by_steps": "training"},
 }

@@ -29,7 +29,7 @@ from experiments.record import RESULTS, describe_run, device_slug
 from experiments.summary import Row
 from jaxaudit import models, network
 from jaxaudit.ensemble import Execution, fit_many
-from jaxaudit.ensemble.machine import this_machine
+from jaxaudit.ensemble.concurrency import this_machine
 from jaxaudit.ensemble.pull import Pulling, WorkerEnded
 from jaxaudit.ensemble.worker import Task, Trained
 from jaxaudit.membership import AllBut

@@ -14,6 +14,7 @@ from .audits.bank_odds import load_log_likelihoods as load_log_likelihoods
 from .audits.efficacy.audit import NamedWeights as NamedWeights
 from .audits.efficacy.audit import measure_efficacy as measure_efficacy
 from .audits.efficacy.result import EfficacyAudit as EfficacyAudit
+from .audits.efficacy.sequences import measure_sequence_efficacy as measure_sequence_efficacy
 from .audits.finding import Finding as Finding
 from .audits.ks.bank.plan import BankPlan as BankPlan
 from .audits.ks.bank.plan import plan_bank as plan_bank

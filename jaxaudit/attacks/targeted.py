@@ -169,11 +169,7 @@ def _check_shadows(
     of_in: Float[Array | np.ndarray, "shadows targets classes"],
     of_out: Float[Array | np.ndarray, "shadows targets classes"],
 ) -> None:
-    """Refuses shadow outputs that do not fit the target's.
-
-    Raises:
-        InputError: shapes disagree or there is no shadow.
-    """
+    """Refuses shadow outputs that do not fit the target's."""
     if of_in.shape != of_out.shape or of_in.shape[1:] != target.shape or len(of_in) == 0:
         raise InputError(
             f"an attack on outputs of shape {tuple(target.shape)} needs as many shadow models trained with each target "

@@ -86,11 +86,6 @@ def as_logits(
     """One row of logits for each record, which give its class the mean log-odds over views, cut at 20 nats.
 
     The other classes share the rest in proportion to their mean probabilities over views.
-
-    Args:
-        bank: the bank, for its kind of outputs: logits or probabilities.
-        values: outputs on some records.
-        labels: their classes.
     """
     made = np.empty((len(values), values.shape[2]))
     own = np.arange(values.shape[2]) == labels[:, None]
@@ -146,8 +141,8 @@ def upward(said: Description, values: np.ndarray) -> np.ndarray:
     return -values if said.direction == "lower" else values
 
 
-def score_outputs(path: Path, said: Description, records: int) -> Outputs:
-    """A model's outputs on this many records without classes, from a file of one column.
+def score_outputs(path: Path, said: Description, records: int, of: str | None = None) -> Outputs:
+    """A model's outputs on this many records without classes, from a file of one column, or a table with this set.
 
     The second column has log-odds, or scores that are larger for records that were used; the first is 0, as of all
     other classes.
@@ -155,18 +150,19 @@ def score_outputs(path: Path, said: Description, records: int) -> Outputs:
     Raises:
         InputError: as `load_into`.
     """
-    values = load_into(path, msgspec.structs.replace(said, records=records, counts=None))
+    values = load_into(path, msgspec.structs.replace(said, records=records, counts=None), of)
     own = log_odds_of(said.outputs, upward(said, values), np.zeros(records, int))[0]
     grid = grid_of(said, values, "float32", path.name)
     return replace(grid, values=np.stack([np.zeros_like(own), own], axis=1), own_class=True)
 
 
-def load_log_likelihoods(path: str | Path, rows: int) -> Outputs:
+def load_log_likelihoods(path: str | Path, rows: int, *, of: str | None = None) -> Outputs:
     r"""A language model's outputs on a set of texts: a file with one column, each text's mean log-likelihood.
 
     Args:
         path: .npz, .npy, .csv or .parquet, in the order of the texts; nats a token, at most 0.
         rows: the number of texts.
+        of: the set in a table of scores, such as "holdout"; by default the file has one column.
 
     Raises:
         InputError: as `load_outputs`; or a number is above 0.
@@ -178,7 +174,7 @@ def load_log_likelihoods(path: str | Path, rows: int) -> Outputs:
     array([0.607, 0.018], dtype=float32)
     """
     said = Description(format=1, outputs="log_likelihood", direction="higher", records=rows, models=1)
-    return score_outputs(Path(path).expanduser(), said, rows)
+    return score_outputs(Path(path).expanduser(), said, rows, of)
 
 
 def _of_class(kind: Kind, values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

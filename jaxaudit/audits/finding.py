@@ -70,18 +70,31 @@ class Finding(StrictStruct, frozen=True):
         return "\n".join([*lines, *(f"to do: {each}" for each in self.would_change)])
 
 
+def sentence(words: str) -> str:
+    """The words as a sentence: with a capital and a full stop."""
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def no_confidence(why: str) -> Confidence:
+    """No confidence, for this reason."""
+    return Confidence("none", sentence(why))
+
+
+def undecided(
+    said: str, reasons: tuple[str, ...], why: str, caveats: tuple[str, ...] = (), would_change: tuple[str, ...] = ()
+) -> Finding:
+    """The finding `inconclusive`; `why` says in a sentence why it has no confidence."""
+    return Finding(
+        "inconclusive", "open", said, reasons, Confidence("none", why), caveats=caveats, would_change=would_change
+    )
+
+
 UNDECIDED = Finding("inconclusive", "open", "", (), Confidence("none", ""))
 """The finding of a result before its numbers are judged."""
 
 
 def checked(check: Check, *, rests: bool = True, affects: str = "") -> Checked:
-    """A check in the form in which a finding shows it.
-
-    Args:
-        check: what was tested.
-        rests: whether the verdict depends on it.
-        affects: what depends on it in place of the verdict; not shown if the check passed.
-    """
+    """A check in the form in which a finding shows it."""
     if check.passed:
         return Checked(check.name, "passed", check.message)
     return Checked(check.name, "failed" if check.decisive and rests else "warning", check.message, affects)

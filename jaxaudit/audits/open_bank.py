@@ -201,10 +201,11 @@ def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarra
     return pool_of_sets(examples, sizes, groups=groups, kept=kept, sampled_alike=alike), columns
 
 
-def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:
+def target_outputs(path: Path, bank: Bank, columns: slice, of: str | None = None) -> Outputs:
     """A target's outputs on a set of the bank, from a .npy file in the format of the bank's models.
 
-    The file may have several views, or log-odds. Outputs are converted to logits with the log-odds that `said` finds
+    The file may have several views, or log-odds; of records without classes it may be a table of scores with the set
+    `of`. Outputs are converted to logits with the log-odds that `said` finds
     (see `as_logits` and `own_logits`); their resolution is found from the numbers of the file.
 
     Raises:
@@ -212,7 +213,7 @@ def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:
     """
     labels = np.where(bank.dropped, 0, bank.labels)[columns]
     if bank.description.outputs in SCORED:
-        return score_outputs(path, bank.description, len(labels))
+        return score_outputs(path, bank.description, len(labels), of)
     values = load_into(path, msgspec.structs.replace(bank.description, records=len(labels), counts=None))
     grid = grid_of(bank.description, values, "float32", path.name)
     if bank.description.outputs == "log_odds":
@@ -272,13 +273,7 @@ def kinds_of(bank: Bank) -> list[Kind]:
 def _kinds(
     rows: Bool[np.ndarray, "models kept"], asked: Bool[np.ndarray, " kept"], whole: Bool[np.ndarray, " models"]
 ) -> list[Kind]:
-    """The kinds of models with these membership masks.
-
-    Args:
-        rows: which query and holdout records each model was trained on.
-        asked: which of these are query records.
-        whole: which models have whole groups, and about as many as the query set has.
-    """
+    """The kinds of models with these membership masks."""
     query, holdout = rows[:, asked].sum(axis=1), rows[:, ~asked].sum(axis=1)
     of_query, of_holdout = ((count == 0) | (count == side.sum()) for count, side in ((query, asked), (holdout, ~asked)))
     mixed = whole & ~(of_query & of_holdout)

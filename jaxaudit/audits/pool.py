@@ -123,11 +123,6 @@ def _indices(pool: Pool, part: Examples) -> np.ndarray:
     return np.unique([place[record] for record in part.record_hashes.tolist()])
 
 
-def query_row(pool: Pool) -> Bool[np.ndarray, "1 examples"]:
-    """The membership mask of a model trained on the whole query set."""
-    return only(np.arange(pool.query.start, pool.query.stop), len(pool.examples))
-
-
 def calibration_row(generator: np.random.Generator, pool: Pool, fraction: float) -> Bool[np.ndarray, "1 examples"]:
     """The membership mask of a model trained on a random share of the calibration set."""
     return _share_of(generator, pool, pool.calibration, fraction)
@@ -149,11 +144,6 @@ def shadow_row(
     if pool.calibration.stop > pool.calibration.start:
         row |= calibration_row(generator, pool, share)
     return row | _share_of(generator, pool, pool.reference, share) if with_reference and pool.reference_apart else row
-
-
-def control_row(pool: Pool) -> Bool[np.ndarray, "1 examples"]:
-    """The membership mask of a model trained on the whole query set and the whole calibration set."""
-    return only(np.r_[pool.query, pool.calibration], len(pool.examples))
 
 
 def _share_of(

@@ -74,14 +74,7 @@ def as_stored(bank: Bank, values: Float[np.ndarray, "n views values"], name: str
 
 
 def grid_of(said: Description, values: Float[np.ndarray, "n views values"], dtype: str, name: str) -> Outputs:
-    """The first view of a model's outputs, with the precision at which they are stored.
-
-    Args:
-        said: description of the bank.
-        values: outputs as stored in a file; log-odds have one value.
-        dtype: of the file.
-        name: of these outputs.
-    """
+    """The first view of a model's outputs, with the precision at which they are stored."""
     first, kind = np.array(values[:, 0], np.float64), "probabilities" if said.outputs == "probabilities" else "logits"
     if first.shape[1] == 1:
         largest = np.finfo(np.float64).max

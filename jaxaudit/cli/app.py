@@ -1,22 +1,21 @@
-"""The `jaxaudit` command: its sub-commands, and how errors are reported."""
+"""The `jaxaudit` command: its sub-commands, and how errors are reported, in the flags of a command."""
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any
 
 import typer
 
 from jaxaudit.cli.attack.command import ATTACK
-from jaxaudit.cli.cluster import cluster
 from jaxaudit.cli.deal.command import DEAL
 from jaxaudit.cli.doctor.command import doctor
 from jaxaudit.cli.efficacy.command import EFFICACY
 from jaxaudit.cli.groups import DONE, JUDGED
 from jaxaudit.cli.ks.command import KS
-from jaxaudit.cli.messages import as_flags, flags_of
 from jaxaudit.cli.options import fields_of
 from jaxaudit.cli.pdtp.command import PDTP
 from jaxaudit.cli.power.command import POWER
@@ -27,6 +26,7 @@ from jaxaudit.cli.shadows.command import SHADOWS
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn.command import UNLEARN
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
+from jaxaudit.cli.workers import cluster
 from jaxaudit.errors import InputError, InputErrors
 from jaxaudit.version import __version__
 
@@ -132,3 +132,42 @@ def _stop(status: int, *messages: str) -> None:
     for message in messages:
         say(message)
     sys.exit(status)
+
+
+NAMED = re.compile(r"(?<!field )`([a-z][a-z0-9_]*)`")
+OTHER_NAMES = {
+    "count": "workers",
+    "directory": "out",
+    "kind": "target_kind",
+    "never": "shadow_models",
+    "on_holdout": "holdout_target",
+    "on_members": "members_target",
+    "on_reference": "calibration_target",
+    "rates": "leave_one_out",
+    "targets": "target",
+}
+"""Arguments whose option has another name, where a command has none of the argument's own."""
+ELSEWHERE = {name: f"--{name} of `jaxaudit shadows plan`" for name in ("coins", "outputs")}
+"""Arguments that are an option of another command than those that speak of it."""
+
+
+def as_flags(message: str, flags: Mapping[str, str]) -> str:
+    """The message with each argument, a name between backticks, as its flag.
+
+    Every other word stays as it is, a field of a file, too: names from untrusted files may contain backticks.
+
+    >>> as_flags("give `members` or `half`; `members", {"members": "--members"})
+    'give --members or `half`; `members'
+    """
+    return NAMED.sub(lambda found: flags.get(found[1], found[0]), message)
+
+
+def flags_of(command: Any, words: Sequence[str]) -> dict[str, str]:
+    """The flags, by argument, of the command that these words run; `command` is the whole, as Typer builds it."""
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    options = [each for each in command.params if each.param_type_name == "option"]
+    named = {each.opts[0].removeprefix("--").replace("-", "_"): each.opts[0] for each in options}
+    named |= {each.name: each.opts[0] for each in options}
+    others = {argument: named[option] for argument, option in OTHER_NAMES.items() if option in named}
+    return {**ELSEWHERE, **others, **named}

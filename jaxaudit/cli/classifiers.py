@@ -6,12 +6,12 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from jaxaudit.cli.groups import MOST, Network, Recipe
+from jaxaudit.cli.groups import MOST, Network, Recipe, tokens_of_texts
 from jaxaudit.cli.options import option
 from jaxaudit.cli.own_model import OF_TEXTS, is_of_texts
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_hidden, parse_names
 from jaxaudit.cli.recipe import make_learner, make_optimizer
-from jaxaudit.cli.sets import ShadowRecipe, tokens_of_texts
+from jaxaudit.cli.sets import ShadowRecipe
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
@@ -178,11 +178,7 @@ def make_classifier(options: ClassifierOptions, recipe: Recipe, records: "Table 
 
 
 def demand_memory(size: int, what: str, advice: str) -> None:
-    """Rejects work that does not fit into memory, before it starts.
-
-    Raises:
-        InputError: `size` bytes are more than half of the device's memory, or of the machine's on a CPU.
-    """
+    """Rejects work that does not fit into memory, before it starts."""
     import jax
 
     from jaxaudit.data.memory import memory_bytes

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxaudit.cli.options import EVERY_SOURCE, Source, option, training_option
 from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer
-from jaxaudit.cli.parsers import groups_place, parse_cluster, parse_hidden, parse_image_size, share_check
+from jaxaudit.cli.parsers import groups_place, parse_cluster, parse_hidden, parse_image_size, parse_tokens, share_check
 from jaxaudit.errors import InputError
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
@@ -49,6 +49,41 @@ class Network:
     model: str | None = training_option(None, "The network.", check=parse_model, names="code")
     hidden: str | None = training_option(
         None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden
+    )
+
+
+def tokens_of_texts(default: str = "bytes") -> Any:
+    """`--tokens`, as a field."""
+    return option(
+        None,
+        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
+        f"[default: {default}]",
+        check=parse_tokens,
+        of=TRAINED,
+    )
+
+
+@dataclass(frozen=True)
+class TextNetwork:
+    """A network of texts."""
+
+    tokens: str | None = tokens_of_texts("bytes; the model's own with --lora")
+    lora: int | None = training_option(
+        None,
+        "--model is the folder of a causal model of transformers and its tokenizer, which is frozen; train adapters of "
+        "this rank on its linear layers (LoRA).",
+        minimum=1,
+        maximum=4096,
+        metavar="RANK",
+    )
+    lora_alpha: float | None = training_option(
+        None, "Scale of the adapters, times their rank. [default: twice the rank]", minimum=1e-6, maximum=1e6
+    )
+    lora_layers: str | None = training_option(
+        None,
+        "The linear layers that have adapters, by their names or the ends of these. [default: all but the output "
+        "layer]",
+        metavar="NAME,...",
     )
 
 
@@ -148,11 +183,7 @@ class Recipe(Machines):
     )
 
     def check(self) -> None:
-        """Rejects options that contradict one another.
-
-        Raises:
-            InputError: they do; the message says which, and what to do.
-        """
+        """Rejects options that contradict one another."""
         if self.mixed_devices and not self.spread:
             raise InputError("--mixed-devices is of workers; add --cluster or --workers, or leave it out.")
         own = parse_optimizer(self.optimizer) is not None

@@ -16,7 +16,7 @@ import typer
 
 from jaxaudit.cli import preflight
 from jaxaudit.cli.groups import Recipe
-from jaxaudit.cli.options import command_line, identity_of, plain
+from jaxaudit.cli.options import Source, command_line, identity_of, plain, source_of
 from jaxaudit.cli.parameters import as_parameters
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.workers import before_jax, crew
@@ -108,8 +108,9 @@ class Command:
     Attributes:
         name: its words on the command line.
         options: the dataclass of its options; `out` and `as_json` may be in a group `output`.
-        prepare: reads the data and returns the work, or does it and returns a summary; imports heavy modules. By
-            default the function of this name in `cli/NAME/run.py`, which is imported when the command runs.
+        prepare: reads the data and returns the work, or does it and returns a summary. A function; or where one is in
+            `cli/`, such as `shadows.plan:plan`, for each source of models, which is imported when the command runs; by
+            default `prepare` of its `run`.
         doc: its help.
         checks: functions that raise `InputError` for contradicting options; called before any data are read.
         first: names of the options that most people need, listed first in the help.
@@ -118,7 +119,7 @@ class Command:
 
     name: str
     options: type[Any]
-    prepare: Callable[[Any], Job[Any] | Summary] | None = None
+    prepare: Callable[[Any], Job[Any] | Summary] | str | Mapping[Source, str] = ""
     doc: str = ""
     checks: tuple[Callable[[Any], object], ...] = ()
     first: tuple[str, ...] = ()
@@ -148,7 +149,11 @@ def run(command: Command, options: Any) -> None:
 
         keep_programs()
     started = time.time()
-    prepare = command.prepare or import_module(f"jaxaudit.cli.{command.name}.run").prepare
+    prepare = command.prepare
+    if not callable(prepare):
+        place = prepare if isinstance(prepare, str) else prepare[source_of(options)]
+        module, _, name = (place or f"{command.name}.run:prepare").partition(":")
+        prepare = getattr(import_module(f"jaxaudit.cli.{module}"), name)
     job = prepare(options)
     if isinstance(job, Summary):
         return show_summary(job, as_json)
@@ -158,7 +163,7 @@ def run(command: Command, options: Any) -> None:
             return show_summary(outcome, as_json)
         from jaxaudit.report.build import part_of
         from jaxaudit.report.kinds import name_of
-        from jaxaudit.report.run import Run
+        from jaxaudit.report.record import Run
         from jaxaudit.report.terminal import as_terminal
 
         found = Run(out.resolve().name if out else command.name, name_of(outcome.record), *outcome[:2])

@@ -7,14 +7,14 @@ from typing import TypeVar
 import numpy as np
 
 from jaxaudit.audits.ks.models import Design
-from jaxaudit.cli.groups import Network, Recipe
+from jaxaudit.cli.groups import Network, Recipe, TextNetwork
 from jaxaudit.cli.own_model import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.recipe import make_factory, make_learner
+from jaxaudit.cli.recipe import make_adapters, make_factory, make_learner
 from jaxaudit.cli.sets import DESIGNS, GUESS, Sets, ShadowRecipe, parse_designs
 from jaxaudit.data import Examples
-from jaxaudit.data.sequences import vocabulary_of
+from jaxaudit.data.sequences import are_texts, vocabulary_of
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner, stop_early
 from jaxaudit.learners.early_stopping import VALIDATION
@@ -73,20 +73,21 @@ def with_defaults(data: Data, model: Networks, recipe: Trained) -> tuple[Data, N
 
 def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> SteppedLearner:
     """The model and training recipe of shadow models, for training sets of at most this many records."""
-    name, tokens = model.model or "mlp", vocabulary_of(query)
-    built_in = parse_model(name) is None
-    if built_in and (tokens is None) is is_of_texts(name):
-        what = "texts, and the records are not" if tokens is None else "records of classes, and texts have none"
-        raise InputError(f"--model {name} is for {what}; use {'mlp' if tokens is None else OF_TEXTS}.")
-    if built_in and not is_of_texts(name) and name != "mlp" and query.inputs.ndim != 4:
+    name, texts, adapters = model.model or "mlp", are_texts(query), make_adapters(model, recipe.dropout)
+    built_in = adapters is None and parse_model(name) is None
+    of_texts = adapters is not None or is_of_texts(name)
+    if (built_in or adapters) and texts is not of_texts:
+        what = "records of classes, and texts have none" if texts else "texts, and the records are not"
+        raise InputError(f"--model {name} is for {what}; use {OF_TEXTS if texts else 'mlp'}.")
+    if built_in and not of_texts and name != "mlp" and query.inputs.ndim != 4:
         raise InputError(
             f"--model {name} is for images, and {query.name} has records of shape {query.inputs.shape[1:]}; use mlp, "
             "or a network of your own."
         )
-    factory = make_factory(name, parse_hidden(model.hidden or ""), recipe.dropout)
+    factory = adapters or make_factory(name, parse_hidden(model.hidden or ""), recipe.dropout)
     recipe = replace(recipe, epochs=recipe.epochs or EPOCHS)
-    classes = len(query.class_names) if tokens is None else tokens
-    learner = make_learner(factory, recipe, query.inputs.shape[1:], classes, records, tokens is not None)
+    classes = adapters.vocabulary if adapters else vocabulary_of(query) or len(query.class_names)
+    learner = make_learner(factory, recipe, query.inputs.shape[1:], classes, records, texts)
     if not learner.net.seeded:
         say(UNSEEDED)
     if recipe.patience is None:
@@ -118,8 +119,8 @@ def designs_beside(
         "shorter": lambda: (model, replace(recipe, epochs=max(1, epochs // 2))),
         "longer": lambda: (model, replace(recipe, epochs=2 * epochs)),
         "momentum": lambda: (model, _with_momentum(recipe)),
-        "wider": lambda: (replace(model, hidden=_times(WIDER, model.hidden or "")), recipe),
-        "narrower": lambda: (replace(model, hidden=_times(1 / WIDER, model.hidden or "")), recipe),
+        "wider": lambda: (_times(WIDER, model), recipe),
+        "narrower": lambda: (_times(1 / WIDER, model), recipe),
         "adam": lambda: (model, _with_adam(recipe)),
         "augmented": lambda: (model, replace(recipe, augment=AUGMENTED)),
         "plain": lambda: (model, replace(recipe, augment=())),
@@ -133,7 +134,16 @@ def mean_cost(names: str, model: Network, recipe: ShadowRecipe, record: tuple[in
     >>> mean_cost("guess,longer", Network(model="mlp"), ShadowRecipe(), (8, 8, 1))
     1.5
     """
-    return float(np.mean([COSTS[name] for name in _possible(names, model, recipe, record)]))
+    return float(np.mean([cost_of(name, model) for name in _possible(names, model, recipe, record)]))
+
+
+def cost_of(name: str, model: Network) -> float:
+    """The training time of a design relative to the guess; the rank of adapters hardly changes it."""
+    return 1.0 if name in ("wider", "narrower") and _adapted(model) else COSTS[name]
+
+
+def _adapted(model: Network) -> bool:
+    return isinstance(model, TextNetwork) and model.lora is not None
 
 
 def _possible(names: str, model: Network, recipe: ShadowRecipe, record: tuple[int, ...]) -> tuple[str, ...]:
@@ -143,9 +153,9 @@ def _possible(names: str, model: Network, recipe: ShadowRecipe, record: tuple[in
         InputError: a named design is impossible.
     """
     nothing = dict[str, str]()
-    if model.model != "mlp":
+    if model.model != "mlp" and not _adapted(model):
         nothing |= dict.fromkeys(("wider", "narrower"), "only mlp has a width (--hidden)")
-    if is_of_texts(model.model or ""):
+    if _adapted(model) or is_of_texts(model.model or ""):
         nothing["momentum"] = "SGD hardly trains a language model in as many epochs"
     if recipe.optimizer == "adam":
         nothing["adam"] = "the guess has it (--optimizer adam)"
@@ -162,8 +172,13 @@ def _possible(names: str, model: Network, recipe: ShadowRecipe, record: tuple[in
     return tuple(name for name in meant if name not in nothing)
 
 
-def _times(factor: float, hidden: str) -> str:
-    return ",".join(str(max(1, int(factor * size))) for size in parse_hidden(hidden))
+def _times(factor: float, model: Network) -> Network:
+    """The network of this factor times the width: of the hidden layers, or of the adapters, whose scale is kept."""
+    if isinstance(model, TextNetwork) and model.lora is not None:
+        rank = max(1, int(factor * model.lora))
+        alpha = None if model.lora_alpha is None else model.lora_alpha * rank / model.lora
+        return replace(model, lora=rank, lora_alpha=alpha)
+    return replace(model, hidden=",".join(str(max(1, int(factor * size))) for size in parse_hidden(model.hidden or "")))
 
 
 def _with_momentum(recipe: ShadowRecipe) -> ShadowRecipe:

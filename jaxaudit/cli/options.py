@@ -21,8 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.errors import InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import InputError, without_folders
 
 Check = Callable[[Any], object]
 PLACES = ("data", "file")
@@ -137,17 +136,13 @@ def group(panel: str, default: Any, of: Source = EVERY_SOURCE) -> Any:
 def fields_of(options: Any) -> Iterator[Field]:
     """Every option in order of declaration; inherited options of a group come after its own."""
     for outer in dataclasses.fields(options):
-        if "declared" in outer.metadata:
-            yield _field(options, outer, "", EVERY_SOURCE)
-            continue
-        inside = getattr(options, outer.name)
-        for inner in _own_first(type(inside)):
-            yield _field(inside, inner, outer.metadata["panel"], outer.metadata["of"])
-
-
-def _field(inside: Any, of_class: dataclasses.Field[Any], panel: str, of: Source) -> Field:
-    name, declared = of_class.name, of_class.metadata["declared"]
-    return Field(name, _hints(type(inside))[name], getattr(inside, name), declared, panel, of & declared.of)
+        alone = "declared" in outer.metadata
+        inside = options if alone else getattr(options, outer.name)
+        panel, of = ("", EVERY_SOURCE) if alone else (outer.metadata["panel"], outer.metadata["of"])
+        for inner in [outer] if alone else _own_first(type(inside)):
+            name, declared = inner.name, inner.metadata["declared"]
+            kind = _hints(type(inside))[name]
+            yield Field(name, kind, getattr(inside, name), declared, panel, of & declared.of)
 
 
 def source_of(options: Any) -> Source:
@@ -181,11 +176,7 @@ def identity_of(options: Any) -> dict[str, Any]:
 
 
 def refuse_without_effect(options: Any) -> None:
-    """Rejects options that differ from their defaults and have no effect with this source of models.
-
-    Raises:
-        InputError: there are any.
-    """
+    """Rejects options that differ from their defaults and have no effect with this source of models."""
     source = source_of(options)
     usual = {field.name: field.value for field in fields_of(type(options)())}
     useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]

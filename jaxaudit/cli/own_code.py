@@ -39,15 +39,6 @@ class OwnCode(NamedTuple):
 def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str) -> OwnCode | None:
     """The location that an option names; None for a built-in name.
 
-    Args:
-        flag: the option.
-        text: its value.
-        known: the built-in names.
-        own, noun: description of your own value, and of what makes it, for messages.
-
-    Raises:
-        InputError: the text has no known form, or there is no such file.
-
     >>> parse_own("--optimizer", "optax:lion", ("adam",), "your own optimizer", "function")
     OwnCode(file=None, module='optax', name='lion')
     """
@@ -75,9 +66,6 @@ def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str)
 def parse_own_names(flag: str, text: str, known: tuple[str, ...], own: str, noun: str) -> dict[str, OwnCode | None]:
     """The distinct names of a list in order, each with the location of your own code or None; see `parse_own`.
 
-    Raises:
-        InputError: a name is unknown or has no known form, there is no such file, or there is no name.
-
     >>> parse_own_names("--tests", "rho, mine:Test", ("rho",), "your own test", "Test")
     {'rho': None, 'mine:Test': OwnCode(file=None, module='mine', name='Test')}
     """
@@ -92,19 +80,7 @@ def parse_own_names(flag: str, text: str, known: tuple[str, ...], own: str, noun
 def load_named(
     flag: str, names: Mapping[str, OwnCode | None], interface: type[Any], needs: str, taken: Collection[str]
 ) -> dict[str, Any]:
-    """Your own values among these names; a class is called without arguments.
-
-    Args:
-        flag: the option.
-        names: as `parse_own_names` gives them.
-        interface: what each value must be: a protocol with a `name`.
-        needs: a description of the interface, for messages.
-        taken: names of the built-in values, which none of your own may have.
-
-    Raises:
-        InputError: your code cannot be used, a value does not fit the interface or has the name of another, or its name
-            has characters other than letters, digits and hyphens.
-    """
+    """Your own values among these names; a class is called without arguments."""
     found: dict[str, Any] = {}
     for text, own in names.items():
         if own is None:
@@ -140,11 +116,7 @@ def _made(flag: str, text: str, found: Any) -> Any:
 
 
 def load_own(flag: str, text: str, own: OwnCode) -> Any:
-    """The function or class itself; see `load_value`.
-
-    Raises:
-        InputError: as `load_value`, or it is something else.
-    """
+    """The function or class itself; see `load_value`."""
     found = load_value(flag, text, own)
     if not callable(found):
         raise InputError(
@@ -154,11 +126,7 @@ def load_own(flag: str, text: str, own: OwnCode) -> Any:
 
 
 def load_value(flag: str, text: str, own: OwnCode) -> Any:
-    """The value with this name, after importing its module or running its file.
-
-    Raises:
-        InputError: that fails, or the name does not exist; messages use `flag` and `text`.
-    """
+    """The value with this name, after importing its module or running its file."""
     source = own.module if own.file is None else own.file.name
     # Keras chooses its backend on import; only a model that computes in JAX can be measured.
     if flag == "--model":

@@ -39,9 +39,6 @@ AUGMENTATIONS = ("flip", "crop", "cutout", "noise")
 def parse_model(name: str) -> OwnCode | None:
     """The location of the factory that `--model` names; None for a built-in model.
 
-    Raises:
-        InputError: the name has no known form, or there is no such file.
-
     >>> parse_model("package.module:factory"), parse_model("mlp")
     (OwnCode(file=None, module='package.module', name='factory'), None)
     """
@@ -49,11 +46,7 @@ def parse_model(name: str) -> OwnCode | None:
 
 
 def parse_judged(name: str) -> OwnCode | None:
-    """As `parse_model`, for a command that only judges: the name may also be that of a configuration.
-
-    Raises:
-        InputError: the name has no known form, or there is no such file or folder.
-    """
+    """As `parse_model`, for a command that only judges: the name may also be that of a configuration."""
     config = pretrained_config(name)
     if config is None:
         return parse_model(name)

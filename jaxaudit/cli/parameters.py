@@ -24,14 +24,7 @@ METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 def as_parameters(
     kind: type[Options], run: Callable[[Options], None], doc: str, first: Sequence[str] = ()
 ) -> Callable[..., None]:
-    """A function for Typer whose parameters are the options of `kind`.
-
-    Args:
-        kind: the dataclass of options, or of groups of them.
-        run: called with the options.
-        doc: the help.
-        first: names of the options that most people need; listed first in the help, without a group's heading.
-    """
+    """A function for Typer whose parameters are the options of `kind`."""
     fields = list(fields_of(kind()))
     needed = [next(field for field in fields if field.name == name) for name in first]
     found = [field._replace(panel="") for field in needed] + [field for field in fields if field.name not in first]

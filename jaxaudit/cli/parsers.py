@@ -29,6 +29,10 @@ SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "beta": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.95"),
     "learning_rate": (lambda rate: 0 < rate < float("inf"), "above 0"),
     "unlearn_rate": (lambda rate: 0 < rate < float("inf"), "above 0"),
+    "alpha": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 3e-06"),
+    "npo_beta": (lambda factor: 0 < factor < float("inf"), "above 0, such as 0.1"),
+    "simnpo_beta": (lambda factor: 0 < factor < float("inf"), "above 0, such as 4.5"),
+    "rmu_coefficient": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 2"),
     "ssd_alpha": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 10"),
     "ssd_lambda": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 1"),
 }
@@ -96,9 +100,6 @@ def parse_target_data(text: str) -> tuple[str, float]:
 def parse_reference(text: str) -> tuple[str, Path | None]:
     """The name and file of reference weights, from NAME=PATH; no file for `untrained`.
 
-    Raises:
-        InputError: the text has neither form.
-
     >>> parse_reference("retrained=runs/a.safetensors"), parse_reference("untrained")
     (('retrained', PosixPath('runs/a.safetensors')), ('untrained', None))
     """
@@ -161,9 +162,6 @@ def share_check(name: str) -> Callable[[float], None]:
 def parse_names(text: str, known: Sequence[str], option: str) -> tuple[str, ...]:
     """The names in a list such as `retraining,fisher`, each once, in the same order.
 
-    Raises:
-        InputError: one is unknown (with near matches), or there is none.
-
     >>> parse_names("distance, frequency", ("untargeted", "distance", "frequency"), "--attacks")
     ('distance', 'frequency')
     """
@@ -225,9 +223,6 @@ def check_weights(params: Path | None, model: str | None, data: str | None) -> N
 
 def parse_tokens(text: str) -> int | None:
     """How texts become tokens: the number of words of `words` or `words:NUMBER`; None for `bytes`.
-
-    Raises:
-        InputError: it is neither.
 
     >>> parse_tokens("words:500"), parse_tokens("bytes")
     (500, None)

@@ -28,15 +28,7 @@ LONGEST = 100
 
 
 def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> None:
-    """Checks that the options of a command are consistent and that every path they name exists.
-
-    Args:
-        options: see `jaxaudit.cli.options`; a group may have a `check` of its own options.
-        together: functions that raise an `InputError` for contradicting options.
-
-    Raises:
-        InputError: an option is wrong; `InputErrors` for several errors.
-    """
+    """Checks that the options of a command are consistent and that every path they name exists."""
     groups = (getattr(options, outer.name) for outer in dataclasses.fields(options))
     of_groups = [(group.check, ()) for group in groups if hasattr(group, "check")]
     of_all = [(each, (options,)) for each in (refuse_without_effect, *together)]
@@ -44,11 +36,7 @@ def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> Non
 
 
 def ask(questions: Sequence[Question]) -> None:
-    """Asks all, whatever the others say.
-
-    Raises:
-        InputError: what one of them raised; `InputErrors` for several errors.
-    """
+    """Asks all, whatever the others say."""
     problems: dict[str, None] = {}
     for question, arguments in questions:
         try:
@@ -111,16 +99,13 @@ def _check_data(option: str, name: str, data_dir: Path | None) -> None:
         source = name.rpartition("@")[0] if "@" in name else name
         candidates = [Path(source)] if data_dir is None else [Path(source), data_dir / source]
         found = [path for path in candidates if _mode(path) is not None]
-        if not found and (not source.strip() or _may_be_a_set(source)):
+        a_set = source.startswith("tfds:") or (SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source))
+        if not found and (a_set or not source.strip()):
             return
         if not found:
             raise InputError(_missing(option, source, "" if data_dir is None else f" here or in {data_dir}"))
         name = str(found[0])
     _check_path(option, name)
-
-
-def _may_be_a_set(source: str) -> bool:
-    return source.startswith("tfds:") or (SET_NAME.fullmatch(source) is not None and not FILE_NAME.fullmatch(source))
 
 
 def _check_path(option: str, path: str | Path | None) -> None:
@@ -143,7 +128,7 @@ def _missing(option: str, path: str, where: str) -> str:
 def _beside(path: str) -> list[str]:
     """The names in the folder of the path, if it can be read."""
     try:
-        with os.scandir(_expanded(path).parent) as entries:
+        with os.scandir(Path(os.path.expanduser(path)).parent) as entries:
             return [entry.name for entry in islice(entries, LISTED) if not entry.name.startswith(".")]
     except (OSError, ValueError):
         return []
@@ -152,10 +137,6 @@ def _beside(path: str) -> list[str]:
 def _mode(path: str | Path) -> int | None:
     """The kind of file at a path; None if there is none or the path is invalid."""
     try:
-        return os.stat(_expanded(path)).st_mode
+        return os.stat(os.path.expanduser(path)).st_mode
     except (OSError, ValueError):
         return None
-
-
-def _expanded(path: str | Path) -> Path:
-    return Path(os.path.expanduser(path))

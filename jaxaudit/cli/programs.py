@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from jaxaudit.data.cache import cache_dir, is_private
-from jaxaudit.data.regular_files import whole_file
+from jaxaudit.data.paths import whole_file
 
 FOLDER = "programs"
 MOST_BYTES = 256 << 20
@@ -77,7 +77,7 @@ def machine() -> str:
     """Everything that compiled code depends on: versions, device, instruction sets, and number of cores."""
     import jax
 
-    from jaxaudit.ensemble.machine import threads
+    from jaxaudit.ensemble.concurrency import threads
 
     device = jax.local_devices()[0]
     facts = (version("jax"), version("jaxlib"), device.platform, device.device_kind, _processor_can(), threads())

@@ -16,8 +16,7 @@ from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load
 from jaxaudit.data.groups import groups_file
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
-from jaxaudit.errors import InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import InputError, without_folders
 
 DENSE, LARGE = "mlp", 100
 """Numbers above this are too large to learn from with the usual learning rates."""
@@ -69,11 +68,7 @@ def _read_acdc(name: str, field_strength: Path | None) -> Examples:
 
 
 def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_classes: bool) -> Examples:
-    """The calibration set with the query set's classes in the same order, and without records of the query set.
-
-    Raises:
-        InputError: they differ, and no option says what to drop.
-    """
+    """The calibration set with the query set's classes in the same order, and without records of the query set."""
     aligned = drop_unshared(query, calibration) if drop_classes else align_classes(query, calibration)
     if not drop_shared:
         refuse_overlap(query, aligned)
@@ -111,9 +106,6 @@ def read_inputs(name: str, options: Images) -> Examples:
 
     Integer images become floats in [0, 1] with an axis of channels. Floats are not changed, because a network may need
     them on its own scale, unless a size or grayscale is requested.
-
-    Raises:
-        InputError: see `load` and `prepare_images`.
     """
     size, gray = parse_image_size(options.image_size or "none"), options.gray
     examples = load(name, data_dir=options.data_dir, image_size=size, gray=gray)
@@ -124,11 +116,7 @@ def read_inputs(name: str, options: Images) -> Examples:
 
 
 def outputs_for(largest: int, name: str) -> int:
-    """The number of outputs of a network whose largest label is this one.
-
-    Raises:
-        InputError: the label is implausibly large; a single record would determine the size of the network.
-    """
+    """The number of outputs of a network whose largest label is this one."""
     if largest >= MOST_CLASSES:
         raise InputError(
             f"{name}: labels are {MOST_CLASSES:,} or more; they look like identifiers, not classes. If they are "
@@ -142,13 +130,6 @@ def label_outputs(examples: Examples, classes: int | None) -> Examples:
 
     Integer labels are output indices already, even if the records have few classes. Text labels are indices into the
     sorted class names, so there must be as many names as outputs.
-
-    Args:
-        examples: the records.
-        classes: number of outputs; by default the largest label plus 1, or the number of names.
-
-    Raises:
-        InputError: a label is outside the outputs, or text names fewer or more classes than there are outputs.
 
     >>> threes = Examples(np.zeros((2, 1), np.float32), np.array([0, 0]), ("3",), "threes")
     >>> label_outputs(threes, 10).labels

@@ -4,9 +4,16 @@ from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.groups import Recipe
+from jaxaudit.cli.groups import Network, Recipe, TextNetwork
 from jaxaudit.cli.own_code import load_own, load_value
-from jaxaudit.cli.own_model import parse_augmentation, parse_learner, parse_model, parse_optimizer, parse_sized
+from jaxaudit.cli.own_model import (
+    parse_augmentation,
+    parse_learner,
+    parse_model,
+    parse_optimizer,
+    parse_sized,
+    pretrained_config,
+)
 from jaxaudit.errors import InputError, first_line
 
 if TYPE_CHECKING:
@@ -18,11 +25,7 @@ NEEDED = "fit(key, inputs, labels, weights) and log_probs(params, inputs)"
 
 
 def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = None) -> Any:
-    """The model factory that `--model` names, built-in or your own; see `parse_model`.
-
-    Raises:
-        InputError: dropout is requested for a network that sets its own.
-    """
+    """The model factory that `--model` names, built-in or your own; see `parse_model`."""
     own = parse_model(name)
     if own is not None:
         if dropout:
@@ -32,6 +35,33 @@ def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = Non
             )
         return load_own("--model", name, own)
     return _built_in(name, hidden, dropout)
+
+
+def make_adapters(model: Network, dropout: float | None = None) -> Any:
+    """The factory of adapters that the options describe (`--model FOLDER --lora`); None for any other network.
+
+    Raises:
+        InputError: one option of these is missing, or `--tokens` is given.
+    """
+    options = model if isinstance(model, TextNetwork) else TextNetwork()
+    folder = pretrained_config(model.model)
+    if options.lora is None:
+        if folder is not None:
+            raise InputError(
+                f"--model {model.model}: is a folder; of a causal model of transformers, adapters are trained: give "
+                "their rank, such as --lora 8."
+            )
+        if options.lora_alpha is not None or options.lora_layers is not None:
+            raise InputError("--lora-alpha and --lora-layers are of adapters; give --lora, or leave them out.")
+        return None
+    if folder is None:
+        raise InputError("--lora needs --model FOLDER: a causal model of transformers, as save_pretrained wrote it.")
+    if options.tokens is not None:
+        raise InputError("--tokens is not for adapters, whose base model has a tokenizer of its own; leave it out.")
+    from jaxaudit.models.adapters import Adapters
+
+    layers = tuple(filter(None, map(str.strip, (options.lora_layers or "").split(","))))
+    return Adapters(str(folder), options.lora, options.lora_alpha or 2.0 * options.lora, dropout or 0.0, layers)
 
 
 @cache
@@ -56,9 +86,6 @@ def make_learner(
     """The learner that trains a factory's network by a recipe, for training sets of at most this many records.
 
     If records are sequences of tokens, `classes` is the number of tokens.
-
-    Raises:
-        InputError: `network` rejects the recipe, or code of your own cannot be used.
     """
     ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
     own = parse_optimizer(recipe.optimizer) or any(map(parse_augmentation, recipe.augment))
@@ -96,11 +123,7 @@ def _learner(
 
 
 def make_optimizer(recipe: Recipe) -> Any:
-    """The Optax transformation of a recipe: clipping, the optimizer with its weight decay, and its learning rate.
-
-    Raises:
-        InputError: code of your own cannot be used.
-    """
+    """The Optax transformation of a recipe: clipping, the optimizer with its weight decay, and its learning rate."""
     import optax
 
     from jaxaudit.learners import by_epoch, schedule
@@ -151,11 +174,7 @@ def _augmentation(name: str) -> Any:
 
 
 def load_learner(name: str, record: tuple[int, ...], classes: int, dtype: Any = "float32") -> "Learner":
-    """The learner that `--learner` names, tested by tracing its functions for records of this shape and type.
-
-    Raises:
-        InputError: it cannot be loaded, is not a learner, or does not fit these records or classes.
-    """
+    """The learner that `--learner` names, tested by tracing its functions for records of this shape and type."""
     from jaxaudit.learners import Learner
 
     found = load_value("--learner", name, parse_learner(name))

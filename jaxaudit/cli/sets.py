@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.groups import GIVEN, MOST, TRAINED, Images, Network, Recipe, dealt_groups
+from jaxaudit.cli.groups import GIVEN, MOST, Images, Network, Recipe, TextNetwork, dealt_groups
 from jaxaudit.cli.options import Source, bank_option, option, training_option
-from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_model
-from jaxaudit.cli.parsers import parse_image_size, parse_names, parse_tokens, share_check
+from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_judged
+from jaxaudit.cli.parsers import parse_image_size, parse_names, share_check
 from jaxaudit.errors import InputError
 
 GUESS = "guess"
@@ -73,29 +73,17 @@ class Held:
     holdout_groups: str | None = dealt_groups("The same for each holdout record.", of=GIVEN)
 
 
-def tokens_of_texts() -> Any:
-    """`--tokens`, as a field."""
-    return option(
-        None,
-        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
-        "[default: bytes]",
-        check=parse_tokens,
-        of=TRAINED,
-    )
-
-
 @dataclass(frozen=True)
-class ShadowNetwork(Network):
+class ShadowNetwork(TextNetwork, Network):
     """The shadow models."""
 
     model: str | None = training_option(
         None,
-        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), or {OWN}. [default: liu-cnn for "
-        f"images, mlp for tables, {OF_TEXTS} for texts]",
-        check=parse_model,
+        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
+        f"transformers (--lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
+        check=parse_judged,
         names="code",
     )
-    tokens: str | None = tokens_of_texts()
 
 
 @dataclass(frozen=True)
@@ -139,9 +127,6 @@ def designs_of_shadows(help: str) -> Any:
 
 def parse_designs(text: str) -> tuple[str, ...]:
     """The designs of a list of names, the guess first; `all` is what the usual ones were called before.
-
-    Raises:
-        InputError: one is unknown.
 
     >>> parse_designs("narrower,longer")
     ('guess', 'longer', 'narrower')

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jaxaudit.cli.groups import MOST, DataFolder
 from jaxaudit.cli.options import fields_of, option
 from jaxaudit.cli.progress import say
-from jaxaudit.errors import InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import InputError, without_folders
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,11 +75,7 @@ def read_training_set(options: TableData, tokens: str | None) -> "Table | Exampl
 
 
 def read_table(options: TableData) -> "Table":
-    """The table that `--data` or `--csv` names; images and other arrays become a numeric table.
-
-    Raises:
-        InputError: both were given, an option does not fit, or reading fails.
-    """
+    """The table that `--data` or `--csv` names; images and other arrays become a numeric table."""
     from jaxaudit.data import load, load_table
     from jaxaudit.data.tables.resolve import table_names
 
@@ -174,11 +169,7 @@ def _as_a_set(table: "Table | Examples") -> dict[str, str]:
 def drawn(
     generator: "np.random.Generator", records: int, count: int | None, option: str, name: str
 ) -> "np.ndarray | None":
-    """`count` distinct indices below `records`, in ascending order; None for all.
-
-    Raises:
-        InputError: `count` is above `records`.
-    """
+    """`count` distinct indices below `records`, in ascending order; None for all."""
     import numpy as np
 
     if count is None:

@@ -52,14 +52,7 @@ class Trial:
 
 
 def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Machines") -> Summary:
-    """Starts the work of a command, discards its results, and estimates the time of the whole.
-
-    Args:
-        name: of the command.
-        job: its work.
-        models_per_batch: as for the real run.
-        machines: options of who trains.
-    """
+    """Starts the work of a command, discards its results, and estimates the time of the whole."""
     with crew(machines) as who, progress_on_stderr("timing") as show:
         trial = Trial(who)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.data.cache import cache_dir
-from jaxaudit.data.regular_files import whole_file
+from jaxaudit.data.paths import whole_file
 from jaxaudit.runs.identity import machine_facts
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _read() -> dict[str, Any]:
 
 
 def _name(work: Mapping[str, Any]) -> str:
-    from jaxaudit.ensemble.machine import cores
+    from jaxaudit.ensemble.concurrency import cores
 
     facts = {name: work[name] for name in DECIDING if work.get(name) not in (None, [], ())}
     # A limit on the number of cores changes no number, but changes how many chunks are trained at the same time.

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 from platformdirs import user_cache_dir
 
-from jaxaudit.data.paths import expanded
-from jaxaudit.data.regular_files import whole_file
+from jaxaudit.data.paths import expanded, whole_file
 
 NOWHERE = Path(os.devnull) / "jaxaudit"
 """A folder that cannot be created: nothing is cached there."""

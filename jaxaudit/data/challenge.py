@@ -140,11 +140,6 @@ def load_answers(path: Path, key: Key, classes: int | Sequence[str], kind: Kind 
     A column `record` (the first of a `.csv`) or an array `record` (in a `.npz`) with the names of records is checked,
     and orders the rows.
 
-    Args:
-        path: see `load_outputs`.
-        key: of the challenge.
-        classes, kind: see `load_outputs`.
-
     Raises:
         InputError: as `load_outputs`; or the names are not those of this challenge, each once.
     """

@@ -10,7 +10,7 @@ from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.folders import load_image_folders
 from jaxaudit.data.formats.image_arrays import IDX_NAME, load_mat, read_idx, read_idx_folder
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
-from jaxaudit.data.formats.pickles import refuse_pickle
+from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.images import join_images
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES
@@ -143,7 +143,7 @@ def _from_npy(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
 
 def _from_table(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
     # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.tables.numeric import load_columns
+    from jaxaudit.data.tables.columns import load_columns
 
     choose_splits([None], split, path.name)
     return load_columns(path, drop)

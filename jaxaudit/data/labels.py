@@ -26,9 +26,6 @@ def encode_labels(
 
     Whole numbers may be stored as floats, as booleans or as text; `[n, 1]` is `[n]`.
 
-    Args:
-        source: the name of the labels in messages.
-
     Raises:
         InputError: the labels have none of these forms.
 

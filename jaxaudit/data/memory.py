@@ -11,11 +11,7 @@ SHARE = 4
 
 
 def memory_bytes(root: Path = Path("/")) -> int:
-    """The machine's memory, or its control group's (a container's, a job's) if that is less; both in bytes.
-
-    Args:
-        root: the folder that contains `/proc` and `/sys`.
-    """
+    """The machine's memory, or its control group's (a container's, a job's) if that is less; both in bytes."""
     try:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows has none of these

@@ -82,11 +82,6 @@ def refuse_overlap(query: Examples, calibration: Examples) -> None:
 def drop_overlap(query: Examples, calibration: Examples, role: str = "calibration set") -> Examples:
     """`calibration` without the records that also occur in `query`, in unchanged order.
 
-    Args:
-        query: the set that keeps shared records.
-        calibration: the set that loses them.
-        role: of the latter set in the audit.
-
     Raises:
         InputError: when no record would remain.
     """

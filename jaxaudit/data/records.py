@@ -131,11 +131,7 @@ class Packed:
         return len(self.records)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """These records.
-
-        Raises:
-            InputError: numbers are not finite, or whole ones too large.
-        """
+        """These records."""
         parts = []
         for field, array in zip(self.records.parts, self.records.arrays.values(), strict=True):
             part = array[rows]

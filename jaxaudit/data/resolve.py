@@ -22,8 +22,7 @@ from jaxaudit.data.tfds.tfds import (
     parse_set_name,
     set_folders,
 )
-from jaxaudit.errors import InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import InputError, without_folders
 
 _EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits, "printed-digits": printed_digits}
 _FORCE_TFDS = "tfds:"

@@ -68,7 +68,7 @@ def word_tokenizer(sets: Sequence[Texts], words: int = WORDS, template: str | No
     """
     if words < 1:
         raise InputError(f"a vocabulary needs at least one word, got {words}; 4,096 is usual.")
-    texts = (text for each in sets for text in _whole(_prompts(each, template), each))
+    texts = (text for each in sets for text in _whole(prompts_of(each, template), each))
     counts = Counter(word for text in texts for word in _WORD.findall(text))
     common = sorted(counts, key=lambda word: (-counts[word], word))[:words]
     return Tokenizer(len(common) + 2, partial(_words, {word: number for number, word in enumerate(common, 1)}))
@@ -129,8 +129,34 @@ def sequences(
     >>> sequences([texts])[0].inputs[0, :6]
     array([-257,  -98,   98,   99,  256, -257], dtype=int32)
     """
-    encoded = [_encoded(each, tokenizer, template) for each in sets]
-    lengths = np.array([len(row) for rows in encoded for row in rows])
+    return padded(sets, [_encoded(each, tokenizer, template) for each in sets], tokenizer.end, positions)
+
+
+def padded(
+    sets: Sequence[Texts],
+    encoded: Sequence[Sequence[tuple[Sequence[int], int]]],
+    end: int,
+    positions: int | None = POSITIONS,
+) -> tuple[Examples, ...]:
+    """`sequences` of records that are tokens already.
+
+    Args:
+        sets: the texts.
+        encoded: for each set, each record's tokens, and the index of the first one that counts, which is not 0.
+        end: the token that fills up.
+        positions: the most tokens of a record; None for no limit.
+
+    Raises:
+        InputError: an answer is empty, or has no token that counts, or records are longer than `positions`.
+    """
+    empty = sum(not answer.strip() for each in sets for answer in each.answers)
+    empty = empty or sum(start >= len(tokens) for rows in encoded for tokens, start in rows)
+    lengths = np.array([len(tokens) for rows in encoded for tokens, _ in rows])
+    if empty:
+        raise InputError(
+            f"{empty:,} of {len(lengths):,} records have no token that counts; are their answers empty? Leave them out."
+        )
+    positions = positions or int(lengths.max()) + MULTIPLE
     longer = int((lengths > positions).sum())
     if longer:
         raise InputError(
@@ -139,13 +165,17 @@ def sequences(
             "tokenizer with longer tokens, or a model with more positions."
         )
     length = min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, positions)
-    return tuple(_examples(rows, length, tokenizer, each.source) for rows, each in zip(encoded, sets, strict=True))
+    return tuple(_examples(rows, length, end, each.source) for rows, each in zip(encoded, sets, strict=True))
+
+
+def are_texts(examples: Examples) -> bool:
+    """Whether the records are sequences of tokens."""
+    return examples.class_names == CLASS_NAMES and examples.inputs.dtype == np.int32
 
 
 def vocabulary_of(examples: Examples) -> int | None:
     """The number of tokens of a set of `sequences`, which every record's first number tells; None of other records."""
-    inputs = examples.inputs
-    return -int(inputs[0, 0]) if examples.class_names == CLASS_NAMES and inputs.dtype == np.int32 else None
+    return -int(examples.inputs[0, 0]) if are_texts(examples) else None
 
 
 def counted_tokens(examples: Examples) -> np.ndarray:
@@ -162,25 +192,26 @@ def token_counts(examples: Examples, columns: int = 256) -> np.ndarray:
     return found.reshape(len(inputs), columns).astype(np.float32)
 
 
-def _examples(rows: list[list[int]], length: int, tokenizer: Tokenizer, name: str) -> Examples:
-    inputs = np.full((len(rows), length), ~tokenizer.end, np.int32)
-    for each, row in zip(inputs, rows, strict=True):
-        each[: len(row)] = row
+def _examples(rows: Sequence[tuple[Sequence[int], int]], length: int, end: int, name: str) -> Examples:
+    inputs = np.full((len(rows), length), ~end, np.int32)
+    for each, (tokens, start) in zip(inputs, rows, strict=True):
+        each[: len(tokens)] = tokens
+        each[:start] = ~each[:start]
     return Examples(inputs, np.zeros(len(rows), np.int32), CLASS_NAMES, name)
 
 
-def _encoded(texts: Texts, tokenizer: Tokenizer, template: str | None) -> list[list[int]]:
-    prompts = _prompts(texts, template)
+def _encoded(texts: Texts, tokenizer: Tokenizer, template: str | None) -> list[tuple[list[int], int]]:
+    prompts = prompts_of(texts, template)
     before = tokenizer.encode(prompts)
     whole = tokenizer.encode(_whole(prompts, texts))
     end = tokenizer.end
     return [
-        [~end, *(~token for token in tokens[: len(start)]), *tokens[len(start) :], end]
-        for start, tokens in zip(before, whole, strict=True)
+        ([end, *tokens, end], 1 + min(len(start), len(tokens))) for start, tokens in zip(before, whole, strict=True)
     ]
 
 
-def _prompts(texts: Texts, template: str | None) -> Sequence[str]:
+def prompts_of(texts: Texts, template: str | None = None) -> Sequence[str]:
+    """The text before each answer, in its template; see `sequences`."""
     if texts.form == "text":
         return texts.prompts
     before = TEMPLATES[texts.form] if template is None else template

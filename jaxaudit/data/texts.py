@@ -1,8 +1,8 @@
 """Records of text: JSON Lines, one object a line, gzipped or not. No message quotes a text."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,11 @@ LONGEST_NAME = 200
 """The most characters of a group, a pair or an index."""
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT, _NAME = msgspec.json.Decoder(str), msgspec.json.Decoder(str | int)
+PARAPHRASED, PERTURBED = "paraphrased_answer", "perturbed_answer"
+"""TOFU's keys of a paraphrase of the right answer, and of a list of wrong answers."""
+MOST_WRONG = 20
+"""The most wrong answers to a question."""
+_WRONG = msgspec.json.Decoder(Annotated[list[str], msgspec.Meta(min_length=1, max_length=MOST_WRONG)])
 
 
 class Texts(NamedTuple):
@@ -45,6 +50,11 @@ class Texts(NamedTuple):
     def object(self, row: int) -> dict[str, Any]:
         """A line as an object whose values stay JSON, to write it again with other keys."""
         return _OBJECT.decode(self.lines[row])
+
+    def take(self, rows: Sequence[int]) -> "Texts":
+        """These records, in this order."""
+        prompts, answers = (tuple(each[row] for row in rows) for each in (self.prompts, self.answers))
+        return Texts(self.form, prompts, answers, tuple(self.lines[row] for row in rows), self.source)
 
     def objects(self) -> Iterator[dict[str, Any]]:
         """`object` of every line."""
@@ -109,6 +119,36 @@ def read_texts(path: Path) -> Texts:
     if not lines:
         raise InputError(f"{path}: is empty; was it written to its end?")
     return Texts(form, tuple(prompts), tuple(answers), tuple(lines), path.name)
+
+
+def other_answers(texts: Texts) -> Texts | None:
+    """The other answers to each question, as TOFU's lines have them: for each record a paraphrase, then wrong answers.
+
+    None if no line has both keys.
+
+    Raises:
+        InputError: some lines alone have them, an answer is no text, or questions have different numbers of wrong ones.
+
+    >>> line = b'{"question": "Who?", "answer": "A.", "paraphrased_answer": "An A.", "perturbed_answer": ["B.", "C."]}'
+    >>> other_answers(Texts("question", ("Who?",), ("A.",), (line,), "t")).answers
+    ('An A.', 'B.', 'C.')
+    """
+    rows = [each for each in texts.objects() if PARAPHRASED in each and PERTURBED in each]
+    if not rows or texts.form == "text":
+        return None
+    try:
+        answers = [(_TEXT.decode(each[PARAPHRASED]), *_WRONG.decode(each[PERTURBED])) for each in rows]
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InputError(
+            f"{texts.source}: {PARAPHRASED!r} must be a text and {PERTURBED!r} a list of at most {MOST_WRONG} texts."
+        ) from error
+    count = len(answers[0])
+    if len(rows) < len(texts.lines) or any(len(each) != count for each in answers):
+        raise InputError(
+            f"{texts.source}: give all records to forget as many of {PERTURBED!r}, and a {PARAPHRASED!r}, or none."
+        )
+    whole = texts.take([row for row in range(len(rows)) for _ in range(count)])
+    return whole._replace(answers=tuple(answer for each in answers for answer in each))
 
 
 def _object(line: bytes, where: str) -> Mapping[str, msgspec.Raw]:

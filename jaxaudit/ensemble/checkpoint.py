@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, Real
 
-from jaxaudit.data.regular_files import DRAFT, open_regular, whole_file
+from jaxaudit.data.paths import DRAFT, open_regular, whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.membership import AllBut, Membership
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxaudit.ensemble.chunk import Chunk
+from jaxaudit.ensemble.concurrency import Machine, this_machine, unlike
 from jaxaudit.ensemble.execution import Executor
-from jaxaudit.ensemble.machine import Machine, this_machine, unlike
 from jaxaudit.ensemble.parts import packed, shared, unpacked
 from jaxaudit.ensemble.results import Summarize
 from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, train_there

@@ -1,10 +1,11 @@
-"""`fit_many`: the function that trains all models of all audits."""
+"""`fit_many`, the function that trains all models of all audits; and the outputs of many trained models."""
 
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, Real
+from jaxtyping import Array, Float, Int, Key, Real
 
 from jaxaudit.ensemble.checkpoint import call_directory
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
@@ -17,6 +18,7 @@ from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH, Models, train_stepped,
 from jaxaudit.ensemble.validation import held_back_rows
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Learner, SteppedLearner
+from jaxaudit.learners.stepped import compiled
 from jaxaudit.membership import AllBut, Membership
 
 
@@ -136,3 +138,35 @@ def _checked(keys: Array, membership: Membership | AllBut, inputs: int, labels: 
             "(jax.random.split(key, models)), and at least one model."
         )
     return membership
+
+
+BATCH = 1024
+"""The number of pairs of a model and a record that are evaluated at a time."""
+
+
+def log_probs_many(
+    learner: Learner, params: Any, inputs: Real[Array | np.ndarray, "n ..."]
+) -> Float[np.ndarray, "models n classes"]:
+    """Log-probabilities (nats) of every model for every record, on the host.
+
+    Args:
+        learner: the learner that trained the models.
+        params: the models' parameters, with a leading `models` axis, as `fit_many` passes them to `summarize`.
+        inputs: the records. About 1,024 pairs of a model and a record are evaluated at a time, which bounds memory.
+    """
+    models = len(jax.tree.leaves(params)[0])
+    size = min(len(inputs), max(1, BATCH // models))
+    parts = []
+    for start in range(0, len(inputs), size):
+        batch = jnp.asarray(inputs[start : start + size])
+        count = len(batch)
+        if count < size:
+            # The last batch is padded to the size of the others, so that only one program is compiled.
+            batch = jnp.concatenate([batch, jnp.repeat(batch[-1:], size - count, axis=0)])
+        parts.append(np.asarray(_log_probs(learner, params, batch))[:, :count])
+    return np.concatenate(parts, axis=1)
+
+
+@compiled()
+def _log_probs(learner: Learner, params: Any, inputs: Array) -> Array:
+    return jax.vmap(learner.log_probs, in_axes=(0, None))(params, inputs)

@@ -18,8 +18,8 @@ from typing import Any
 
 import jax
 
+from jaxaudit.ensemble.concurrency import cores, threads
 from jaxaudit.ensemble.local_child import read_frame, write_frame
-from jaxaudit.ensemble.machine import cores, threads
 from jaxaudit.ensemble.pull import Pulling, WorkerEnded
 from jaxaudit.errors import InputError
 

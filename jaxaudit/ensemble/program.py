@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, Key, Real
 
 from jaxaudit.learners.batch_order import epoch_bits, init_key
 from jaxaudit.learners.learner import Moment, SteppedLearner
-from jaxaudit.learners.stepped import moment_of, take_step
+from jaxaudit.learners.stepped import compiled, moment_of, take_step
 from jaxaudit.randomness import RUN_ONCE
 
 DISPATCH = Lock()
@@ -62,7 +62,7 @@ def _chunk_bits(keys: Key[Array, " models"], epoch: int | Int[Array, ""], count:
     return jax.vmap(lambda key: epoch_bits(key, epoch, count))(keys[:1] if shared else keys)
 
 
-@partial(jax.jit, static_argnames=("learner", "shared", "uneven"), donate_argnames="states")
+@compiled("shared", "uneven", donate_argnames="states")
 def run_block(
     learner: SteppedLearner,
     states: Any,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxaudit.ensemble.machine import cores, threads
+from jaxaudit.ensemble.concurrency import cores, threads
 from jaxaudit.ensemble.pull import Pulling, WorkerEnded
 from jaxaudit.errors import InputError
 

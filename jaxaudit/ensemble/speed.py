@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Array, Int, Key, Real
 
 from jaxaudit.ensemble.concurrency import concurrent_chunks
+from jaxaudit.ensemble.fit import log_probs_many
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
 from jaxaudit.ensemble.models_per_batch import bytes_of_state, choose_models_per_batch, probe_models_per_batch
 from jaxaudit.ensemble.plan import Group, plan
-from jaxaudit.ensemble.predict import log_probs_many
 from jaxaudit.ensemble.program import init_chunk, place_pool
 from jaxaudit.ensemble.training_state import StateKeeper
 from jaxaudit.learners.learner import SteppedLearner

@@ -10,9 +10,9 @@ import numpy as np
 import optax
 
 from jaxaudit.ensemble.checkpoint import digest_of
+from jaxaudit.ensemble.concurrency import Machine, this_machine
 from jaxaudit.ensemble.execution import Execution
 from jaxaudit.ensemble.fit import fit_many
-from jaxaudit.ensemble.machine import Machine, this_machine
 from jaxaudit.learners import network
 from jaxaudit.membership import everyone
 from jaxaudit.models import MLP

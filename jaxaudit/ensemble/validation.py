@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxaudit.ensemble.program import DISPATCH, place_models
 from jaxaudit.learners.batch_order import held_back, held_back_bits
 from jaxaudit.learners.learner import SteppedLearner, ValidatedLearner
+from jaxaudit.learners.stepped import compiled
 from jaxaudit.membership import AllBut, Membership, member_counts
 
 EpochEnd = Callable[[Any], tuple[Any, bool]]
@@ -80,7 +81,7 @@ def _batches(held: np.ndarray, batch_size: int) -> list[tuple[np.ndarray, np.nda
 _bits = jax.jit(held_back_bits, static_argnames="count")
 
 
-@partial(jax.jit, static_argnames="learner", donate_argnames="sums")
+@compiled(donate_argnames="sums")
 def _added(
     learner: ValidatedLearner,
     sums: Float[Array, " models"],

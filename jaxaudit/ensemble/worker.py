@@ -9,7 +9,7 @@ import jax
 from jaxtyping import Array
 
 from jaxaudit.ensemble.chunk import Chunk, train_chunk
-from jaxaudit.ensemble.machine import Machine, this_machine
+from jaxaudit.ensemble.concurrency import Machine, this_machine
 from jaxaudit.ensemble.parts import Source, unpacked
 from jaxaudit.ensemble.program import place_pool
 from jaxaudit.ensemble.results import Summarize, summarized

@@ -18,6 +18,7 @@ from .likelihoods import Bernoulli as Bernoulli
 from .likelihoods import Categorical as Categorical
 from .likelihoods import Gaussian as Gaussian
 from .likelihoods import Likelihood as Likelihood
+from .likelihoods import SequenceLikelihood as SequenceLikelihood
 from .likelihoods import precise_log_softmax as precise_log_softmax
 from .ranking import ROC as ROC
 from .ranking import Ranking as Ranking

@@ -40,7 +40,7 @@ class Likelihood(Protocol):
         ...
 
 
-def precise_log_softmax(logits: Float[Array, "n classes"]) -> Float[Array, "n classes"]:
+def precise_log_softmax(logits: Float[Array, "*n classes"]) -> Float[Array, "*n classes"]:
     """Log-softmax, in nats, that keeps its relative precision for probabilities near 1.
 
     `jax.nn.log_softmax` adds the largest term, 1, to the other terms before the logarithm, so in float32 a confidence
@@ -147,4 +147,26 @@ class Gaussian:
         return jnp.ones_like(outputs)
 
 
+@dataclass(frozen=True)
+class SequenceLikelihood:
+    """The tokens of a sequence, each given those before it; outputs are logits `[n, length, K]`, labels the tokens.
+
+    As in `jaxaudit.data.sequences`, a token t that does not count is stored as ~t, and the first one never counts.
+
+    >>> SEQUENCE.log_prob(jnp.zeros((1, 4, 2)), jnp.array([[~0, 1, 1, ~0]])).round(2).tolist()
+    [-1.38...]
+    """
+
+    name = "sequence"
+    statement = "log p(y) = sum of log p(y_t | y_1 ... y_t-1) over the tokens t that count"
+
+    def log_prob(self, outputs: Float[Array, "n length k"], labels: Int[Array, "n length"]) -> Float[Array, " n"]:
+        """The sum over the tokens that count, in nats; precise where they are nearly certain."""
+        # The last position has no next token; a mask in place of an index: the gradient of an index scatters.
+        following = jnp.roll(labels, -1, axis=1).at[:, -1].set(-1)
+        own = jnp.arange(outputs.shape[-1]) == following[..., None]
+        return jnp.sum(jnp.where(own, precise_log_softmax(outputs), 0), axis=(1, 2))
+
+
 CATEGORICAL = Categorical()
+SEQUENCE = SequenceLikelihood()

@@ -1,7 +1,7 @@
 """A Flax network trained by Optax, as a learner."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -46,6 +46,13 @@ class NetworkLearner(TrainsBySteps):
     @property
     def batch_coupled(self) -> bool:
         return self.net.batch_coupled
+
+    @property
+    def shared(self) -> Any:
+        return None if self.net.shared is None else self.net.shared.arrays
+
+    def having(self, shared: Any) -> "NetworkLearner":
+        return replace(self, net=self.net.having(shared))
 
     def init(self, key: Key[Array, ""]) -> TrainState:
         params, state = self.net.init(key)

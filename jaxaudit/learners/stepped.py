@@ -1,7 +1,8 @@
 """Trains one model by a learner's own steps, and base classes of such learners."""
 
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -10,6 +11,32 @@ from jaxtyping import Array, Bool, Int, Key
 
 from jaxaudit.learners import batch_order
 from jaxaudit.learners.learner import Inputs, Labels, Moment, SteppedLearner, TrainState, ValidatedLearner, Weights
+
+
+def compiled(*static: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`jax.jit` for a function of a `learner`, its first argument, which is static, and of arrays.
+
+    The arrays that all models of a learner share (its attribute `shared`, see `Shared`) become arguments of the
+    program. As constants they would be copied into every program.
+
+    Args:
+        static: names of further static arguments.
+        options: of `jax.jit`.
+    """
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        @partial(jax.jit, static_argnames=("learner", *static), **options)
+        @wraps(function)
+        def program(learner: Any, *args: Any, shared_arrays: Any = None, **named: Any) -> Any:
+            return function(learner if shared_arrays is None else learner.having(shared_arrays), *args, **named)
+
+        @wraps(function)
+        def called(learner: Any, *args: Any, **named: Any) -> Any:
+            return program(learner, *args, shared_arrays=getattr(learner, "shared", None), **named)
+
+        return called
+
+    return decorated
 
 
 def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[Array, ""]) -> Moment:
@@ -99,3 +126,11 @@ class TrainsAsAnother(TrainsBySteps):
     @property
     def convolves(self) -> bool:
         return self.learner.convolves
+
+    @property
+    def shared(self) -> Any:
+        return getattr(self.learner, "shared", None)
+
+    def having(self, shared: Any) -> "TrainsAsAnother":
+        learner: Any = self.learner
+        return replace(self, learner=learner.having(shared))

@@ -89,6 +89,7 @@ from .tofu import between_retrained as between_retrained
 from .tofu import forget_quality as forget_quality
 from .tofu import mia_auc as mia_auc
 from .tofu import privleak as privleak
+from .tofu import truth_ratio as truth_ratio
 from .u_lira import ULira as ULira
 from .u_lira import u_lira as u_lira
 from .usage import Share as Share

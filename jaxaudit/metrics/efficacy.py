@@ -127,11 +127,12 @@ def _inverse(value: float) -> float:
 
 
 def efficacy_by_layer(
-    log_prob: Callable[[Any, Any, Any], Array],
+    log_prob: Callable[..., Array],
     params: Any,
     inputs: Any,
     labels: Any,
     *,
+    constants: tuple[Any, ...] = (),
     chunk: int | None = None,
 ) -> EfficacyByLayer:
     """The efficacy of a model for some examples: in total, per layer, and the contribution of each example.
@@ -151,6 +152,7 @@ def efficacy_by_layer(
         params: a pytree of float arrays.
         inputs: the examples, along the first axis; read one chunk at a time, as in `squared_grad_norms`.
         labels: the examples' labels.
+        constants: further arguments of `log_prob`; see `squared_grad_norms`.
         chunk: examples per step; by default as many as fit into moderate memory.
 
     Raises:
@@ -168,27 +170,31 @@ def efficacy_by_layer(
     (True, array([0.5, 0.5]))
     """
     with jax.default_matmul_precision("highest"):
-        return _measure(log_prob, params, inputs, labels, chunk)
+        return _measure(log_prob, params, inputs, labels, constants, chunk)
 
 
-def computes_short(log_prob: Callable[[Any, Any, Any], Array], params: Any, inputs: Any, labels: Any) -> bool:
+def computes_short(
+    log_prob: Callable[..., Array], params: Any, inputs: Any, labels: Any, constants: tuple[Any, ...] = ()
+) -> bool:
     """Whether the model computes or stores anything in floats of fewer than 32 bits (bfloat16, float16).
 
     >>> computes_short(lambda p, x, y: (x @ p)[:, 0], jnp.ones((2, 1)), np.ones((3, 2), np.float32), np.zeros(3))
     False
     """
-    program = jax.make_jaxpr(log_prob)(params, jnp.asarray(inputs[:1]), jnp.asarray(labels[:1]))
+    program = jax.make_jaxpr(log_prob)(params, jnp.asarray(inputs[:1]), jnp.asarray(labels[:1]), *constants)
     return SHORT.search(str(program)) is not None
 
 
-def _measure(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int | None) -> EfficacyByLayer:
-    short = bool(len(labels)) and computes_short(log_prob, params, inputs, labels)
-    _check_apart(log_prob, params, inputs, labels, tolerance=0.1 if short else 1e-3)
-    found = squared_grad_norms(log_prob, params, inputs, labels, chunk=chunk)
+def _measure(
+    log_prob: Any, params: Any, inputs: Any, labels: Any, constants: tuple[Any, ...], chunk: int | None
+) -> EfficacyByLayer:
+    short = bool(len(labels)) and computes_short(log_prob, params, inputs, labels, constants)
+    _check_apart(log_prob, params, inputs, labels, constants, chunk, tolerance=0.1 if short else 1e-3)
+    found = squared_grad_norms(log_prob, params, inputs, labels, constants=constants, chunk=chunk)
     named, _ = jax.tree_util.tree_flatten_with_path(params)
     names = [leaf_name(path) for path, _ in named]
     norms = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(found.leaves)]
-    mean = mean_gradient(log_prob, params, inputs, labels, chunk=chunk)
+    mean = mean_gradient(log_prob, params, inputs, labels, constants=constants, chunk=chunk)
     of_mean = [float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(mean)]
     layers: dict[str, list[int]] = {}
     for index, name in enumerate(names):
@@ -200,9 +206,8 @@ def _measure(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int | 
         return efficacy(of_each, sum(of_mean[m] for m in members), rounding=rounding)
 
     per_example, whole = sum(norms, np.zeros(len(labels))), together(range(len(names)))
-    similar = gradient_similarity(
-        log_prob, params, inputs, labels, direction=mean, squared_norms=per_example, chunk=chunk
-    )
+    how = {"direction": mean, "squared_norms": per_example, "constants": constants, "chunk": chunk}
+    similar = gradient_similarity(log_prob, params, inputs, labels, **how)
     return EfficacyByLayer(
         per_example,
         {name: together(members) for name, members in layers.items()},
@@ -233,21 +238,31 @@ def leaf_name(path: Sequence[Any]) -> str:
     return jax.tree_util.keystr(tuple(path[:-1] if wrapped else path), simple=True, separator="/")
 
 
-def _check_apart(log_prob: Any, params: Any, inputs: Any, labels: Any, tolerance: float) -> None:
+def _check_apart(
+    log_prob: Any,
+    params: Any,
+    inputs: Any,
+    labels: Any,
+    constants: tuple[Any, ...],
+    chunk: int | None,
+    tolerance: float,
+) -> None:
     """Refuses a `log_prob` that does not return one value per example, or whose values depend on the batch."""
     if not len(labels) or len(inputs) != len(labels):
         raise InputError(
             f"there are {len(inputs)} inputs and {len(labels)} labels: give at least one example, and one label for "
             "each."
         )
-    x, y = jnp.asarray(inputs[:CHECKED]), jnp.asarray(labels[:CHECKED])
-    shape = getattr(jax.eval_shape(log_prob, params, x, y), "shape", None)
+    # At least two, or nothing would show that records depend on each other.
+    some = slice(min(CHECKED, max(chunk or CHECKED, 2)))
+    x, y = jnp.asarray(inputs[some]), jnp.asarray(labels[some])
+    shape = getattr(jax.eval_shape(log_prob, params, x, y, *constants), "shape", None)
     if shape != (len(y),):
         raise InputError(
             f"log_prob maps {len(y)} examples to {'no array' if shape is None else f'shape {shape}'}; it must return "
             f"one log-probability per example, shape ({len(y)},): did it return all classes, or the mean?"
         )
-    together, alone = map(np.asarray, _together_and_alone(log_prob, params, x, y))
+    together, alone = map(np.asarray, _together_and_alone(log_prob, params, x, y, constants))
     if not np.allclose(alone, together, rtol=tolerance, atol=tolerance, equal_nan=True):
         raise InputError(
             "an example's log-probability changes with the others in its batch, so it has no gradient of its own; is "
@@ -256,6 +271,8 @@ def _check_apart(log_prob: Any, params: Any, inputs: Any, labels: Any, tolerance
 
 
 @partial(jax.jit, static_argnums=0)
-def _together_and_alone(log_prob: Any, params: Any, inputs: Array, labels: Array) -> tuple[Array, Array]:
-    alone = jax.vmap(lambda x, y: log_prob(params, x[None], y[None])[0])
-    return log_prob(params, inputs, labels), alone(inputs, labels)
+def _together_and_alone(
+    log_prob: Any, params: Any, inputs: Array, labels: Array, constants: tuple[Any, ...]
+) -> tuple[Array, Array]:
+    alone = jax.vmap(lambda x, y: log_prob(params, x[None], y[None], *constants)[0])
+    return log_prob(params, inputs, labels, *constants), alone(inputs, labels)

@@ -1,5 +1,7 @@
 """Networks of the papers and other common networks, and the conversion of Flax, PyTorch and Keras modules."""
 
+from jaxaudit.models.activations import HiddenStates, hidden_states
+from jaxaudit.models.adapters import Adapters, write_adapter
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 from jaxaudit.models.gpt import GPT
 from jaxaudit.models.liu import LiuCNN, MedicalCNN, RandomCrop
@@ -12,6 +14,8 @@ __all__ = [
     "GPT",
     "MLP",
     "RUN_ONCE",
+    "Adapters",
+    "HiddenStates",
     "LiuCNN",
     "MedicalCNN",
     "ModuleFactory",
@@ -20,5 +24,7 @@ __all__ = [
     "ResNet",
     "ViT",
     "WideResNet",
+    "hidden_states",
     "pure_module",
+    "write_adapter",
 ]

@@ -12,6 +12,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.data.records import Field, unpacked
 from jaxaudit.errors import InputError, first_line
+from jaxaudit.models.adapters import Adapters
 from jaxaudit.models.factory import FORMS, Call, plan_call
 from jaxaudit.models.keras_model import built_by_keras, is_keras_model, keras_functions
 from jaxaudit.models.linen import evaluation_draws, linen_functions
@@ -59,6 +60,10 @@ def pure_module(
     (2, 3)
     """
 
+    if isinstance(factory, Adapters):
+        net, name = factory(), str(factory)
+        _check_outputs(net, name, input_shape, classes, True)
+        return net._replace(arguments=Arguments(factory, input_shape, classes, None, True))
     whole = isinstance(factory, linen.Module)
     name = getattr(factory, "__qualname__", type(factory).__name__ if whole else repr(factory))
     if isinstance(factory, nnx.Module) or is_torch_module(factory) or is_keras_model(factory):

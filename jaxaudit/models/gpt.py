@@ -5,6 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 from jaxaudit.errors import InputError
@@ -16,7 +17,8 @@ class GPT(nnx.Module):
 
     The vector of each token plus a learned vector per position pass through `depth` blocks: x + attention(norm(x)),
     each position seeing itself and those before it, then x + dense(gelu(dense(norm(x)))), with four times `width`
-    hidden units. The logits of position t, a dense layer of its normalised vector, are of token t + 1.
+    hidden units. The logits of position t, a dense layer of its normalised vector, are of token t + 1. What the blocks
+    give is named `block 1`, `block 2` and so on (`hidden_states`).
 
     Args:
         input_shape: the length of a record, in tokens.
@@ -68,8 +70,8 @@ class GPT(nnx.Module):
     def __call__(self, tokens: Int[Array, "n length"]) -> Float[Array, "n length tokens"]:
         vectors = self.tokens[...]
         hidden = vectors[tokens] + self.positions[: tokens.shape[1]]
-        for block in self.blocks:
-            hidden = block(hidden, self.drop)
+        for number, block in enumerate(self.blocks, 1):
+            hidden = checkpoint_name(block(hidden, self.drop), f"block {number}")
         hidden = self.norm(hidden)
         return hidden @ vectors.T if self.output is None else self.output(hidden)
 

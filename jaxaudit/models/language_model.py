@@ -112,12 +112,31 @@ class LanguageModel:
             found.append(Encoded(tuple(tokens), min(max(len(start) if prompt else 1, 1), len(tokens))))
         return found
 
+    @property
+    def end(self) -> int:
+        """The token at the end of a text; 0 if the tokenizer has none."""
+        return self._end or 0
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""
         return self._tokenizer.decode(list(tokens), skip_special_tokens=True)
 
     def load(self) -> Any:
-        """The PyTorch module with its weights, in evaluation mode, on the accelerator that PyTorch has or the CPU.
+        """As `load_on_cpu`, on the accelerator that PyTorch has or the CPU.
+
+        Raises:
+            InputError: as `load_on_cpu`.
+        """
+        torch, module = pytorch(), self.load_on_cpu()
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        # Once imported, torchax states an accelerator of its own, which holds no tensors of PyTorch.
+        return module if accelerator is None or accelerator.type == "jax" else module.to(accelerator)
+
+    def load_on_cpu(self, **how: Any) -> Any:
+        """The PyTorch module with its weights, in evaluation mode.
+
+        Args:
+            how: further arguments of `from_pretrained`, such as `attn_implementation`.
 
         Raises:
             InputError: the weights are damaged, or are of another network.
@@ -137,11 +156,8 @@ class LanguageModel:
             state[name] = tensor.view(torch.bfloat16) if short else tensor
         wrong = f"{self._folder}: the weights do not fit {self._class.__name__}"
         precision = getattr(torch, self.precision)
-        module = with_weights(
-            self._class, self._config, state, wrong, "is config.json that of this model?", dtype=precision
-        )
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return module.eval().to(accelerator or "cpu")
+        advice = "is config.json that of this model?"
+        return with_weights(self._class, self._config, state, wrong, advice, dtype=precision, **how).eval()
 
     def _refuse_files(self) -> None:
         """Refuses an adapter, and a folder without a tokenizer or without safetensors, before anything is loaded."""

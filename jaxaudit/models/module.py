@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,10 +38,23 @@ class Origin:
 
 
 @dataclass(frozen=True, eq=False)
+class Shared:
+    """The arrays of a network that all models have in common and that no training changes, such as a base model's.
+
+    Attributes:
+        arrays: a pytree.
+        apply: `(arrays, params, state, inputs, training)`, as `PureModule.apply`.
+    """
+
+    arrays: Any
+    apply: Callable[..., tuple[Any, Any]]
+
+
+@dataclass(frozen=True, eq=False)
 class Arguments:
     """The arguments of `pure_module`."""
 
-    factory: ModuleFactory
+    factory: Any
     input_shape: tuple[int, ...]
     classes: int
     fields: tuple[Field, ...] | None = None
@@ -63,6 +77,8 @@ class PureModule(NamedTuple):
         origin: the framework in which the network is written.
         arguments: the arguments of `pure_module`, from which another process makes it again: its functions cannot be
             pickled.
+        shared: the arrays that all models share. `apply` has them as constants, which a program that is compiled
+            copies; of `having(arrays)` they are arguments.
     """
 
     init: Callable[[Key[Array, ""]], tuple[Any, Any]]
@@ -72,6 +88,11 @@ class PureModule(NamedTuple):
     seeded: bool = True
     origin: Origin = Origin("jax")
     arguments: Arguments | None = None
+    shared: Shared | None = None
+
+    def having(self, arrays: Any) -> "PureModule":
+        """The same network with these arrays, which may be traced, in place of the shared ones."""
+        return self if self.shared is None else self._replace(apply=partial(self.shared.apply, arrays))
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.arguments is None:

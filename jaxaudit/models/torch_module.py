@@ -79,7 +79,7 @@ def torch_functions(
             than float32, shared by all calls, not determined by PyTorch's seed or not finite; it draws random numbers
             or couples records in evaluation; or JAX does not do what PyTorch does.
     """
-    environment = _torchax(name).default_env()
+    environment = torchax_of(name).default_env()
     sample = None if fields is None else _sample(fields, *input_shape)
     build = build if fields is None else partial(_by_name, build, fields)
     trial = torch_trial.tried(build, name, input_shape, sample)
@@ -109,7 +109,7 @@ def torch_functions(
     def called(module: Any, tensors: Mapping[str, Any], inputs: Array, key: Any) -> tuple[Any, dict[str, Any]]:
         placed = trial.form.placed(inputs, jnp)
         held = environment.j2t_iso(jax.tree.map(jnp.asarray, dict(tensors)))
-        with _translated(environment, key):
+        with translated(environment, key):
             outputs = torch_trial.pytorch().func.functional_call(module, held, (environment.j2t_iso(placed),))
         return environment.t2j_iso(torch_trial.logits_of(outputs)), environment.t2j_iso(held)
 
@@ -172,7 +172,12 @@ def _sample(fields: tuple[Field, ...], width: int) -> np.ndarray:
     return records
 
 
-def _torchax(name: str) -> Any:
+def torchax_of(name: str) -> Any:
+    """Imports torchax, for the PyTorch module of this name.
+
+    Raises:
+        InputError: it cannot be imported beside the installed PyTorch.
+    """
     try:
         with _settings_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -200,7 +205,7 @@ def _settings_kept() -> Iterator[None]:
 
 
 @contextmanager
-def _translated(environment: Any, key: Any) -> Iterator[None]:
+def translated(environment: Any, key: Any) -> Iterator[None]:
     """A context in which JAX executes PyTorch's operations and draws random numbers from the key."""
     with TRACING, warnings.catch_warnings(), environment.override_property(prng=key):
         # PyTorch's indices are int64, which JAX lacks unless x64 is enabled.

@@ -56,14 +56,7 @@ def as_svg(figure: Figure) -> bytes:
 
 
 def as_inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
-    """The figure as an `<svg>` element for a page, with the page's CSS colours and a description for screen readers.
-
-    Args:
-        figure: the figure.
-        key: an identifier of letters, digits and hyphens, unique within the page.
-        title: the title for screen readers.
-        description: a description of the figure for screen readers.
-    """
+    """The figure as an `<svg>` element for a page, with the page's CSS colours and a description for screen readers."""
     file = StringIO()
     settled(lambda: figure.savefig(file, format="svg", metadata=_PLAIN, transparent=True))
     root = ElementTree.fromstring(file.getvalue())

@@ -9,7 +9,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.report.glossary import papers, sorted_terms
 from jaxaudit.report.kinds import NAMES, kind_of
 from jaxaudit.report.page import Cells, Page, Part
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 
 MOST_RUNS = 24
 

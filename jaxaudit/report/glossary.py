@@ -8,6 +8,7 @@ from jaxaudit.report.papers import in_full
 LIU, LONG, SHOKRI = "Liu & Tsaftaris 2020", "Long, Bindschaedler & Gunter 2017", "Shokri et al. 2017"
 CARLINI, HUANG, BECKER = "Carlini et al. 2022", "Huang, Li & Li 2021", "Becker & Liebig 2022"
 TRIANTAFILLOU, HAYES = "Triantafillou et al. 2024", "Hayes et al. 2024"
+MAINI, SHI = "Maini, Feng et al. 2024", "Shi et al. 2025"
 GOLATKAR, GRAVES = "Golatkar, Achille & Soatto 2020", "Graves, Nagisetty & Ganesh 2021"
 KOLMOGOROV, EFRON, PEARSON, PROGRAM = "Smirnov 1939", "Efron 1979", "Pearson 1895", "this program"
 
@@ -134,6 +135,16 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         "A membership attack that knows how models unlearn: each forgotten record's log-odds under a model is compared "
         "with those of unlearned and of retrained models. Its accuracy is 0.5 if they are not distinguishable.",
         HAYES,
+    ),
+    "forget quality": (
+        "The p-value of a two-sample Kolmogorov-Smirnov test on the truth ratios of the forgotten records under a "
+        "model and under a retrained one. The two samples are of the same records, so it is no error rate.",
+        MAINI,
+    ),
+    "privleak": (
+        "How far the area under the ROC curve of a membership attack, on forgotten records and on records that no "
+        "model used, lies from that of a retrained model, in percent.",
+        SHI,
     ),
     "distinguishable": (
         "A method is distinguishable if a score ranks higher or lower among those of retrained models than chance "

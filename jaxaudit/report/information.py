@@ -33,16 +33,7 @@ def layers_picture(
     models: Sequence[tuple[str, Float[np.ndarray, " layers"]]],
     thickness: float,
 ) -> Picture:
-    """The information of each layer, in the order of the network; of many layers, those with the most.
-
-    Args:
-        title: of the chart.
-        seen: continues the text alternative after the number of layers.
-        caption: how to read the chart.
-        names: of all layers.
-        models: the information of each layer, by name of the model.
-        thickness: of a model's mark in a row.
-    """
+    """The information of each layer, in the order of the network; of many layers, those with the most."""
     most = np.stack([each for _, each in models]).max(axis=0)
     chosen = np.sort(np.argsort(-most, kind="stable")[: plot.MOST_LAYERS])
     shown, drawn = (

@@ -1,19 +1,58 @@
-"""The kinds of runs by name; each is imported on first use, with only what its audit needs."""
+"""The kinds of runs, one a command: what a report needs to know about them. Each is imported on first use."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 
 from jaxaudit.json_types import StrictStruct, schema
-from jaxaudit.report.kind import Kind
+from jaxaudit.json_types import demand as demand
+from jaxaudit.report.page import Part, Picture
 from jaxaudit.report.papers import cited
-from jaxaudit.report.record import Provenance
+from jaxaudit.report.record import Provenance, Run
 
 Result = TypeVar("Result", bound=StrictStruct)
 NAMES = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
 """Names of kinds in the order of a page; `report/NAME/view.py` defines each, under its name in capitals."""
+
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Stored(NamedTuple):
+    """The arrays that a run directory holds beside the result.
+
+    Attributes:
+        file: an .npz, or a .parquet with one row per record.
+        names: names of its arrays or columns.
+        rows: number of rows of the columns; 0 for an .npz.
+    """
+
+    file: str
+    names: tuple[str, ...]
+    rows: int = 0
+
+
+class Kind(NamedTuple):
+    """The runs of one command.
+
+    Attributes:
+        name: the command.
+        record: the type of its results, with encoder, strict decoder and schema.
+        view: makes the content of one run; the second argument is the number of records that a terminal lists.
+        check: raises ValueError, with the reason, if a result and its arrays do not agree.
+        stored: the arrays beside a result, if any.
+        compared: makes charts of several runs of this kind.
+    """
+
+    name: str
+    record: type[msgspec.Struct]
+    view: Callable[[Run[Any], int], Part]
+    check: Callable[[Any, Arrays], None]
+    stored: Callable[[Any], Stored | None] = lambda _: None
+    compared: Callable[[Sequence[Run[Any]]], tuple[Picture, ...]] = lambda _: ()
 
 
 def kind_of(name: str) -> Kind:
@@ -28,14 +67,7 @@ def kind_of(name: str) -> Kind:
 
 
 def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:
-    """The result of an audit with its papers and provenance, as a run stores it.
-
-    Args:
-        name: of the kind of runs.
-        result: the result of the audit.
-        sources: the papers that it rests on, as named by tests, methods and metrics.
-        provenance: the facts needed to repeat the run.
-    """
+    """The result of an audit with its papers and provenance, as a run stores it."""
     fields = {field: getattr(result, field) for field in result.__struct_fields__}
     found: Any = kind_of(name).record(**fields, papers=cited(sources), provenance=provenance)
     return found

@@ -74,10 +74,6 @@ def as_bibtex(papers: Iterable[Paper], version: str) -> str:
 
     Entries come from this package, never from a result. Papers without an entry are left out, because BibTeX has no
     comments and would read an entry or a preamble at any @ sign.
-
-    Args:
-        papers: of a result.
-        version: of the jaxaudit that made the result.
     """
     entries = [entry.bibtex for entry in map(entry_of, papers) if entry is not None]
     return "\n\n".join([*dict.fromkeys(entries), _PROGRAM % re.sub(r"[^0-9A-Za-z.+-]", "", version)]) + "\n"

@@ -1,9 +1,13 @@
-"""The common parts of every result as JSON: its numbers, its provenance, its schema."""
+"""A result as JSON: its numbers, provenance and schema; and a finished run, with the arrays that its charts need."""
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
+import numpy as np
 
+from jaxaudit.errors import visible
 from jaxaudit.json_types import StrictStruct, to_builtins
 
 VERSION = 2
@@ -73,12 +77,7 @@ class Paper(StrictStruct, frozen=True):
 
 
 def record_type(name: str, result: type[StrictStruct]) -> type[msgspec.Struct]:
-    """The type of a result in JSON: with its schema, its papers, and its provenance.
-
-    Args:
-        name: of the kind of runs.
-        result: the type of the audit's result.
-    """
+    """The type of a result in JSON: with its schema, its papers, and its provenance."""
     schema: Any = f"jaxaudit.{name}/{VERSION}"
     fields = [("schema", Literal[schema], schema), ("papers", list[Paper] | None, None), ("provenance", Provenance)]
     title = f"{result.__name__.removesuffix('Result')}Record"
@@ -90,3 +89,38 @@ def to_json(record: msgspec.Struct) -> dict[str, Any]:
     fields = to_builtins(record)
     last = {name: fields.pop(name) for name in ("papers", "provenance")}
     return {"schema": fields.pop("schema"), **fields, **last}
+
+
+Result = TypeVar("Result", covariant=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Run(Generic[Result]):
+    """One finished run.
+
+    Attributes:
+        name: its name on the page.
+        kind: the command that made it.
+        result: the output of that command with `--json`.
+        arrays: the arrays stored beside it, by name; empty if only the result was given.
+    """
+
+    name: str
+    kind: str
+    result: Result
+    arrays: Mapping[str, np.ndarray]
+
+    @property
+    def provenance(self) -> Provenance:
+        """The facts needed to repeat it."""
+        return cast(Any, self.result).provenance
+
+    @property
+    def papers(self) -> list[Paper] | None:
+        """The papers that its numbers rest on; None if unknown."""
+        return cast(Any, self.result).papers
+
+
+def named(run: Run[Any]) -> str:
+    """Its name, safe to show."""
+    return visible(run.name)

@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxaudit.data.bank.bank import ARRAYS as BANK_ARRAYS
 from jaxaudit.data.bank.description import DESCRIPTION
-from jaxaudit.data.regular_files import whole_file
+from jaxaudit.data.paths import whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.runs.lock import refuse_in_use
 from jaxaudit.runs.unfinished import NAME, is_unfinished, make_directories, remove_empty

@@ -1,16 +1,23 @@
-"""Reads the files of a run, which may be untrusted: types are fixed, and sizes are checked first."""
+"""Reads the files of a run, which may be untrusted: types are fixed, sizes are checked first. Writes tables of records.
+
+Class names of these tables may come from untrusted data. In the CSV file control characters are escaped, and a name
+that a spreadsheet could treat as a formula (it begins with `=`, `+`, `-` or `@`, and is not a number) gets a leading
+apostrophe, which marks text. The Parquet file and `result.json` have unchanged names.
+"""
 
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.regular_files import open_regular
+from jaxaudit.data.paths import open_regular
+from jaxaudit.errors import visible
 
 LARGEST_RESULT = 64 << 20
 """The most bytes of a result: twice the size of one with 100,000 records, the most that a result lists."""
@@ -154,3 +161,47 @@ def _is_shallow(value: Any) -> bool:
         if not level:
             return True
     return False
+
+
+Columns = Mapping[str, np.ndarray]
+_FORMULA = re.compile(r"(^|[;,|])(\s*)(?=[=+\-@])")
+_NUMBER = re.compile(r"[+\-]?\d+([.,]\d+)?([eE][+\-]?\d+)?")
+
+
+def record_files(columns: Columns) -> dict[str, Callable[[IO[bytes]], None]]:
+    """Writers of `records.csv` and `records.parquet`, in full precision; NaN becomes an empty cell."""
+    return {
+        "records.csv": lambda file: _write_csv(columns, file),
+        "records.parquet": lambda file: _write_parquet(columns, file),
+    }
+
+
+def as_cell(text: str) -> str:
+    r"""Text as a cell that no spreadsheet treats as a formula.
+
+    >>> print(as_cell("=cmd|' /C calc'!A0"), as_cell("-1.5"), as_cell("a\x1b[31m"), as_cell("a;=b"))
+    '=cmd|' /C calc'!A0 -1.5 a\x1b[31m a;'=b
+    """
+    seen = visible(text)
+    return seen if _NUMBER.fullmatch(seen) else _FORMULA.sub(r"\1\2'", seen)
+
+
+def _write_csv(columns: Columns, file: IO[bytes]) -> None:
+    import pyarrow.csv
+
+    def safe(values: np.ndarray) -> np.ndarray:
+        return np.array([as_cell(text) for text in values.tolist()], object) if values.dtype.kind == "U" else values
+
+    pyarrow.csv.write_csv(_table({as_cell(name): safe(values) for name, values in columns.items()}), file)
+
+
+def _write_parquet(columns: Columns, file: IO[bytes]) -> None:
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(_table(columns), file)
+
+
+def _table(columns: Columns):
+    import pyarrow
+
+    return pyarrow.table({name: pyarrow.array(values, from_pandas=True) for name, values in columns.items()})

@@ -28,14 +28,7 @@ LONGEST = 60
 def run_identity(
     command: str, options: Mapping[str, Any], data: Mapping[str, str], code: Mapping[str, str | None]
 ) -> Identity:
-    """Everything that affects a run's numbers.
-
-    Args:
-        command: the sub-command.
-        options: its options that affect a number.
-        data: content hashes of the data.
-        code: hashes of code outside this package.
-    """
+    """Everything that affects a run's numbers."""
     identity = {
         "command": {"command": command},
         "options": options,
@@ -76,7 +69,7 @@ def sources_hash() -> str:
 
 def machine_facts() -> dict[str, Any]:
     """Facts on which the rounding of a number depends: devices, libraries, and JAX's settings."""
-    from jaxaudit.ensemble.machine import device_facts
+    from jaxaudit.ensemble.concurrency import device_facts
 
     facts = device_facts() | {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")}
     # Cache folders of compiled programs change no number.

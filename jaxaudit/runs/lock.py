@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
-from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
+from jaxaudit.data.paths import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
 
 LOCK, OWNER = "lock", "owner"

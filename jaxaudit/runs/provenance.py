@@ -15,7 +15,7 @@ from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.records import Records
 from jaxaudit.data.scores.table import SETS, ScoreTable
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import without_folders
 from jaxaudit.version import __version__
 
 _PACKAGES = (
@@ -81,15 +81,7 @@ def describe_examples(examples: Examples) -> dict[str, Any]:
 
 
 def describe_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int, content_hash: str) -> dict[str, Any]:
-    """Facts of each set of a bank by role, and of its shadow models.
-
-    Args:
-        path: of the bank.
-        bank: the bank.
-        names: names of the sets that were given again.
-        models: number of models used.
-        content_hash: of the used models.
-    """
+    """Facts of each set of a bank by role, and of its shadow models."""
     said = bank.description
     sets = {
         role: {

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
+from jaxaudit.data.paths import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.report.html import FIRST_LINES
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from jaxaudit.runs.directory import is_of_a_run
 
 
@@ -19,10 +19,6 @@ def claim_report(path: Path, out: Path | None = None) -> None:
     """Rejects, before any work is done, a file that could not be written at the end.
 
     The path must not exist, or be a report or an empty file; links, devices and pipes are rejected.
-
-    Args:
-        path: the file to be written.
-        out: the run directory that will be created first.
 
     Raises:
         InputError: the file is not a report, or cannot be written.
@@ -75,11 +71,7 @@ def _cannot(path: Path, error: OSError) -> InputError:
 
 
 def _is_in_run(path: Path, out: Path) -> bool:
-    """Whether the page will be in the run directory, beside the run's own files.
-
-    Raises:
-        InputError: it would replace one of those files, or the directory.
-    """
+    """Whether the page will be in the run directory, beside the run's own files."""
     if (
         path == out
         or path in out.parents

@@ -11,10 +11,8 @@ import msgspec
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError, visible
 from jaxaudit.json_types import from_builtins
-from jaxaudit.report.kind import Arrays, Kind
-from jaxaudit.report.kinds import NAMES, kind_of
-from jaxaudit.report.record import VERSION
-from jaxaudit.report.run import Run
+from jaxaudit.report.kinds import NAMES, Arrays, Kind, kind_of
+from jaxaudit.report.record import VERSION, Run
 from jaxaudit.runs.directory import RESULT, TABLE
 from jaxaudit.runs.files import read_archive, read_columns, read_result, read_table
 from jaxaudit.runs.unfinished import NAME as UNFINISHED
@@ -73,11 +71,7 @@ def read_printed(path: Path) -> str:
 
 
 def _result_file(path: Path) -> Path:
-    """The path of a run's result.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The path of a run's result."""
     shown = _short(path)
     if not exists(path):
         raise InputError(f"{shown} does not exist; give the directory that an audit wrote.")

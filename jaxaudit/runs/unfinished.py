@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock
 
-from jaxaudit.data.regular_files import DRAFT, open_regular, whole_file
+from jaxaudit.data.paths import DRAFT, open_regular, whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.runs.identity import Identity, differences
 from jaxaudit.runs.lock import LOCK, OWNER, InUseError, hold, refuse_in_use, sign

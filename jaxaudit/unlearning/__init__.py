@@ -6,9 +6,10 @@ Your own method is a pure function with the arguments of `Unlearn`; `compare_unl
 from jaxaudit.unlearning.amnesiac import Recorded, Recording, take_back, train_and_record
 from jaxaudit.unlearning.dampening import selective_dampening
 from jaxaudit.unlearning.fisher import Noise, becker_code, forget_by_noise, golatkar, paper
-from jaxaudit.unlearning.method import LogProbs, Unlearn
+from jaxaudit.unlearning.method import LogProbs, Unlearn, retrain
+from jaxaudit.unlearning.misdirection import rmu
 from jaxaudit.unlearning.negative_gradient import fine_tune, gradient_ascent, negative_gradient
-from jaxaudit.unlearning.retraining import retrain
+from jaxaudit.unlearning.preference import gradient_difference, npo, sim_npo
 from jaxaudit.unlearning.scrub import scrub
 
 __all__ = [
@@ -22,11 +23,15 @@ __all__ = [
     "forget_by_noise",
     "golatkar",
     "gradient_ascent",
+    "gradient_difference",
     "negative_gradient",
+    "npo",
     "paper",
     "retrain",
+    "rmu",
     "scrub",
     "selective_dampening",
+    "sim_npo",
     "take_back",
     "train_and_record",
 ]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.results import Summarize
@@ -60,7 +60,7 @@ def take_back(params: Any, updates: Any, touched: Bool[Array | np.ndarray, " ste
 def train_and_record(
     keys: Key[Array, " models"],
     forget: Bool[np.ndarray, "sets n"],
-    inputs: Float[Array | np.ndarray, "n ..."],
+    inputs: Real[Array | np.ndarray, "n ..."],
     labels: Int[Array | np.ndarray, " n"],
     learner: SteppedLearner,
     *,
@@ -144,7 +144,7 @@ class Recording(TrainsAsAnother):
         taken_back = jax.tree.map(lambda now, total: now - total, state.params, sums)
         return Recorded(finished(state.params), jax.vmap(finished)(taken_back))
 
-    def log_probs(self, params: Recorded, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
+    def log_probs(self, params: Recorded, inputs: Real[Array, "n ..."]) -> Float[Array, "n classes"]:
         """The log-probabilities of the original model."""
         return self.learner.log_probs(params.original, inputs)
 

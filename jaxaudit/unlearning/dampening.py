@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Int, Key, Real
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import fisher_diagonal
@@ -28,7 +28,7 @@ def selective_dampening(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Float[Array, "n ..."],
+    inputs: Real[Array, "n ..."],
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,

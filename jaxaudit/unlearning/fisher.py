@@ -16,11 +16,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.kernels.gradient_norms import fisher_diagonal
 from jaxaudit.learners.learner import Inputs, Labels
-from jaxaudit.unlearning.method import LogProbs, cites, of_label
+from jaxaudit.unlearning.method import LogProbs, cites, of_label, refuse_without_classes
 
 ALPHA = 3e-6
 """The default of Golatkar's code and of Becker & Liebig's code."""
@@ -40,7 +40,7 @@ class Noise(Protocol):
         self,
         log_probs: LogProbs,
         params: Any,
-        inputs: Float[Array, "n ..."],
+        inputs: Real[Array, "n ..."],
         labels: Int[Array, " n"],
         remaining: Bool[Array, " n"],
         alpha: float | Float[Array, ""],
@@ -54,7 +54,7 @@ def forget_by_noise(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Float[Array, "n ..."],
+    inputs: Real[Array, "n ..."],
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,
@@ -109,7 +109,9 @@ def golatkar(
 
     Takes one pass per class; the records' own labels are not used.
     """
-    probabilities = jnp.exp(log_probs(params, inputs)) * remaining[:, None]
+    outputs = log_probs(params, inputs)
+    refuse_without_classes("Fisher forgetting as in Golatkar's code", outputs)
+    probabilities = jnp.exp(outputs) * remaining[:, None]
     total, count = jax.tree.map(jnp.zeros_like, params), jnp.maximum(jnp.sum(remaining), 1)
     for label in range(probabilities.shape[1]):
         share = probabilities[:, label]
@@ -130,11 +132,13 @@ def becker_code(
     looks for parameters whose last axis has ten entries, which finds the bias of the last layer, not its weights.) Use
     this variant only to reproduce those tables.
     """
+    outputs = jax.eval_shape(log_probs, params, inputs)
+    refuse_without_classes("Fisher forgetting as in the code of Becker & Liebig", outputs)
     zeros, weights = jnp.zeros_like(labels), remaining.astype(jnp.float32)
     of_zero, count = of_label(log_probs), jnp.sum(weights)
     squares = fisher_diagonal(of_zero, params, inputs, zeros, weights=weights)
     sums = jax.grad(lambda p: jnp.sum(weights * of_zero(p, inputs, zeros)))(params)
-    classes = jax.eval_shape(log_probs, params, inputs).shape[1]
+    classes = outputs.shape[1]
 
     def deviation(square: Array, total: Array) -> Array:
         # sum (g + e)^2 = sum g^2 + 2 e sum g + n e^2, which rounding could make negative

@@ -1,15 +1,22 @@
-"""The interface of an unlearning method that needs only the trained model and the data."""
+"""The interface of an unlearning method that needs only the trained model and the data; and retraining without them."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+import numpy as np
+from jaxtyping import Array, Bool, Int, Key, Real
+
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
+from jaxaudit.ensemble.results import Summarize
+from jaxaudit.errors import InputError
+from jaxaudit.learners import Learner
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 LogProbs = Callable[[Any, Any], Any]
-"""`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, each record independent of the others."""
+"""`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, each record independent of the others. A
+language model has one column, the mean log-likelihood of a record's tokens."""
 
 
 @runtime_checkable
@@ -25,7 +32,7 @@ class Unlearn(Protocol):
         key: Key[Array, ""],
         log_probs: LogProbs,
         params: Any,
-        inputs: Float[Array, "n ..."],
+        inputs: Real[Array, "n ..."],
         labels: Int[Array, " n"],
         forget: Bool[Array, " n"],
     ) -> Any:
@@ -63,6 +70,18 @@ def source_of(method: Any) -> str:
     return "; ".join(filter(None, every))
 
 
+def refuse_without_classes(method: str, outputs: Any) -> None:
+    """Refuses outputs of one column, as those of language models, for a method that needs a distribution over classes.
+
+    Raises:
+        InputError: they have one column.
+    """
+    if outputs.shape[1] == 1:
+        raise InputError(
+            f"{method} needs the probabilities of classes, and these records have none, as texts: use another method."
+        )
+
+
 def of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:
     """`(params, inputs, labels) -> Float["n"]`: the log-probability of each record's label."""
 
@@ -70,3 +89,44 @@ def of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:
         return jnp.take_along_axis(log_probs(params, inputs), labels[:, None], axis=1)[:, 0]
 
     return log_prob
+
+
+@cites("Becker & Liebig 2022")
+def retrain(
+    keys: Key[Array, " models"],
+    forget: Bool[np.ndarray, "models n"],
+    inputs: Real[Array | np.ndarray, "n ..."],
+    labels: Int[Array | np.ndarray, " n"],
+    learner: Learner,
+    *,
+    execution: Execution = DEFAULT_EXECUTION,
+    summarize: Summarize | None = None,
+) -> Any:
+    """Models trained from scratch on everything but the records to forget (Becker & Liebig 2022, section 2.1).
+
+    A retrained model has the key of its original model, and so the same initial weights. If at most a tenth of the
+    records are forgotten, it also has the original's minibatches, without the forgotten records: losses are averaged
+    over the rest, and the number of steps is the same. (The authors draw new, full minibatches of the remaining
+    records.) Otherwise it has its own minibatches.
+
+    A row that forgets nothing gives the original again, bit for bit if both are rows of one call.
+
+    Args:
+        keys: one per model: the key of its original.
+        forget: for each model, which records are in its forget set.
+        inputs, labels: the whole training set and its classes.
+        learner: the learner of the originals: same network, optimiser, epochs, batch size.
+        execution, summarize: as for `fit_many`.
+
+    Returns:
+        The arrays of `summarize`, by default the parameters, with a leading `models` axis.
+
+    Raises:
+        InputError: a row forgets everything, and what `fit_many` raises.
+    """
+    if forget.all(axis=1).any():
+        raise InputError(
+            f"row {int(forget.all(axis=1).argmax())} forgets all {forget.shape[1]} records: none remains to train "
+            "on. Does it mark the records to keep instead?"
+        )
+    return fit_many(keys, ~forget, inputs, labels, learner, execution=execution, summarize=summarize)

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.errors import InputError
 from jaxaudit.randomness import stream
@@ -34,7 +34,7 @@ def fine_tune(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Float[Array, "n ..."],
+    inputs: Real[Array, "n ..."],
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,
@@ -64,7 +64,7 @@ def gradient_ascent(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Float[Array, "n ..."],
+    inputs: Real[Array, "n ..."],
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,
@@ -94,7 +94,7 @@ def negative_gradient(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Float[Array, "n ..."],
+    inputs: Real[Array, "n ..."],
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,
@@ -141,7 +141,7 @@ def _trained_on(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Float[Array, "n ..."],
+    inputs: Real[Array, "n ..."],
     labels: Int[Array, " n"],
     chosen: Bool[Array, " n"],
     sign: float,

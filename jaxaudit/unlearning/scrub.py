@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import passes
-from jaxaudit.unlearning.method import LogProbs, cites
+from jaxaudit.unlearning.method import LogProbs, cites, refuse_without_classes
 
 LEARNING_RATE = 5e-4
 DECAYS = (0.5, 0.8, 0.9)
@@ -32,7 +32,7 @@ def scrub(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Float[Array, "n ..."],
+    inputs: Real[Array, "n ..."],
     labels: Int[Array, " n"],
     forget: Bool[Array, " n"],
     *,
@@ -64,9 +64,10 @@ def scrub(
         batch_size: records per step.
 
     Raises:
-        InputError: a number of the recipe is out of range.
+        InputError: a number of the recipe is out of range, or records have no classes.
     """
     passes.check_recipe(epochs, learning_rate, batch_size)
+    refuse_without_classes("SCRUB", jax.eval_shape(log_probs, params, inputs))
     loss, adam = passes.cross_entropy(log_probs, inputs, labels), optax.scale_by_adam()
 
     def cooled(params: Any, minibatch: passes.Minibatch) -> Float[Array, "batch classes"]:

@@ -102,7 +102,9 @@ def test_members_that_were_drawn_otherwise_give_no_forgotten(strange: str) -> No
     rows = np.arange(len(MEMBERS)) if kept is None else np.flatnonzero(kept)
     members = MEMBERS.take(rows)
     members = replace(members, inputs=members.inputs + (strange == "shifted inputs"))
-    given = UNUSED.taken(QUERIES, QUERIES, QUERIES, rows)._replace(allow_unrelated=strange != "one class")
+    given = UNUSED.taken({"query set": QUERIES, "holdout": QUERIES, "members": rows})._replace(
+        allow_unrelated=strange != "one class"
+    )
     (found,) = by_members(given, members=members)
     assert found.verdict == "inconclusive" != found.usage[0].verdict
     failed = {each.name for each in found.finding.checks if each.state == "failed"}

@@ -184,7 +184,7 @@ def test_whom_the_attack_learned_from(audit, each):
 
 def test_models_are_unlearned_together_as_one_by_one(audit):
     keys = jax.random.split(jax.random.key(2), (2, SEEDS))
-    call = "noisy", noisy, NETWORK, keys, audit.models["original"].params, TRAIN, FORGET
+    call = unlearn._ready("noisy", noisy, NETWORK, TRAIN), keys, audit.models["original"].params, FORGET
     parts = DEFAULT_EXECUTION, DEFAULT_EXECUTION
     one_by_one, together = (unlearn._unlearned(*call, together=how, parts=parts) for how in (False, True))
     np.testing.assert_allclose(flat(together), flat(one_by_one), atol=1e-6)

@@ -9,7 +9,7 @@ import pytest
 from support.cli_runs import content, jaxaudit, process
 
 from jaxaudit.cli.doctor import installed
-from jaxaudit.cli.doctor.folders import measured
+from jaxaudit.cli.doctor.installed import measured
 from jaxaudit.version import __version__
 
 

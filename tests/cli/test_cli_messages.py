@@ -11,8 +11,7 @@ import pytest
 from support.cli_runs import records, refused
 
 import jaxaudit as ja
-from jaxaudit.cli.app import _command
-from jaxaudit.cli.messages import OTHER_NAMES, as_flags, flags_of
+from jaxaudit.cli.app import OTHER_NAMES, _command, as_flags, flags_of
 from jaxaudit.errors import InputError
 
 PACKAGE = Path(ja.__file__).parent

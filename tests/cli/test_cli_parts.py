@@ -134,7 +134,7 @@ def test_a_speed_is_remembered_for_its_work_on_so_many_threads_and_cores(cache: 
         patch.setenv("NPROC", "61")
         assert recall_speed(WORK) is None
     with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.ensemble.machine.cores", lambda: list(range(62)))
+        patch.setattr("jaxaudit.ensemble.concurrency.cores", lambda: list(range(62)))
         assert recall_speed(WORK) is None
     known = json.loads((cache / "widths.json").read_text())
     for damaged in ([4, 2e-4, 1e-6], [4, 0, 1e-6, 1], [4, "a", 1e-6, 1], 4):

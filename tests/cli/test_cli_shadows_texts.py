@@ -15,7 +15,7 @@ import jaxaudit as ja
 from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.sets import ShadowRecipe
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.data.sequences import token_counts, vocabulary_of
+from jaxaudit.data.sequences import are_texts, token_counts, vocabulary_of
 from jaxaudit.ensemble import log_probs_many
 from jaxaudit.models import GPT
 
@@ -108,7 +108,8 @@ def test_what_a_record_is_made_of(folder: Path):
     sets, tokenizer = read(5)
     assert {vocabulary_of(each) for each in sets} == {tokenizer.vocabulary} == {7}
     digits = ja.load("digits")
-    assert vocabulary_of(digits) is None
+    assert are_texts(sets[0])
+    assert not are_texts(digits)
     counts = token_counts(sets[0], 7)
     assert counts.shape == (COUNT, 7)
     assert (counts.sum(axis=1) == sets[0].inputs.shape[1]).all()

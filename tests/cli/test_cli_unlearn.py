@@ -127,8 +127,12 @@ def test_weights_it_saves_are_judged_by_efficacy_as_it_judged_them():
         assert each["accuracy"] == pytest.approx(scores["forgotten_accuracy"]["values"][int(seed)])
 
 
-TRAINED_ON = ("fine-tuning", "gradient-ascent", "negative-gradient", "scrub")
+TRAINED_ON = (
+    *("fine-tuning", "gradient-ascent", "negative-gradient", "scrub"),
+    *("gradient-difference", "npo", "simnpo"),
+)
 EVERY = ("fisher", *TRAINED_ON, "ssd")
+"""But rmu, which is for texts."""
 
 
 @pytest.mark.outer
@@ -139,7 +143,7 @@ def test_every_method_by_its_name():
     # 10 of 60 records are forgotten: no Fisher information of theirs is 10 times that of all.
     assert any(said.startswith("ssd: nothing changes") for said in result["caveats"])
     assert method(result, "ssd")["scores"] == method(result, "original")["scores"]
-    assert f"{', '.join(TRAINED_ON)}: 2 epochs, learning rate 0.2, 0.2, 0.2, 0.2." in " ".join(result["caveats"])
+    assert f"{', '.join(TRAINED_ON)}: 2 epochs, learning rate {', '.join(['0.2'] * 7)}." in " ".join(result["caveats"])
 
 
 @pytest.mark.parametrize(
@@ -153,6 +157,8 @@ def test_every_method_by_its_name():
         (("--fisher-variant", "becker-code"), {"fisher": {"noise": becker_code}}),
         (("--ssd-alpha", "5.9"), {"ssd": {"selection": 5.9}}),
         (("--ssd-lambda", "0.5"), {"ssd": {"strength": 0.5}}),
+        (("--npo-beta", "0.5"), {"npo": {"beta": 0.5}}),
+        (("--simnpo-beta", "0.5"), {"simnpo": {"beta": 0.5}}),
     ],
 )
 def test_an_option_of_a_method_reaches_that_method_and_no_other(
@@ -239,6 +245,9 @@ def test_a_run_stopped_and_started_again_ends_as_if_it_had_not_been(monkeypatch:
         (("--methods", ","), ("--methods", "retraining, amnesiac, fisher")),
         *(((flag, value), (flag, value)) for flag in ("--alpha", "--unlearn-rate") for value in ("-1", "nan")),
         *(((flag, "nan"), (flag, "nan")) for flag in ("--beta", "--ssd-alpha", "--ssd-lambda", "--fraction")),
+        *(((flag, "nan"), (flag, "nan")) for flag in ("--npo-beta", "--simnpo-beta", "--rmu-coefficient")),
+        (("--methods", "rmu"), ("RMU",)),
+        (("--rmu-layer", "block 1"), ("--rmu-layer",)),
         (("--fraction", "0.01"), ("--fraction 0.01", "20", "class 1")),
         (("--class", "9"), ("--class", "query.npz", "'9'", "0, 1, 2")),
         (("--per-class", "0"), ("query.npz", "test", "--test-data", "--per-class")),

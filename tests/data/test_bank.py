@@ -293,7 +293,7 @@ def test_very_many_classes_take_little_more_memory_than_their_file(tmp_path: Pat
 
 def test_a_bank_of_holes_is_refused_by_whatever_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """But not where the file system does not tell what it holds: then all of it seems to be holes."""
-    monkeypatch.setattr("jaxaudit.data.bank.holes.SMALL", 1 << 20)
+    monkeypatch.setattr("jaxaudit.data.bank.bank.SMALL", 1 << 20)
     folder = write_bank(tmp_path / "bank", 2)
     assert len(load_bank(folder)) == 6
     classes = 1 << 18
@@ -301,7 +301,7 @@ def test_a_bank_of_holes_is_refused_by_whatever_reads_it(tmp_path: Path, monkeyp
     zeros(folder / "outputs" / "00000.npy", "float32", (RECORDS, classes))
     with pytest.raises(InputError, match="holes in place of numbers"):
         load_bank(folder)
-    monkeypatch.setattr("jaxaudit.data.bank.holes.BLOCK", 0)
+    monkeypatch.setattr("jaxaudit.data.bank.bank.STORAGE_UNIT", 0)
     assert len(load_bank(folder)) == 6
 
 

@@ -15,11 +15,9 @@ from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.formats.parsing import open_bounded, parsing
 from jaxaudit.data.memory import MAX_BYTES, SHARE, memory_bytes
-from jaxaudit.data.paths import entries, open_data, regular_files
+from jaxaudit.data.paths import entries, open_data, open_regular, regular_files, whole_file
 from jaxaudit.data.records import open_records
-from jaxaudit.data.regular_files import open_regular, whole_file
-from jaxaudit.errors import LONGEST_MESSAGE, InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import LONGEST_MESSAGE, InputError, without_folders
 
 
 def test_nothing_else_is_opened_or_waited_for(tmp_path: Path):

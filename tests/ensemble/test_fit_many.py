@@ -251,7 +251,7 @@ def test_progress_grows_to_the_total(make, width):
 
 
 def test_log_probs_of_many_models_are_each_ones_own(monkeypatch):
-    monkeypatch.setattr("jaxaudit.ensemble.predict.BATCH", 15)  # three batches, the last one short
+    monkeypatch.setattr("jaxaudit.ensemble.fit.BATCH", 15)  # three batches, the last one short
     one = learner(Dropped)
     params = fit_many(KEYS, ROWS, INPUTS, LABELS, one, execution=Execution(2))
     ours = log_probs_many(one, params, INPUTS)

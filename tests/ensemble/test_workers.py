@@ -23,8 +23,8 @@ from support.tiny_learners import Convolved, Dropped, NearestCentroid, flat_rows
 from support.workers_child import EPOCHS
 
 from jaxaudit.ensemble import Execution, LocalWorkers, fit_many, kept_models
+from jaxaudit.ensemble.concurrency import this_machine, unlike
 from jaxaudit.ensemble.local_workers import gpus_of, seen_by_cuda
-from jaxaudit.ensemble.machine import this_machine, unlike
 from jaxaudit.ensemble.parts import LARGE, drop_left, shared
 from jaxaudit.errors import InputError
 from jaxaudit.learners import stop_early

@@ -19,8 +19,7 @@ from support.references import ks_by_scipy, ks_gap_by_definition
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import bootstrap_ks, bootstrap_ks_paired, ks_distance
-from jaxaudit.kernels.ks_bootstrap import _distance_of_counts, bootstrap_by_sort
-from jaxaudit.kernels.ks_bootstrap_host import distance_of_draws, runs_of
+from jaxaudit.kernels.ks_bootstrap import _distance_of_counts, bootstrap_by_sort, distance_of_draws, runs_of
 from jaxaudit.kernels.ks_device import sorted_union
 
 KEY = jax.random.key(7)

@@ -18,7 +18,7 @@ from support.saved_runs.names import HOSTILE
 from jaxaudit.errors import visible
 from jaxaudit.report.build import part_of
 from jaxaudit.report.card import as_card
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 

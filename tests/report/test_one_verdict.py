@@ -50,8 +50,7 @@ from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import kind_of, schema_of
 from jaxaudit.report.markdown import as_markdown
-from jaxaudit.report.record import to_json
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run, to_json
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 

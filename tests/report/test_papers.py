@@ -25,6 +25,7 @@ from jaxaudit.audits.ks.tests import TESTS, Judgement
 from jaxaudit.cli.unlearn.command import METHODS, UnlearnAudit
 from jaxaudit.cli.unlearn.inputs import make_methods
 from jaxaudit.errors import visible
+from jaxaudit.models import GPT, pure_module
 from jaxaudit.report.glossary import GLOSSARY
 from jaxaudit.report.markdown import plain
 from jaxaudit.report.papers import as_bibtex, bibliography, cited, in_full
@@ -35,14 +36,12 @@ METRICS = ("pdtp", "efficacy", "forgetting_quality", "u_lira", "epsilon", "attac
 ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test"}
 """Docstrings name them; no run rests on them."""
 FINDING = Finding("forgotten", "good", "No use was detected.", (), Confidence("fair", "Every check passed."))
+NET = pure_module(GPT, (4,), 8, of_tokens=True)
 SOURCES = {
     **{f"test {each.name}": getattr(each, "source", "") for each in (*TESTS, ScoresTest)},
     **{f"attack {each.name}": each.source for each in (*ATTACKS, *RECORD_ATTACKS)},
     **{f"metric {name}": import_module(f"jaxaudit.metrics.{name}").SOURCE for name in METRICS},
-    **{
-        f"method {name}": source_of(method)
-        for name, method in make_methods(METHODS, UnlearnAudit(), batch_size=8).items()
-    },
+    **{f"method {name}": source_of(method) for name, method in make_methods(METHODS, UnlearnAudit(), 8, NET).items()},
     "attack of unlearned models": LEARNED,
     "method retraining": source_of(unlearning.retrain),
     "method amnesiac": source_of(unlearning.train_and_record),

@@ -13,7 +13,7 @@ from jaxaudit.audits.efficacy.result import Layer, weights_of
 from jaxaudit.kernels.likelihoods import Gaussian
 from jaxaudit.report.efficacy import pictures
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 

@@ -28,8 +28,7 @@ from jaxaudit.report.build import MOST_RUNS, build
 from jaxaudit.report.glossary import GLOSSARY
 from jaxaudit.report.html.render import _prose, report_html, write_pictures
 from jaxaudit.report.page import Answer
-from jaxaudit.report.record import to_json
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run, to_json
 from jaxaudit.runs.report_file import claim_report, write_report
 from jaxaudit.runs.saved import read_run
 

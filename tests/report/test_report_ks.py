@@ -23,7 +23,7 @@ from jaxaudit.report.card import as_card
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.markdown import as_markdown
 from jaxaudit.report.numbers import precise
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from jaxaudit.report.terminal import as_terminal
 
 APART, CONTROL = rho_between(1.125, 1.375), rho_between(0.25, 0.75)

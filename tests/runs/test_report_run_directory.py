@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from jaxaudit.ensemble.machine import threads
+from jaxaudit.ensemble.concurrency import threads
 from jaxaudit.errors import InputError
 from jaxaudit.runs import directory as run_directory
 from jaxaudit.runs import identity as identities

@@ -20,7 +20,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.report.html.render import report_html
 from jaxaudit.runs import files as run_files
 from jaxaudit.runs.directory import write
-from jaxaudit.runs.row_files import Columns, as_cell, record_files
+from jaxaudit.runs.files import Columns, as_cell, record_files
 from jaxaudit.runs.saved import read_printed, read_run
 from jaxaudit.version import __version__
 

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from jaxaudit.report.build import part_of
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from jaxaudit.report.terminal import as_terminal
 
 

@@ -61,13 +61,7 @@ def surely_named(seen: Vulnerability, models: int) -> int:
 
 
 def exposure_of(shadows: ShadowModels, known: RecordArrays, at_fpr: float) -> Exposure:
-    """The exposure of the records of a bank.
-
-    Args:
-        shadows: the shadow models that were attacked.
-        known: results of the records, in the same order.
-        at_fpr: the false positive rate at which records are named.
-    """
+    """The exposure of the records of a bank."""
     found = known.vulnerability
     separations, named = found.separation[np.isfinite(found.separation)], found.named[np.isfinite(found.named)]
     counts, edges = np.histogram(separations, bins=BINS, range=(0, 1))

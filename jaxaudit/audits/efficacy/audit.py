@@ -16,7 +16,15 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import expected_squared_grad_norms
-from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Categorical, Gaussian, Likelihood, precise_log_softmax
+from jaxaudit.kernels.likelihoods import (
+    CATEGORICAL,
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Likelihood,
+    SequenceLikelihood,
+    precise_log_softmax,
+)
 from jaxaudit.metrics.efficacy import EfficacyByLayer, efficacy_by_layer
 from jaxaudit.models import PureModule
 
@@ -89,10 +97,7 @@ def measure_efficacy(
     (True, 4)
     """
     every = [judged, *references]
-    names = [weights.name for weights in every]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"two sets of weights are named {twice!r}; give each its own name.")
+    distinct(every)
     inputs: Any = np.asarray(examples.inputs, np.float32) if isinstance(examples, Examples) else examples.inputs
     shape = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), jnp.float32)
     classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
@@ -116,6 +121,18 @@ def measure_efficacy(
     return EfficacyAudit(result, tuple(measured), labels, names, tuple(true_norms))
 
 
+def distinct(every: Sequence[NamedWeights]) -> None:
+    """Rejects two sets of weights of one name.
+
+    Raises:
+        InputError: there are any.
+    """
+    names = [weights.name for weights in every]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"two sets of weights are named {twice!r}; give each its own name.")
+
+
 def conclude(
     finding: Finding,
     models: Sequence[Weights],
@@ -125,7 +142,7 @@ def conclude(
     outputs: int,
     *,
     framework: str = "jax",
-    likelihood: Likelihood = CATEGORICAL,
+    likelihood: Likelihood | SequenceLikelihood = CATEGORICAL,
 ) -> EfficacyResult:
     """The result for these weights, the judged ones first; see `EfficacyResult`."""
     errors = [each.conversion_error for each in models]

@@ -48,13 +48,7 @@ class Available(NamedTuple):
 
 
 def available_tests(pool: Pool, finished: Iterable[str], planned: Iterable[str] = ()) -> tuple[Available, ...]:
-    """What each test of use needs, and what there is.
-
-    Args:
-        pool: the records.
-        finished: the kinds of the models with outputs.
-        planned: the kinds of all planned models.
-    """
+    """What each test of use needs, and what there is."""
     counts = Counter(finished), Counter(planned)
     reference, which = (pool.reference, "reference") if pool.reference_apart else (pool.calibration, "calibration")
     referred = reference.stop - reference.start

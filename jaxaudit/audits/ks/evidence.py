@@ -159,11 +159,6 @@ class Evidence:
         return BANKED if self.models.content_hash else TRAINED
 
     @property
-    def calibration_labels(self) -> Int[np.ndarray, " calibration"]:
-        """Classes of the calibration records."""
-        return self.pool.examples.labels[self.pool.calibration]
-
-    @property
     def dealt(self) -> slice:
         """Indices of query set and holdout among the compared records (`Pool.asked`)."""
         return slice(0, self.pool.holdout.stop)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.audits.finding import Confidence, Finding, checked, in_order
+from jaxaudit.audits.finding import Confidence, Finding, checked, in_order, sentence, undecided
 from jaxaudit.audits.ks.result import (
     Distances,
     EMAResult,
@@ -40,14 +40,6 @@ def conclude(
     """The result for one target: the deciding test's finding, with all checks.
 
     If a decisive check fails, no verdict that depends on it is given; other failed checks weaken the confidence.
-
-    Args:
-        name: name of the target.
-        truth: its training data, if known.
-        judgements: the judgement of each test, the deciding one first.
-        common: checks that belong to no test.
-        limitations: further limitations of the shadow models, in sentences.
-        resembles: the design of shadow models that the target most resembles.
     """
     rho_first = sorted(judgements, key=lambda each: each.rho is None)
     every = (*common, *(check for each in rho_first for check in each.checks))
@@ -131,7 +123,7 @@ def _usage(usage: Usage, judgement: Judgement) -> UsageResult:
 
 def _ema(emas: tuple[EMA, ...]) -> EMAResult:
     p_value, share = medians(emas)
-    p_values, shares = (tuple(number(getattr(each, name)) for each in emas) for name in ("p_value", "member_share"))
+    p_values, shares = zip(*((number(each.p_value), number(each.member_share)) for each in emas), strict=True)
     return EMAResult(number(p_value), number(share), p_values, shares, ema_rule(p_value))
 
 
@@ -159,7 +151,10 @@ def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every:
         default=None,
     )
     finding = judgement.finding if decisive is None else _taken_away(judgement.finding, decisive)
-    return msgspec.structs.replace(_weakened(finding, failed), checks=in_order(shown))
+    if failed and finding.confidence.word != "none":
+        why = f"Not every check that the verdict rests on passed: {', '.join(check.name for check in failed)}."
+        finding = msgspec.structs.replace(finding, confidence=Confidence("weak", why))
+    return msgspec.structs.replace(finding, checks=in_order(shown))
 
 
 def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[str]) -> Confidence:
@@ -175,23 +170,13 @@ def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[
 def _taken_away(finding: Finding, check: Check) -> Finding:
     """The finding `inconclusive`, in place of a finding that depends on this failed check."""
     reason = f"{check.name}: {check.message}"
-    return Finding(
-        "inconclusive",
-        "open",
+    return undecided(
         f"The check {check.name} failed, and the verdict would rest on it.",
         (reason,),
-        Confidence("none", f"{reason[:1].upper()}{reason[1:]}."),
-        caveats=finding.caveats,
-        would_change=(f"Correct what the check {check.name} found, and repeat the audit.",),
+        sentence(reason),
+        finding.caveats,
+        (f"Correct what the check {check.name} found, and repeat the audit.",),
     )
-
-
-def _weakened(finding: Finding, failed: list[Check]) -> Finding:
-    """The finding with weak confidence, if one of these checks failed."""
-    if not failed or finding.confidence.word == "none":
-        return finding
-    why = f"Not every check that the verdict rests on passed: {', '.join(check.name for check in failed)}."
-    return msgspec.structs.replace(finding, confidence=Confidence("weak", why))
 
 
 def _beside(judgement: Judgement, others: tuple[Judgement, ...]) -> Finding:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from jaxaudit.audits.finding import sentence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
 from jaxaudit.audits.ks.finding import conclude, numbers
 from jaxaudit.audits.ks.result import KSAudit, KSResult, NoiseFloor, Resembles
@@ -67,8 +68,7 @@ def judge_outputs(
     )
     limitations = evidence.limitations
     if evidence.reduced:
-        why = reduced_words(evidence)
-        limitations = (f"{why[:1].upper()}{why[1:]}.", *limitations)
+        limitations = (sentence(reduced_words(evidence)), *limitations)
     targets = tuple(
         conclude(
             said.name,
@@ -105,9 +105,6 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
 
     The probability that any target that never used the query set is called `not forgotten` is then at most 5%. With a
     single target nothing changes.
-
-    Args:
-        judgements: of each target, the same tests in the same order.
     """
     if len(judgements) < 2:
         return list(judgements)
@@ -162,7 +159,7 @@ def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
     if known is not None:
         accuracy = evidence.models.take(evidence.models.of(known)).query_accuracy
         checks.append(preflight.calibration_reach(accuracy, query.labels, whose=WITHOUT_QUERY[known]))
-    others = evidence.calibration_labels
+    others = evidence.pool.examples.labels[evidence.pool.calibration]
     if len(others):
         checks.append(preflight.class_coverage(query.labels, others, query.class_names))
     return tuple(checks)

@@ -29,10 +29,6 @@ def without_unlearned(evidence: Evidence, tests: Sequence[KSTest]) -> Evidence:
     A design that did not learn is kept if a test would have too few models without it; the worst design is left out
     first. The first design is always kept, since rho and simulated targets use it. `Evidence.limitations` reports all
     of this.
-
-    Args:
-        evidence: the models.
-        tests: the tests.
     """
     titles: dict[tuple[str, ...], list[str]] = {}
     for test in tests:

@@ -53,13 +53,6 @@ def leave_one_out(
 
     The rates hold for targets like the shadow models. A real target need not have used the calibration set.
 
-    Args:
-        key: random key.
-        evidence: the models of a bank.
-        tests: the tests whose error rates are measured.
-        level: as for the audit.
-        progress: called after each judged model.
-
     Raises:
         InputError: a test has too few models, groups or calibration records.
     """

@@ -7,9 +7,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from scipy import stats
 
-from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.finding import Confidence, no_confidence
 from jaxaudit.audits.ks.tests.holdout import EXACT
 from jaxaudit.audits.ks.tests.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
+from jaxaudit.audits.ks.tests.memory import NO_FRACTION, NOT_KNOWN
 from jaxaudit.audits.ks.tests.test import USED, Words
 from jaxaudit.data.scores.table import Role, ScoredModel, ScoreTable, asked
 from jaxaudit.metrics.effect import ALPHA
@@ -20,7 +21,6 @@ from jaxaudit.metrics.score_test import ScoreTest, normal_scores, residuals, sco
 from jaxaudit.metrics.usage import UNKNOWN, Limits, Question
 from jaxaudit.randomness import stream
 
-NOT_KNOWN = "how much this model remembers of what it used is not known"
 NO_DIRECTION = "it is not known whether the scores are higher or lower for records that were used"
 NO_EFFECT = "models that used the query set hardly differ from models that did not"
 LEFT_OF_USE = Words(
@@ -61,7 +61,7 @@ class ScoreEvidence(NamedTuple):
     p_fully: float | None = None
     limits: Limits = UNKNOWN
     why: str = NOT_KNOWN
-    trust: Confidence = Confidence("none", f"{NOT_KNOWN[0].upper()}{NOT_KNOWN[1:]}.")
+    trust: Confidence = NO_FRACTION
     words: Words = USED
     invalid: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
@@ -235,7 +235,7 @@ def _of_models(found: ScoreEvidence, share: ShareLeft, unused: int, used: int, q
         p_fully=share.p_used,
         limits=share.limits,
         why="" if known else NO_EFFECT,
-        trust=trust if known else Confidence("none", f"{NO_EFFECT[0].upper()}{NO_EFFECT[1:]}."),
+        trust=trust if known else no_confidence(NO_EFFECT),
         words=LEFT_OF_USE if question == "left" else USED,
         caveats=(ONE_MODEL.format(kinds=" and ".join(single)),) if single else (),
     )

@@ -1,29 +1,32 @@
-"""Judges targets by a table of scores: any number a record, from any kind of model. No model is trained."""
+"""Judges targets by a table of scores: any number a record, from any kind of model. No model is trained.
+
+Beside the verdict stand the field's own numbers, TOFU's forget quality and MUSE's privleak, which decide nothing.
+"""
 
 from dataclasses import dataclass
 from functools import partial
 from math import nan
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
-from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.finding import no_confidence
 from jaxaudit.audits.ks.finding import conclude
-from jaxaudit.audits.ks.forget_quality import field_numbers
 from jaxaudit.audits.ks.judge_outputs import adjusted
-from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult
+from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, Retrained
 from jaxaudit.audits.ks.score_evidence import ScoreEvidence, known_columns, score_evidence
 from jaxaudit.audits.ks.tests.holdout import EXACT
 from jaxaudit.audits.ks.tests.test import Judgement, of_use
-from jaxaudit.data.scores.table import ScoredModel, ScoreTable
+from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import number
 from jaxaudit.metrics.blind_baseline import blind_baseline, holdout_blind, members_blind
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.holdout import swapped
-from jaxaudit.metrics.tofu import SOURCE
+from jaxaudit.metrics.tofu import NOMINAL, SOURCE, between_retrained, forget_quality, mia_auc, privleak
 from jaxaudit.metrics.usage import STATED_FRACTION, Question, Usage, refuse_stated, without_fraction
 from jaxaudit.metrics.usage import conclude as concluded
 from jaxaudit.randomness import stream
@@ -177,7 +180,7 @@ def _decide(
     unlike = [each for each in checks if each.name == MEMBERS_LIKE_QUERY and each.decisive and not each.passed]
     fraction = found.trust
     if unlike and found.by_members:
-        fraction = Confidence("none", f"{unlike[0].message[:1].upper()}{unlike[0].message[1:]}.")
+        fraction = no_confidence(unlike[0].message)
     first = (*found.caveats, *(found.strange if detected else ()))
     finding = msgspec.structs.replace(finding, caveats=(*first, *finding.caveats))
     return Judgement(
@@ -187,3 +190,54 @@ def _decide(
         fraction_confidence=fraction,
         p_rests_on=of_p,
     )
+
+
+TRUTH_RATIO, MIN_K = "truth_ratio", "min_k"
+
+
+def field_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
+    """Forget quality and privleak of a target beside the first retrained model, and both between retrained models.
+
+    Returns:
+        The fields `forget_quality`, `privleak` and `retrained` of a `TargetResult`, as far as the table has truth
+        ratios, or Min-K% of both sets, of the target and of a model without the query set.
+    """
+    query = table.rows("query")
+    retrained = table.of("unused")
+    ratios = [_ratios(each, query) for each in (target, *retrained)]
+    areas = [_area(table, each) for each in (target, *retrained)]
+    of_ratios = [each for each in ratios[1:] if each is not None]
+    of_areas = [each for each in areas[1:] if each is not None]
+    found: dict[str, Any] = {}
+    qualities: tuple[float, ...] = ()
+    if ratios[0] is not None and of_ratios:
+        qualities = tuple(forget_quality(ratios[0], each) for each in of_ratios)
+        found["forget_quality"] = number(qualities[0])
+    if areas[0] is not None and of_areas:
+        found["privleak"] = number(privleak(areas[0], of_areas[0]))
+    several = len(of_ratios) > 1, len(of_areas) > 1
+    if found and any(several):
+        between = between_retrained(
+            np.stack(of_ratios) if several[0] else None, np.array(of_areas) if several[1] else None
+        )
+        found["retrained"] = Retrained(
+            len(retrained),
+            tuple(map(number, qualities)),
+            tuple(map(number, between.p_values)),
+            number(between.share_below),
+            tuple(map(number, between.privleak)),
+            NOMINAL,
+        )
+    return found
+
+
+def _ratios(model: ScoredModel, rows: np.ndarray) -> Float[np.ndarray, " n"] | None:
+    values = model.scores.get(TRUTH_RATIO)
+    return values[rows] if values is not None and asked(values, rows) else None
+
+
+def _area(table: ScoreTable, model: ScoredModel) -> float | None:
+    values, query, holdout = model.scores.get(MIN_K), table.rows("query"), table.rows("holdout")
+    if values is None or not asked(values, query) or not asked(values, holdout):
+        return None
+    return mia_auc(values[query], values[holdout])

@@ -1,6 +1,6 @@
 """Targets of the `ks` audit: files of outputs, or models of known truth, each a kind of its own, that it trains."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -56,6 +56,17 @@ class Target(Protocol):
         ...
 
 
+OF_SETS = {
+    "outputs": "query set",
+    "on_holdout": "holdout",
+    "on_reference": "reference",
+    "before": "query set",
+    "before_on_holdout": "holdout",
+    "on_members": "members",
+}
+"""The set that each file of a `FileTarget` has outputs on, as messages call it."""
+
+
 class FileTarget(NamedTuple):
     """A target given as files of its outputs.
 
@@ -102,30 +113,24 @@ class FileTarget(NamedTuple):
                 f"{self.name}: outputs before the deletion are compared by the holdout test: give those on the query "
                 "set, those on the holdout, and the holdout."
             )
-        asked = [(self.outputs, query, "query set"), (self.on_holdout, holdout, "holdout")]
-        if all(before):
-            asked += [(self.before, query, "query set"), (self.before_on_holdout, holdout, "holdout")]
-        for file, examples, name in asked:
-            if file is None and examples is None:
-                continue
-            if examples is None or file is None:
-                there, missing = ("outputs", "records") if examples is None else ("records", "outputs")
-                raise InputError(f"{self.name}: there are {there} of the holdout but no {missing}; give both or none.")
-            refuse_shape(file, len(examples), len(examples.class_names), name)
-        if reference is not None:
-            if self.on_reference is None:
-                raise InputError(
-                    f"{self.name}: the reference test needs the target's outputs on records of which it used none: on "
-                    "the calibration set (`on_reference`), or on other data (`reference`)."
-                )
-            refuse_shape(self.on_reference, len(reference), len(reference.class_names), "reference")
+        if (self.on_holdout is None) != (holdout is None):
+            there, missing = ("outputs", "records") if holdout is None else ("records", "outputs")
+            raise InputError(f"{self.name}: there are {there} of the holdout but no {missing}; give both or none.")
+        if reference is not None and self.on_reference is None:
+            raise InputError(
+                f"{self.name}: the reference test needs the target's outputs on records of which it used none: on "
+                "the calibration set (`on_reference`), or on other data (`reference`)."
+            )
         if (self.on_members is None) != (members is None):
             raise InputError(
                 f"{self.name}: known members and the target's outputs on them need each other (`members`, "
                 "`on_members`); give both or none."
             )
-        if self.on_members is not None and members is not None:
-            refuse_shape(self.on_members, len(members), len(members.class_names), "members")
+        sets = {"query set": query, "holdout": holdout, "reference": reference, "members": members}
+        for name, of in OF_SETS.items():
+            file, examples = getattr(self, name), sets[of]
+            if file is not None and examples is not None:
+                _refuse_shape(file, len(examples), len(examples.class_names), of)
 
     def of_kept(self, pool: Pool) -> "FileTarget":
         """The outputs on the records that a pool keeps, from outputs on its sets as they were given.
@@ -133,40 +138,22 @@ class FileTarget(NamedTuple):
         Raises:
             InputError: outputs are on another number of records or classes.
         """
-        kept = pool.kept
-        if not kept:
+        if not pool.kept:
             return self
-        classes = len(pool.examples.class_names)
-        for file, role, of in (
-            (self.outputs, "query", "query set"),
-            (self.on_holdout, "holdout", "holdout"),
-            (self.on_reference, "calibration", "calibration set"),
-            (self.before, "query", "query set"),
-            (self.before_on_holdout, "holdout", "holdout"),
-        ):
-            if file is not None:
-                refuse_shape(file, len(kept[role]), classes, of)
-        return self.taken(*(np.flatnonzero(kept[role]) for role in ("query", "holdout", "calibration")))
+        roles = {"query set": "query", "holdout": "holdout", "reference": "calibration"}
+        kept = {of: pool.kept[role] for of, role in roles.items()}
+        for name, of in OF_SETS.items():
+            file = getattr(self, name)
+            if file is not None and of in kept:
+                called = "calibration set" if of == "reference" else of
+                _refuse_shape(file, len(kept[of]), len(pool.examples.class_names), called)
+        return self.taken({of: np.flatnonzero(each) for of, each in kept.items()})
 
-    def taken(
-        self,
-        query: Int[np.ndarray, " query"],
-        holdout: Int[np.ndarray, " holdout"] | None,
-        reference: Int[np.ndarray, " reference"],
-        members: Int[np.ndarray, " members"] | None = None,
-    ) -> "FileTarget":
-        """The outputs on these records of each set; on all known members by default."""
-
-        def of_holdout(held: Outputs | None) -> Outputs | None:
-            return None if held is None or holdout is None else held.take(holdout)
-
+    def taken(self, records: Mapping[str, Int[np.ndarray, " _"]]) -> "FileTarget":
+        """The outputs on these records of each set (`OF_SETS`); on all of a set that is not named."""
+        files = {name: getattr(self, name) for name, of in OF_SETS.items() if of in records}
         return self._replace(
-            outputs=self.outputs.take(query),
-            on_holdout=of_holdout(self.on_holdout),
-            on_reference=self.on_reference and self.on_reference.take(reference),
-            before=self.before and self.before.take(query),
-            before_on_holdout=of_holdout(self.before_on_holdout),
-            on_members=self.on_members if members is None else self.on_members and self.on_members.take(members),
+            **{name: file.take(records[OF_SETS[name]]) for name, file in files.items() if file is not None}
         )
 
     def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
@@ -263,12 +250,8 @@ def _within(indices: slice, records: int) -> Bool[np.ndarray, " records"]:
     return found
 
 
-def refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:
-    """Rejects outputs on another number of records or classes than the named set has.
-
-    Raises:
-        InputError: the numbers differ.
-    """
+def _refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:
+    """Rejects outputs on another number of records or classes than the named set has."""
     if file.probabilities.shape != (records, 2 if file.own_class else classes):
         raise InputError(
             f"{file.name} has outputs of shape {file.probabilities.shape}, but the {name} has {records} records "

@@ -108,7 +108,8 @@ def train_shadows(
     alone = calibration is None or learner is None
     if alone:
         _refuse_without_models(targets, tests, members)
-    referred = calibration if reference is None and _refers(tests) else reference
+    refers = any(isinstance(test, ReferenceTest) for test in tests)
+    referred = calibration if reference is None and refers else reference
     refuse_targets(targets, tests, query, holdout, referred, members)
     if calibration is not None:
         refuse_overlap(query, calibration)
@@ -172,10 +173,6 @@ def default_tests(
     if given and holdout is not None and vocabulary_of(holdout) is not None:
         return given
     return (*(given or (ShadowTest(**of_shadows),)), RhoTest())
-
-
-def _refers(tests: Sequence[KSTest]) -> bool:
-    return any(isinstance(test, ReferenceTest) for test in tests)
 
 
 def _refuse_without_models(targets: Sequence[Target], tests: Sequence[KSTest], members: Examples | None) -> None:

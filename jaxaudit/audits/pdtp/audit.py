@@ -9,7 +9,7 @@ from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.audits.pdtp.result import Reduction
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import checked_groups, numbered
-from jaxaudit.data.sequences import counted_tokens, vocabulary_of
+from jaxaudit.data.sequences import are_texts, counted_tokens
 from jaxaudit.data.tables.table import duplicates
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
@@ -77,7 +77,7 @@ def measure_pdtp(
     >>> audit.finding.verdict, len(audit.values), bool(audit.values.max() <= 1)
     ('publish', 569, True)
     """
-    texts = vocabulary_of(examples) is not None
+    texts = are_texts(examples)
     bins = (0 if texts else BINS) if bins is None else bins
     if measurements < 1 or seeds < 2 or bins < 0:
         raise InputError(

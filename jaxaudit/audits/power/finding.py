@@ -41,13 +41,7 @@ NEEDED = f"known members ({LEAST_MEMBERS} or more), or shadow models of the targ
 
 
 def find(power: PowerResult, of: Measured, reduced: Sequence[str] = ()) -> Finding:
-    """`sufficient` if the minimum detectable fraction at the given sizes is at most the requested fraction.
-
-    Args:
-        power: the numbers, without a finding.
-        of: the models that they were measured on.
-        reduced: what was reduced to fit a time budget, in words.
-    """
+    """`sufficient` if the minimum detectable fraction at the given sizes is at most the requested fraction."""
     size, measured, models = power.given, power.separation, power.separation.models
     least, asked = size.min_detectable, percent(power.fraction)
     sufficient = least is not None and least <= power.fraction

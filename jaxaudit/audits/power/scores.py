@@ -82,11 +82,7 @@ def _score(table: ScoreTable, models: dict[str, np.ndarray], rows: np.ndarray, w
 
 
 def _names(table: ScoreTable, models: tuple[ScoredModel, ...], rows: np.ndarray) -> list[str]:
-    """The scores of known direction that all of these models have.
-
-    Raises:
-        InputError: there are none.
-    """
+    """The scores of known direction that all of these models have."""
     names = [
         name
         for name, direction in table.directions.items()

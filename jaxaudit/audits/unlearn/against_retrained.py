@@ -1,6 +1,7 @@
 """Compares a method's models with retrained ones: the rank of each score, the unlearning challenge's score, U-LiRA."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from jaxaudit.audits.unlearn.evaluate import median
 from jaxaudit.audits.unlearn.result import (
     COMPARED,
     LEAST_SEEDS,
+    OF_TEXTS,
     RETRAINING,
     UNTRAINED,
     Challenge,
@@ -19,11 +21,13 @@ from jaxaudit.audits.unlearn.result import (
     Score,
     Scores,
     Spread,
+    Tofu,
 )
 from jaxaudit.json_types import number
 from jaxaudit.metrics import Answers, ChallengeScore, ULira, challenge_score, u_lira
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.retrained_band import place
+from jaxaudit.metrics.tofu import forget_quality, mia_auc, privleak
 from jaxaudit.randomness import stream
 
 
@@ -35,9 +39,10 @@ def protocol_of(
     attack_nonmembers: int,
     seeds: int,
     level: float,
+    of_texts: bool = False,
 ) -> Protocol:
     """The protocol for one of this many sets to forget; see `Protocol`."""
-    threshold = ALPHA / (len(COMPARED) * sets)
+    threshold = ALPHA / (len(OF_TEXTS if of_texts else COMPARED) * sets)
     return Protocol(
         training_records=training_records,
         forgotten_records=forgotten_records,
@@ -52,16 +57,31 @@ def protocol_of(
     )
 
 
+class Outputs(NamedTuple):
+    """What a method's models say of records, for one set to forget.
+
+    Attributes:
+        log_odds: of the records to forget; of texts the mean log-likelihood.
+        on_test: the mean log-likelihood of test records; no columns for records that are no texts.
+        truth_ratios: of the records to forget; no columns without other answers.
+    """
+
+    log_odds: Float[np.ndarray, "seeds forgotten"]
+    on_test: Float[np.ndarray, "seeds tested"]
+    truth_ratios: Float[np.ndarray, "seeds asked"]
+
+
 class Distinguishability(NamedTuple):
     """How well a method's models can be distinguished from retrained models, for one set to forget."""
 
     challenge: ChallengeScore
     u_lira: ULira
+    tofu: Tofu | None = None
 
 
 def distinguishability(
     key: Key[Array, ""],
-    log_odds: Mapping[str, Sequence[Float[np.ndarray, "seeds _"]]],
+    outputs: Mapping[str, Sequence[Outputs]],
     scores: Mapping[str, Sequence[Scores]],
     level: float,
 ) -> dict[str, tuple[Distinguishability, ...]]:
@@ -73,18 +93,20 @@ def distinguishability(
 
     Args:
         key: random key of the bootstraps.
-        log_odds: of the records to forget, by name of the method, for each set.
+        outputs: by name of the method, for each set.
         scores: the same for accuracies.
         level: confidence level of the intervals.
     """
-    half = len(log_odds[RETRAINING][0]) // 2
+    half = len(outputs[RETRAINING][0].log_odds) // 2
     if 2 * half < LEAST_SEEDS:
-        return dict.fromkeys(log_odds, ())
+        return dict.fromkeys(outputs, ())
 
     def answers(name: str, index: int, seeds: slice) -> Answers:
         of_set = scores[name][index]
-        accuracies = (_values(each)[seeds] for each in (of_set.remaining_accuracy, of_set.test_accuracy))
-        return Answers(log_odds[name][index][seeds], *accuracies)
+        odds = outputs[name][index].log_odds
+        none = np.full(len(odds), np.nan)
+        accuracies = (of_set.remaining_accuracy, of_set.test_accuracy)
+        return Answers(odds[seeds], *((none if each is None else _values(each))[seeds] for each in accuracies))
 
     def of_set(name: str, index: int) -> Distinguishability:
         mine, theirs = answers(name, index, slice(half)), answers(RETRAINING, index, slice(half, None))
@@ -92,12 +114,28 @@ def distinguishability(
         return Distinguishability(
             challenge_score(challenge, mine, theirs, level=level),
             u_lira(lira, mine.log_odds, theirs.log_odds, level=level),
+            _tofu(outputs[name][index], outputs[RETRAINING][index], half),
         )
 
     return {
-        name: () if name == UNTRAINED else tuple(of_set(name, index) for index in range(len(log_odds[name])))
-        for name in log_odds
+        name: () if name == UNTRAINED else tuple(of_set(name, index) for index in range(len(outputs[name])))
+        for name in outputs
     }
+
+
+def _tofu(mine: Outputs, theirs: Outputs, half: int) -> Tofu | None:
+    """The numbers of the models of the first half of the seeds, each with each retrained model of the other half."""
+    if not mine.on_test.shape[1]:
+        return None
+    areas, retrained = (
+        [mia_auc(-forgotten, -test) for forgotten, test in zip(each.log_odds, each.on_test, strict=True)]
+        for each in (mine, theirs)
+    )
+    leaks = [privleak(*pair) for pair in product(areas[:half], retrained[half:])]
+    asked = mine.truth_ratios.shape[1]
+    pairs = product(mine.truth_ratios[:half], theirs.truth_ratios[half:])
+    quality = float(np.median([forget_quality(*pair) for pair in pairs])) if asked else np.nan
+    return Tofu(number(quality), number(np.median(leaks)))
 
 
 def compared(
@@ -111,7 +149,7 @@ def compared(
 
     def places(name: str) -> dict[Score, JudgedPlace]:
         found: dict[Score, JudgedPlace] = {}
-        for each in COMPARED:
+        for each in dict.fromkeys((*COMPARED, *OF_TEXTS)):
             mine, theirs = (getattr(scores[of][index], each) for of in (name, RETRAINING))
             if mine is not None and theirs is not None:
                 found[each] = _place(_values(mine), _values(theirs), protocol)
@@ -128,6 +166,7 @@ def compared(
             found and _challenge(found.challenge),
             found and found.u_lira.accuracy,
             {layer: median(values[index]) for layer, values in layers[name].items()},
+            found and found.tofu,
         )
 
     return tuple(map(one, scores))

@@ -7,13 +7,13 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.unlearn import evaluate
-from jaxaudit.audits.unlearn.against_retrained import compared, distinguishability, protocol_of
-from jaxaudit.audits.unlearn.evaluate import RETRAIN, TRAIN, Attacker, Judged, costs, score, unlearning
+from jaxaudit.audits.unlearn.against_retrained import Outputs, compared, distinguishability, protocol_of
+from jaxaudit.audits.unlearn.evaluate import RETRAIN, TRAIN, Attacker, Judged, costs, inputs_of, score, unlearning
 from jaxaudit.audits.unlearn.finding import decided, over_sets
 from jaxaudit.audits.unlearn.kept_params import flat_params, params_of
 from jaxaudit.audits.unlearn.refusals import check_like, check_unlearn
@@ -27,12 +27,14 @@ from jaxaudit.audits.unlearn.result import (
     UnlearnAudit,
 )
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.learners.batch_order import init_key
 from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
+from jaxaudit.metrics.tofu import SOURCE as TOFU
 from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
 from jaxaudit.models import RUN_ONCE
 from jaxaudit.randomness import generator_of, stream
@@ -58,6 +60,7 @@ def compare_unlearning(
     level: float = 0.95,
     forgotten: Sequence[str] | None = None,
     notes: Sequence[str] = (),
+    other_answers: Sequence[Int[np.ndarray, "forgotten answers length"]] | None = None,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> UnlearnAudit:
     """How well does each method make models forget these records? Becker & Liebig (2022), section 4.
@@ -71,9 +74,9 @@ def compare_unlearning(
 
     Args:
         key: random key of all draws.
-        train: the training set, in the form that the learner needs.
+        train: the training set, in the form that the learner needs; texts as `sequences`.
         test: records of the same classes that were never trained on.
-        learner: the network and its training recipe, from `network`.
+        learner: the network and its training recipe, from `network`, of texts from `language_model`.
         forget: sets of training records to forget, one membership mask per set; each set is judged separately.
         amnesiac: whether to judge amnesiac unlearning.
         methods: further methods by name, each a pure function of the trained model (see `Unlearn`), for example
@@ -81,7 +84,7 @@ def compare_unlearning(
         seeds: models per method, one per seed; too few cannot show a difference, see `Protocol.enough_seeds`. The
             unlearning challenge's score and U-LiRA need 16, see `Method`; more seeds resolve more.
         nonmembers: test records that attack networks learn from, drawn once; by default as many as there are training
-            records, or all. With 0 there is no attack, and its scores are None.
+            records, or all; none of texts. With 0 there is no attack, and its scores are None.
         attack_epochs: epochs of an attack network; 100 in the toolbox that the paper used.
         attack_each: by default attack networks learn from the original models, as an attacker who knew the model before
             unlearning would, and the same network attacks each method's model. True trains a new attack network on
@@ -91,6 +94,8 @@ def compare_unlearning(
         level: confidence level of the intervals; no verdict depends on it.
         forgotten: each set to forget in words; by default its number of records.
         notes: limitations of the input, in sentences, which become part of every finding.
+        other_answers: for TOFU's forget quality, of each set to forget the other answers to its questions, as
+            `sequences`: a paraphrase of the right one, then wrong ones, of each record in its order.
         execution: how models are trained, progress in millionths of the work, and where finished work is kept, trained
             models included. A later call with the same arguments resumes from it; see `fit_many`. The caller must
             ensure that `learner` is unchanged.
@@ -126,27 +131,31 @@ def compare_unlearning(
             f"unlearning is judged on networks, and {type(learner).__name__} is not one: make the learner with "
             "`network`."
         )
-    check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, level)
+    check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, level, other_answers)
     sets, names = len(forget), [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
-    count = min(len(train), len(test)) if nonmembers is None else nonmembers
+    of_texts = are_texts(train)
+    count = nonmembers or 0 if of_texts else min(len(train), len(test)) if nonmembers is None else nonmembers
     work = costs(learner, len(train), count, attack_epochs, attack_each, seeds, sets, names, tuple(methods))
     parts = dict(zip(work, execution.split(*work.values()), strict=True))
     keys = jax.random.split(stream(key, "train"), seeds)
+    ready = {name: _ready(name, method, learner, train) for name, method in methods.items()}
     params = _trained(keys, train, learner, forget, amnesiac, parts)
-    for name, method in methods.items():
+    for name, method in ready.items():
         noise = jnp.stack([jax.random.split(stream(key, "unlearn", name, index), seeds) for index in range(sets)])
         together = jax.default_backend() != "cpu"
         own = [parts[unlearning(name, index)] for index in range(sets)]
-        params[name] = _unlearned(name, method, learner, noise, params[ORIGINAL], train, forget, together, own)
+        params[name] = _unlearned(method, noise, params[ORIGINAL], forget, together, own)
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
-    scores, layers, log_odds = _scored(params, train, test, learner, forget, attacker, attack_each, parts)
-    distinguished = distinguishability(stream(key, "against retrained"), log_odds, scores, level)
+    scores, layers, outputs = _scored(
+        *(params, train, test, learner, forget, other_answers, attacker, attack_each, parts)
+    )
+    distinguished = distinguishability(stream(key, "against retrained"), outputs, scores, level)
     results = []
     for index, row in enumerate(forget):
         said = forgotten[index] if forgotten else f"{int(row.sum()):,} of {len(train):,} records"
-        protocol = protocol_of(int(row.sum()), sets, len(train), len(test), count, seeds, level)
+        protocol = protocol_of(int(row.sum()), sets, len(train), len(test), count, seeds, level, of_texts)
         results.append(decided(said, protocol, compared(index, protocol, scores, layers, distinguished), notes))
     own = {name: source_of(method) for name, method in methods.items()}
     of_methods = {RETRAINING: source_of(retrain), AMNESIAC: source_of(train_and_record), **own}
@@ -161,7 +170,7 @@ def compare_unlearning(
         sources=(
             *(EFFICACY, *([ATTACK] if count else [])),
             *(of_methods.get(name, "") for name in params),
-            *([CHALLENGE, U_LIRA] if any(distinguished.values()) else []),
+            *([CHALLENGE, U_LIRA, *([TOFU] if of_texts else [])] if any(distinguished.values()) else []),
         ),
         models_per_batch=execution.models_per_batch,
     )
@@ -176,7 +185,7 @@ def _trained(
     parts: dict[str, Execution],
 ) -> dict[str, Any]:
     """The trained and the untrained models, by name of the method."""
-    inputs, labels, sets, seeds = np.asarray(train.inputs, np.float32), train.labels, len(forget), len(keys)
+    inputs, labels, sets, seeds = inputs_of(train), train.labels, len(forget), len(keys)
     kept_on_disk = parts[TRAIN].checkpoints is not None
     summarize = flat_params if kept_on_disk else None
 
@@ -213,11 +222,12 @@ def _scored(
     test: Examples,
     learner: NetworkLearner,
     forget: Bool[np.ndarray, "sets n"],
+    other_answers: Sequence[Int[np.ndarray, "forgotten answers length"]] | None,
     attacker: Attacker | None,
     attack_each: bool,
     parts: dict[str, Execution],
-) -> tuple[dict[str, list[Scores]], dict[str, Layers], dict[str, list[Float[np.ndarray, "seeds _"]]]]:
-    """Scores of every model on its own set, or on each set if it forgot none, and its log-odds of these records."""
+) -> tuple[dict[str, list[Scores]], dict[str, Layers], dict[str, list[Outputs]]]:
+    """Scores of every model on its own set, or on each set if it forgot none, and what it says of these records."""
     everything, checkpoints = np.ones(len(train), bool), parts[ORIGINAL].checkpoints
 
     @cache
@@ -241,7 +251,7 @@ def _scored(
 
     scores: dict[str, list[Scores]] = {}
     layers: dict[str, Layers] = {}
-    log_odds: dict[str, list[Float[np.ndarray, "seeds _"]]] = {name: [] for name in params}
+    outputs: dict[str, list[Outputs]] = {name: [] for name in params}
     for name, models in params.items():
         once = judge(name, models, everything, name) if name in (UNTRAINED, ORIGINAL) else None
         found = []
@@ -249,11 +259,13 @@ def _scored(
             of_set = models if once is not None else jax.tree.map(lambda leaf, i=index: leaf[i], models)
             seen = judge(name, of_set, ~row, f"{name} {index}") if once is None else once
             found.append(score(learner, of_set, seen, train, row, name))
-            log_odds[name].append(seen.log_odds[:, row])
+            asked = other_answers[index] if other_answers and name != UNTRAINED else None
+            ratios = evaluate.truth_ratios(learner, of_set, asked)
+            outputs[name].append(Outputs(seen.log_odds[:, row], seen.on_test, ratios))
             _end(parts[name if once is not None else f"{name} {index}"])
         scores[name] = [numbers for numbers, _ in found]
         layers[name] = {layer: np.stack([each[layer] for _, each in found]) for layer in found[0][1]}
-    return scores, layers, log_odds
+    return scores, layers, outputs
 
 
 def _end(part: Execution) -> None:
@@ -271,19 +283,9 @@ def _on_host(leaf: Any) -> Any:
     return leaf if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else np.asarray(leaf)
 
 
-def _unlearned(
-    name: str,
-    method: Unlearn,
-    learner: NetworkLearner,
-    keys: Key[Array, "sets seeds"],
-    originals: NetworkParams,
-    train: Examples,
-    forget: np.ndarray,
-    together: bool,
-    parts: Sequence[Execution],
-) -> NetworkParams:
-    """The method's models, made one at a time or all of a set together; `parts` receive the progress of each set."""
-    records = jnp.asarray(train.inputs, jnp.float32), jnp.asarray(train.labels)
+def _ready(name: str, method: Unlearn, learner: NetworkLearner, train: Examples) -> Any:
+    """`(key, model, forget) -> model`, jitted: the method, traced once so that it fails before anything is trained."""
+    records = jnp.asarray(inputs_of(train)), jnp.asarray(train.labels)
 
     def one(key: Any, model: NetworkParams, row: Any) -> NetworkParams:
         def log_probs(params: Any, inputs: Any) -> Any:
@@ -292,6 +294,23 @@ def _unlearned(
         new = method(key, log_probs, model.params, *records, row)
         check_like(name, model.params, new)
         return NetworkParams(new, model.state)
+
+    ready, key = jax.jit(one), jax.eval_shape(jax.random.key, 1)
+    model = jax.eval_shape(lambda key: learner.finish(learner.init(key)), key)
+    jax.eval_shape(ready, key, model, jax.ShapeDtypeStruct((len(train),), bool))
+    return ready
+
+
+def _unlearned(
+    alone: Any,
+    keys: Key[Array, "sets seeds"],
+    originals: NetworkParams,
+    forget: np.ndarray,
+    together: bool,
+    parts: Sequence[Execution],
+) -> NetworkParams:
+    """A method's models, made one at a time or all of a set together; `parts` receive the progress of each set."""
+    at_once = jax.jit(jax.vmap(alone.__wrapped__, in_axes=(0, 0, None)))
 
     def of_set(keys: Any, row: Any, part: Execution) -> Any:
         if together:
@@ -307,7 +326,6 @@ def _unlearned(
                 part.progress(m + 1, len(keys))
         return jax.tree.map(lambda *leaves: _stacked(leaves), *models)
 
-    alone, at_once = jax.jit(one), jax.jit(jax.vmap(one, in_axes=(0, 0, None)))
     rows = [of_set(*each) for each in zip(keys, map(jnp.asarray, forget), parts, strict=True)]
     return jax.tree.map(lambda *leaves: _stacked(leaves), *rows)
 

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Real, Shaped
 
 from jaxaudit.attacks.learned import BATCH_SIZE, LearnedAttack, fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn.kept_params import flat_params
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, Scores, Spread
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, log_probs_many
 from jaxaudit.ensemble.checkpoint import digest_of, read_chunk, write_chunk
 from jaxaudit.errors import InputError
@@ -22,6 +23,7 @@ from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams
 from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy, layer_of, leaf_name
 from jaxaudit.metrics.scores import log_odds
+from jaxaudit.metrics.tofu import truth_ratio
 from jaxaudit.unlearning.passes import EPOCHS
 
 TRAIN, RETRAIN = "train", "retrain"
@@ -45,20 +47,27 @@ class Judged(NamedTuple):
     """Measurements of each model that do not depend on the set to forget.
 
     Attributes:
-        hits: whether it classifies each training record correctly.
-        test_accuracy: its accuracy on the test set.
+        hits: whether it classifies each training record correctly; NaN for texts.
+        test_accuracy: its accuracy on the test set; NaN for texts.
         membership: the attack's probability that each training record was used for training; NaN without an attack.
-        log_odds: of each training record's class, nats.
+        log_odds: of each training record's class, nats; of a text the mean log-likelihood.
+        on_test: the mean log-likelihood of each test record; no columns for records that are no texts.
     """
 
-    hits: Bool[np.ndarray, "models n"]
+    hits: Shaped[np.ndarray, "models n"]
     test_accuracy: Float[np.ndarray, " models"]
     membership: Float[np.ndarray, "models n"]
     log_odds: Float[np.ndarray, "models n"]
+    on_test: Float[np.ndarray, "models tested"]
 
 
 Trained = Callable[[], LearnedAttack]
 """Trains the attack networks, one per model, when they are needed."""
+
+
+def inputs_of(examples: Examples) -> Real[np.ndarray, "n ..."]:
+    """The inputs as networks take them: in float32, tokens of texts as whole numbers."""
+    return examples.inputs if are_texts(examples) else np.asarray(examples.inputs, np.float32)
 
 
 def train_attack(
@@ -131,15 +140,32 @@ def look_at(
     membership = np.full((len(rows), len(train)), np.nan)
     if attack is not None:
         membership = learned_probabilities(attack(), on_train, train.labels)
-    judged = Judged(
-        on_train.argmax(axis=2) == train.labels,
-        (on_test.argmax(axis=2) == test.labels).mean(axis=1),
-        np.asarray(membership, np.float64),
-        log_odds(on_train, train.labels),
-    )
+    if are_texts(train):
+        none = np.full((len(rows), len(train)), np.nan)
+        of_train, of_test = (np.asarray(each[..., 0], np.float64) for each in (on_train, on_test))
+        judged = Judged(none, none[:, 0], membership, of_train, of_test)
+    else:
+        judged = Judged(
+            on_train.argmax(axis=2) == train.labels,
+            (on_test.argmax(axis=2) == test.labels).mean(axis=1),
+            np.asarray(membership, np.float64),
+            log_odds(on_train, train.labels),
+            np.zeros((len(rows), 0)),
+        )
     if kept is not None:
         write_chunk(kept, rows, judged)
     return judged
+
+
+def truth_ratios(
+    learner: NetworkLearner, params: Any, answers: Int[np.ndarray, "forgotten answers length"] | None
+) -> Float[np.ndarray, "models forgotten"]:
+    """TOFU's truth ratio of each record to forget, by each model; no columns without other answers."""
+    models = len(jax.tree.leaves(params)[0])
+    if answers is None:
+        return np.zeros((models, 0))
+    said = log_probs_many(learner, params, answers.reshape(-1, answers.shape[-1]))[..., 0]
+    return truth_ratio(said.reshape(models, *answers.shape[:2]))
 
 
 def judged_file(
@@ -170,7 +196,7 @@ def score(
     Raises:
         InputError: a model's gradients are not finite; the message names the model by `name`.
     """
-    inputs, labels = jnp.asarray(train.inputs[forget], jnp.float32), jnp.asarray(train.labels[forget])
+    inputs, labels = jnp.asarray(inputs_of(train)[forget]), jnp.asarray(train.labels[forget])
     models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(len(judged.hits))]
     short = computes_short(_log_prob_of(learner, models[0].state), models[0].params, inputs, labels)
     found = [jax.tree.map(np.asarray, _gradients(learner, model, inputs, labels)) for model in models]
@@ -187,6 +213,9 @@ def score(
         judged.test_accuracy,
         attack,
     )
+    if judged.on_test.shape[1]:
+        of_texts = judged.log_odds[:, ~forget], judged.log_odds[:, forget], judged.on_test
+        scores += tuple(each.mean(axis=1) for each in of_texts)
     return Scores(*map(spread, scores)), layers
 
 
@@ -207,7 +236,7 @@ def median(values: Float[np.ndarray, " models"]) -> float:
 
 @partial(jax.jit, static_argnames="learner")
 def _gradients(
-    learner: NetworkLearner, model: NetworkParams, inputs: Float[Array, "k ..."], labels: Int[Array, " k"]
+    learner: NetworkLearner, model: NetworkParams, inputs: Real[Array, "k ..."], labels: Int[Array, " k"]
 ) -> tuple[Float[Array, " k"], Float[Array, ""], dict[str, Float[Array, ""]]]:
     """Squared norms of each label's log-probability gradient and of their mean, and mean squared norms by layer."""
 

@@ -27,6 +27,9 @@ SCORES = {
     "forgotten_accuracy": "forgotten accuracy",
     "test_accuracy": "test accuracy",
     "attack": "attack probability",
+    "remaining_log_likelihood": "remaining log-likelihood",
+    "forgotten_log_likelihood": "forgotten log-likelihood",
+    "test_log_likelihood": "test log-likelihood",
 }
 """Names of the scores in sentences."""
 
@@ -99,7 +102,8 @@ def find(result: UnlearnResult, name: str) -> Finding:
     """The finding on one method, from all of its scores, by the rule of `conclusion`."""
     verdict, protocol = conclusion(result, name), result.protocol
     checks, caveats = _checks(result), _caveats(result, verdict)
-    more = () if protocol.attack_nonmembers else ("Also attack the models: keep non-members for that.",)
+    unattacked = not protocol.attack_nonmembers and not result.of_texts
+    more = ("Also attack the models: keep non-members for that.",) if unattacked else ()
     if verdict == "distinguishable":
         why = "The test over seeds is exact, and its level of 95% covers all scores together."
         sentence, reasons = _differences(result, name)
@@ -205,14 +209,18 @@ def _checks(result: UnlearnResult) -> tuple[Checked, ...]:
                 if perfect
                 else "every model has gradients that could be measured",
             ),
-            Checked(
-                "membership attack",
-                "passed" if protocol.attack_nonmembers else "warning",
-                "every trained model was attacked"
-                if protocol.attack_nonmembers
-                else "no model was attacked, and efficacy alone can mislead",
-            ),
+            *(() if result.of_texts else (_attacked(protocol),)),
         )
+    )
+
+
+def _attacked(protocol: Protocol) -> Checked:
+    return Checked(
+        "membership attack",
+        "passed" if protocol.attack_nonmembers else "warning",
+        "every trained model was attacked"
+        if protocol.attack_nonmembers
+        else "no model was attacked, and efficacy alone can mislead",
     )
 
 
@@ -226,6 +234,11 @@ def _caveats(result: UnlearnResult, verdict: Conclusion) -> tuple[str, ...]:
         )
     if verdict == "not distinguishable":
         found.append("Not distinguishable is not a proof of forgetting: another score may distinguish the method.")
+    if result.of_texts:
+        found.append(
+            "Texts have no classes, so there are no accuracies, no attack network, and of the unlearning challenge's "
+            "score its forgetting quality alone: a record's number is the mean log-likelihood of its tokens."
+        )
     found.append(
         "An epsilon of few models is biased upward, so even retrained models are far from the challenge's best score: "
         "compare a method with `retraining` here, and with no score of another number of models."

@@ -1,6 +1,6 @@
 """Input errors of the `unlearn` audit."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxaudit.audits.unlearn.result import RESERVED
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.sequences import are_texts
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, NetworkParams
 from jaxaudit.unlearning import Unlearn
@@ -24,6 +25,7 @@ def check_unlearn(
     nonmembers: int | None,
     attack_epochs: int,
     level: float,
+    other_answers: Sequence[np.ndarray] | None = None,
 ) -> None:
     if forget.shape[1:] != (len(train),) or not len(forget):
         raise InputError(
@@ -46,6 +48,20 @@ def check_unlearn(
     for name in methods:
         if name in RESERVED:
             raise InputError(f"a method cannot be named `{name}`, because the audit uses that name; give it another.")
+    of_texts = are_texts(train)
+    if of_texts and nonmembers:
+        raise InputError(
+            f"{train.name} has texts, and attack networks learn from outputs of classes, which texts do not have: "
+            "leave `nonmembers` out."
+        )
+    if of_texts is not are_texts(test):
+        raise InputError(f"only one of {train.name} and {test.name} has texts: give test records of the same kind.")
+    found = None if other_answers is None else [(len(each), each.ndim) for each in other_answers]
+    if found not in (None, [(int(row.sum()), 3) for row in forget]) or (found and not of_texts):
+        raise InputError(
+            "`other_answers` has an array for each set of texts to forget, `[forgotten, answers, length]`: give one "
+            "row per record of the set."
+        )
     for part in (train, test):
         _check_outputs(part, learner)
 
@@ -55,7 +71,8 @@ def _check_outputs(part: Examples, learner: NetworkLearner) -> None:
         params, state = learner.net.init(key)
         return learner.log_probs(NetworkParams(params, state), inputs)
 
-    inputs = jax.ShapeDtypeStruct((1, *part.inputs.shape[1:]), jnp.float32)
+    of_texts = are_texts(part)
+    inputs = jax.ShapeDtypeStruct((1, *part.inputs.shape[1:]), jnp.int32 if of_texts else jnp.float32)
     try:
         classes = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs).shape[1]
     except (TypeError, ValueError) as error:
@@ -63,6 +80,8 @@ def _check_outputs(part: Examples, learner: NetworkLearner) -> None:
             f"{part.name} has records of shape {part.inputs.shape[1:]}, which the network does not accept: "
             f"{str(error).strip().splitlines()[0]}"
         ) from error
+    if of_texts and classes != 1:
+        raise InputError(f"{part.name} has texts, and the network is of classes: make it with `language_model`.")
     if part.labels.max() >= classes:
         raise InputError(
             f"{part.name} has label {int(part.labels.max())}, but the network has only {classes} outputs, from 0: make "

@@ -22,15 +22,19 @@ RESERVED = (UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC)
 LEAST_SEEDS = 16
 """The least number of seeds at which the unlearning challenge's score and U-LiRA are computed: eight models a side."""
 
-Score = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"]
+OfClasses = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"]
+OfTexts = Literal["remaining_log_likelihood", "forgotten_log_likelihood", "test_log_likelihood"]
+Score = OfClasses | OfTexts
 Conclusion = Literal["distinguishable", "not distinguishable", "inconclusive"]
 Position = Literal["above", "below", "not distinguishable", "too few seeds"]
 """Where a score lies relative to those of retrained models."""
 
-FORGETTING: tuple[Score, ...] = ("efficacy", "bound", "forgotten_accuracy", "attack")
+FORGETTING: tuple[Score, ...] = ("efficacy", "bound", "forgotten_accuracy", "attack", "forgotten_log_likelihood")
 """The scores about the forgotten records."""
-COMPARED: tuple[Score, ...] = get_args(Score)
+COMPARED: tuple[Score, ...] = get_args(OfClasses)
 """The scores that are compared with retrained models (information has the ranks of efficacy, reversed)."""
+OF_TEXTS: tuple[Score, ...] = ("efficacy", "bound", *get_args(OfTexts))
+"""Those of records of text, which have no classes."""
 
 
 class Protocol(StrictStruct, frozen=True):
@@ -71,8 +75,11 @@ class Spread(StrictStruct, frozen=True):
     values: tuple[Extended, ...]
 
 
-class Scores(StrictStruct, frozen=True):
+class Scores(StrictStruct, frozen=True, omit_defaults=True):
     """The scores of one method's models; None where they were not measured.
+
+    The gradients of `efficacy`, `information` and `bound` are of the log-probability of a record's class; of records of
+    text, of the mean log-likelihood of its tokens.
 
     Attributes:
         efficacy: 1 / information about the forgotten records; infinite if that is 0. Large if the parameters fit the
@@ -85,6 +92,8 @@ class Scores(StrictStruct, frozen=True):
         attack: mean probability of membership that a learned attack gives the records to forget; None for untrained
             models. The baseline without information is `Protocol.members_share`. A low value alone is no proof of
             forgetting: see `attack_each` of `compare_unlearning`.
+        remaining_log_likelihood, forgotten_log_likelihood, test_log_likelihood: of records of text, which have no
+            accuracy and no attack: the mean over records of their tokens' mean log-likelihood, in nats.
     """
 
     efficacy: Spread | None
@@ -94,6 +103,9 @@ class Scores(StrictStruct, frozen=True):
     forgotten_accuracy: Spread | None
     test_accuracy: Spread | None
     attack: Spread | None
+    remaining_log_likelihood: Spread | None = None
+    forgotten_log_likelihood: Spread | None = None
+    test_log_likelihood: Spread | None = None
 
 
 class JudgedPlace(StrictStruct, frozen=True):
@@ -116,7 +128,7 @@ class Challenge(StrictStruct, frozen=True):
     """The score of the NeurIPS 2023 unlearning challenge; see `jaxaudit.metrics.ChallengeScore`.
 
     `epsilon` has one number for each forgotten record, in their order. A ratio or a score is None if the accuracy of
-    retrained models is 0.
+    retrained models is 0, or records are texts.
     """
 
     epsilon: tuple[float, ...]
@@ -126,7 +138,21 @@ class Challenge(StrictStruct, frozen=True):
     score: Estimate | None
 
 
-class Method(StrictStruct, frozen=True):
+class Tofu(StrictStruct, frozen=True):
+    """Numbers of two benchmarks of language models, each of one model against one retrained model of another seed.
+
+    Medians over all pairs of the models that `Method.challenge` compares; see `jaxaudit.metrics`.
+
+    Attributes:
+        forget_quality: of TOFU; None without the other answers to the questions, or if a truth ratio is not finite.
+        privleak: of MUSE, in percent, by the mean log-likelihood, with the test records as holdout.
+    """
+
+    forget_quality: Number
+    privleak: Number
+
+
+class Method(StrictStruct, frozen=True, omit_defaults=True):
     """The results of one method.
 
     Attributes:
@@ -141,6 +167,7 @@ class Method(StrictStruct, frozen=True):
             models that forgot nothing.
         u_lira: the accuracy of U-LiRA, on the same models.
         layers: the information about the forgotten records, layer by layer, the median of its models.
+        tofu: the numbers of TOFU and MUSE, on the same models as `challenge`; None for records that are no texts.
     """
 
     name: str
@@ -151,6 +178,7 @@ class Method(StrictStruct, frozen=True):
     challenge: Challenge | None
     u_lira: Estimate | None
     layers: dict[str, float]
+    tofu: Tofu | None = None
 
 
 class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
@@ -172,6 +200,11 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
     def __getitem__(self, name: str) -> Method:
         """The method of this name."""
         return next(method for method in self.methods if method.name == name)
+
+    @property
+    def of_texts(self) -> bool:
+        """Whether the records are texts, which have no classes."""
+        return self[ORIGINAL].scores.forgotten_log_likelihood is not None
 
     @property
     def compared(self) -> bool:

@@ -33,11 +33,7 @@ from jaxaudit.runs.saved import read_run
 
 
 def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
-    """The work for these options.
-
-    Raises:
-        InputError: the bank or a file cannot be used, or what --delta needs is not installed.
-    """
+    """The work for these options."""
     if options.audit.delta is not None:
         auditing()
     path = options.audit.shadows or Path()
@@ -115,11 +111,7 @@ def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ..
 
 
 def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " records"]:
-    """PDTP (nats) of the first `records` records of a bank; NaN for records that were not measured.
-
-    Raises:
-        InputError: it is not a run of `pdtp`, is of other records than the bank's sets, or lists only the riskiest.
-    """
+    """PDTP (nats) of the first `records` records of a bank; NaN for records that were not measured."""
     run = read_run(path)
     result = run.result
     if not isinstance(result, PDTPResult):

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from jaxaudit.attacks.records import BUILT_IN
 from jaxaudit.cli.classifiers import ClassifierOptions, check_texts
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, ListOutput, Recipe, failing
-from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import REFUSALS, Source, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_own_names
 from jaxaudit.cli.parsers import is_texts
@@ -25,11 +25,7 @@ ON_TARGETS = ("untargeted", "distance", "frequency")
 
 
 def attacks_named(text: str | None) -> dict[str, OwnCode | None]:
-    """The attacks that `--attacks` names, each with the location of your own code or None; by default all attacks.
-
-    Raises:
-        InputError: one is unknown.
-    """
+    """The attacks that `--attacks` names, each with the location of your own code or None; by default all attacks."""
     known = (*ON_TARGETS, *ON_RECORDS)
     named = ",".join(ON_TARGETS) if text is None else text
     return parse_own_names("--attacks", named, known, "your own attack", "Attack")
@@ -201,24 +197,10 @@ def _in_python(names: Mapping[str, OwnCode | None]) -> str:
     return " In Python, jaxaudit.attack(models, attacks=[...]) takes your own attack without a bank." if own else ""
 
 
-def _prepare(options: AttackOptions) -> Job[Any] | Summary:
-    if options.source is Source.BANK:
-        from jaxaudit.cli.attack.by_bank import prepare_by_bank
-
-        return prepare_by_bank(options)
-    if options.of_texts:
-        from jaxaudit.cli.attack.of_texts import prepare_of_texts
-
-        return prepare_of_texts(options)
-    from jaxaudit.cli.attack.run import prepare
-
-    return prepare(options)
-
-
 ATTACK = Command(
     "attack",
     AttackOptions,
-    _prepare,
+    {Source.TRAINING: "attack.run:prepare", Source.BANK: "attack.by_bank:prepare_by_bank"},
     """How well do membership attacks do on this classifier? (Long, Bindschaedler & Gunter 2017)
 
     Trains the classifier on random halves of the records and attacks target records: was the record in the training

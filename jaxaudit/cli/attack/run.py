@@ -19,8 +19,9 @@ from jaxaudit.audits.attack.plan import (
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import train_splits
 from jaxaudit.cli.attack.command import AttackOptions, attacks_named
+from jaxaudit.cli.attack.of_texts import prepare_of_texts
 from jaxaudit.cli.classifiers import demand_memory, make_classifier
-from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.tables import describe, read_table, table_data
 from jaxaudit.data import Table, candidate_indices
 from jaxaudit.ensemble import Execution
@@ -35,8 +36,10 @@ DEMONSTRATION = {"iterations": 10, "targets": 20}
 """Defaults without --data."""
 
 
-def prepare(options: AttackOptions) -> Job[AttackAudit]:
+def prepare(options: AttackOptions) -> Job[Any] | Summary:
     """The work for these options."""
+    if options.of_texts:
+        return prepare_of_texts(options)
     asked = options.audit
     names = attacks_named(asked.attacks)
     attacks = tuple(each for each in ATTACKS if each.name in names)

@@ -68,11 +68,7 @@ class Deal:
         return 0.5 if self.holdout_share is None else self.holdout_share
 
     def check(self) -> None:
-        """Refuses shares that are out of range or do not go together.
-
-        Raises:
-            InputError: which, and what to do.
-        """
+        """Refuses shares that are out of range or do not go together."""
         for flag, share in (("--members-share", self.members_share), ("--withdraw", self.withdraw)):
             if share is not None and not 0 < share < 1:
                 raise InputError(f"{flag} must be above 0 and below 1, such as 0.3, got {share:g}.")

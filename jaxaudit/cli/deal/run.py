@@ -16,9 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from jaxaudit.cli.deal.blind import as_csv, challenge_arrays, key_writer, new_salt
 from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealOptions
-from jaxaudit.cli.deal.private import arrays_with_values, refuse_in_records
+from jaxaudit.cli.deal.private import (
+    arrays_with_values,
+    as_csv,
+    challenge_arrays,
+    key_writer,
+    new_salt,
+    refuse_in_records,
+)
 from jaxaudit.cli.deal.show import RECORD, Blind, Side, summary
 from jaxaudit.cli.harness import Summary
 from jaxaudit.data import Examples, is_image, load, prepare_images
@@ -27,9 +33,8 @@ from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.groups import COLUMN, groups_file, load_groups, numbered
 from jaxaudit.data.tfds.tfds import file_and_split
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal, deal_members, joined
-from jaxaudit.paths import without_folders
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import write_files
 from jaxaudit.version import __version__
@@ -62,11 +67,7 @@ class Source(NamedTuple):
 
 
 def deal_records(options: DealOptions) -> Summary:
-    """Deals the records and writes every side.
-
-    Raises:
-        InputError: the data or groups cannot be used, or the directory contains something or cannot be written.
-    """
+    """Deals the records and writes every side."""
     data, groups, data_dir = options.data.data, options.data.groups, options.data.data_dir
     how, out = options.deal, options.out
     # A column with groups is no input, and its values are not written: the files are shared.
@@ -160,11 +161,7 @@ def dealt(
 
 
 def _read(data: str, data_dir: Path | None, groups: str | None) -> Source:
-    """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels.
-
-    Raises:
-        InputError: they cannot be read, or are one of several splits that nobody named.
-    """
+    """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels."""
     if groups is not None and role_of(groups) is not None:
         raise InputError(
             f"--groups {groups} is the name of inputs or labels, which are shared with the records; copy the groups to "

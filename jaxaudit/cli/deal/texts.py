@@ -36,12 +36,7 @@ class Lines(NamedTuple):
 
 
 def deal_texts(options: DealOptions) -> Summary:
-    """Deals the texts and writes every side.
-
-    Raises:
-        InputError: the texts or groups cannot be used, two files are no versions of the same records, or the directory
-            contains something or cannot be written.
-    """
+    """Deals the texts and writes every side."""
     how, out, groups, pairs = options.deal, options.out, options.data.groups, options.data.pairs
     path = expanded(options.data.data)
     versions = [read_texts(each) for each in (path, pairs) if each is not None]

@@ -56,8 +56,7 @@ def doctor(
 
     `jaxaudit doctor --json`
     """
-    from jaxaudit.cli.doctor.folders import list_folders
-    from jaxaudit.cli.doctor.installed import extras, packages
+    from jaxaudit.cli.doctor.installed import extras, list_folders, packages
     from jaxaudit.cli.show import show_text
 
     needed, added, folders, devices, sets = packages(), extras(), list_folders(), _devices(), _data_sets()
@@ -98,7 +97,7 @@ def _devices() -> Devices:
     try:
         import jax
 
-        from jaxaudit.ensemble.machine import cores
+        from jaxaudit.ensemble.concurrency import cores
 
         names = tuple(f"{each.platform}: {each.device_kind}" for each in jax.local_devices())
     except (ImportError, RuntimeError) as error:

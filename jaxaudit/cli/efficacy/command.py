@@ -7,7 +7,9 @@ from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOu
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
-from jaxaudit.cli.parsers import check_weights, parse_hidden, parse_reference
+from jaxaudit.cli.parsers import check_weights, is_texts, parse_hidden, parse_reference
+from jaxaudit.cli.scores.lm import parse_template
+from jaxaudit.errors import InputError
 
 LIKELIHOODS = ("categorical", "bernoulli", "gaussian")
 
@@ -17,7 +19,10 @@ class EfficacyData(Images):
     """The records."""
 
     data: str | None = option(
-        None, "The records in question: NAME[@SPLIT] or a path. [default: some digits]", names="data"
+        None,
+        "The records in question: NAME[@SPLIT] or a path; of a language model a .jsonl, each line with prompt and "
+        "answer, question and answer, or text. [default: some digits]",
+        names="data",
     )
     gray: bool = option(False, "Convert images to grayscale.", "--gray/--color")
     classes: int | None = option(
@@ -27,6 +32,12 @@ class EfficacyData(Images):
         minimum=1,
         maximum=MOST,
     )
+    template: str | None = option(
+        None,
+        "Text before an answer of a .jsonl: {} is the prompt or question, \\n a line break. [default: a prompt as it "
+        "is; a question as 'Question: {}\\nAnswer: ']",
+        check=parse_template,
+    )
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,11 @@ class Weights(Network):
     """The network, its weights, and reference weights."""
 
     model: str | None = option(
-        None, f"The network: {NETWORKS}, {OWN}, or {PRETRAINED}.", check=parse_judged, names="code"
+        None,
+        f"The network: {NETWORKS}, {OWN}, {PRETRAINED}, or the folder of a causal language model of "
+        "transformers and its tokenizer.",
+        check=parse_judged,
+        names="code",
     )
     hidden: str | None = option("512,256,128", "Sizes of mlp's hidden layers.", check=parse_hidden)
     params: Path | None = option(
@@ -45,8 +60,8 @@ class Weights(Network):
     )
     reference: tuple[str, ...] = option(
         (),
-        "Reference weights of the same network, as NAME=PATH, or untrained: new initial weights from the seed. "
-        "Repeatable.",
+        "Reference weights of the same network, as NAME=PATH (of a language model NAME=FOLDER), or untrained: new "
+        "initial weights from the seed. Repeatable.",
         metavar="NAME=PATH",
         check=parse_reference,
         names="file",
@@ -100,6 +115,8 @@ def _check_together(options: EfficacyOptions) -> None:
     config = pretrained_config(options.model.model)
     own = config if config and not config.is_file() else None
     check_weights(options.model.params or own, options.model.model, options.data.data)
+    if options.data.template and not is_texts(options.data.data or ""):
+        raise InputError("--template is of texts (--data .jsonl): leave it out.")
 
 
 EFFICACY = Command(
@@ -121,6 +138,9 @@ EFFICACY = Command(
 
     `jaxaudit efficacy --model saved_bert/ --data texts.npz` (a folder of transformers' `save_pretrained`; arrays
     `input_ids`, `attention_mask` and `y`, which the network gets by name)
+
+    `jaxaudit efficacy --model unlearned/ --data forget.jsonl --reference base=base/` (language models; a record's
+    gradient is that of the log-likelihood of its answer, or of its text)
     """,
     checks=(_check_together,),
     first=("data", "model", "params"),

@@ -16,7 +16,7 @@ from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.cli.efficacy.command import EfficacyData, EfficacyOptions
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.own_model import pretrained_config
-from jaxaudit.cli.parsers import parse_hidden, parse_reference
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.read_sets import label_outputs, outputs_for, read_inputs
 from jaxaudit.cli.recipe import make_factory
@@ -25,7 +25,7 @@ from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.records import Records, must_be_opened, open_records
 from jaxaudit.data.weights.weights import KINDS, Weights, read_weights
 from jaxaudit.ensemble import Execution, fit_many
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, without_folders
 from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian, Likelihood
 from jaxaudit.learners import network
 from jaxaudit.learners.batch_order import init_key
@@ -34,11 +34,10 @@ from jaxaudit.models import MLP, RUN_ONCE, PureModule, pure_module
 from jaxaudit.models.keras_model import is_keras_file
 from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.models.transformers_classifier import TransformersClassifier
-from jaxaudit.paths import without_folders
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
+from jaxaudit.runs.files import record_files
 from jaxaudit.runs.provenance import describe_examples, describe_records
-from jaxaudit.runs.row_files import record_files
 
 NAMES_SHOWN = 10
 RECORDS, CLASS = 1000, 3
@@ -68,6 +67,8 @@ class EfficacyInputs(NamedTuple):
 
 def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """The work for these options."""
+    if is_texts(options.data.data or ""):
+        return _of_texts(options)
     likelihood = _likelihood(options)
     if options.model.params is None and options.model.model is None and options.data.data is None:
         given = _demonstration(jax.random.key(options.audit.seed))
@@ -86,21 +87,37 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
             notes=given.notes,
         )
 
-    def outcome(found: EfficacyAudit, provenance: Provenance) -> Outcome:
-        return Outcome(recorded("efficacy", found.result, [SOURCE], provenance), {}, record_files(found.columns))
-
     return Job(
         options=options,
         data=describe_examples(examples) if isinstance(examples, Examples) else describe_records(examples),
         audit=audit,
-        outcome=outcome,
+        outcome=_outcome,
         label="measuring",
-        extra={
-            "weights_hash": _hash(given.judged),
-            **({"model_hash": given.config_hash} if given.config_hash else {}),
-            "reference_hashes": {each.name: _hash(each) for each in given.references},
-        },
+        extra=_hashes(given.judged, given.references)
+        | ({"model_hash": given.config_hash} if given.config_hash else {}),
     )
+
+
+def _of_texts(options: EfficacyOptions) -> Job[EfficacyAudit]:
+    from jaxaudit.cli.efficacy.texts import read_text_inputs
+
+    given = read_text_inputs(options)
+    return Job(
+        options=options,
+        data=describe_examples(given.examples),
+        audit=lambda execution: given.audit(options.audit.chunk),
+        outcome=_outcome,
+        label="measuring",
+        extra=_hashes(given.judged, given.references),
+    )
+
+
+def _outcome(found: EfficacyAudit, provenance: Provenance) -> Outcome:
+    return Outcome(recorded("efficacy", found.result, [SOURCE], provenance), {}, record_files(found.columns))
+
+
+def _hashes(judged: NamedWeights, references: Sequence[NamedWeights]) -> dict[str, Any]:
+    return {"weights_hash": _hash(judged), "reference_hashes": {each.name: _hash(each) for each in references}}
 
 
 def _demonstration(key: Any) -> EfficacyInputs:

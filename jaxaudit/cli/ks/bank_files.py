@@ -29,11 +29,6 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
 
     Records that the audit dropped or did not sample have columns in the bank, too, so that outputs of a later target
     have one row for every record of the given sets.
-
-    Args:
-        options: of the run, with defaults filled in.
-        sets: the data.
-        audit: the audit that trained the models.
     """
     found = audit.shadows
     indices = [] if found is None else [index for index, kind in enumerate(found.kinds) if kind in OF_BANK]

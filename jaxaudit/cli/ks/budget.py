@@ -71,9 +71,6 @@ def plan_within(
         sets: the data.
         tests: the tests that the options name.
         learner_of: the learner for a model name and mlp's hidden layers.
-
-    Raises:
-        InputError: no audit with the given options fits.
     """
     full = _work(options, sets, tests)
     wanted = (options.model.model or "", options.model.hidden or "")
@@ -139,12 +136,6 @@ def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: St
 
     The number of models per batch is searched for once per network. For records of another shape it is kept, and only a
     few steps are timed.
-
-    Args:
-        design: the model's name, and mlp's hidden layers.
-        options: of any command with a `recipe`.
-        query: the records.
-        learner: trains the models.
     """
     work = {**plain(options), "command": "ks", "model": design[0], "hidden": design[1]}
     work |= {"record": list(query.inputs.shape[1:]), "classes": len(query.class_names)}
@@ -192,13 +183,12 @@ def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInput
             known[id(one.examples)] = one.examples.take(drawn(one.examples.name, one.examples))
         return one._replace(examples=known[id(one.examples)])
 
-    held, members = rows.get("holdout"), rows.get("members")
-    referred = rows.get("reference", rows.get("calibration", np.zeros(0, int)))
+    of_files = {"query set": rows["query"], "reference": rows.get("calibration", np.zeros(0, int))} | rows
     return sets._replace(
         **taken,
-        files=tuple(file.taken(rows["query"], held, referred, members) for file in sets.files),
+        files=tuple(file.taken(of_files) for file in sets.files),
         simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
-        groups=None if groups is None or held is None else groups.take(rows["query"], held, members),
+        groups=None if groups is None else groups.take(rows["query"], rows["holdout"], rows.get("members")),
     )
 
 

@@ -14,7 +14,7 @@ from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import TESTS, KSTest, MembersTest
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.harness import Job
-from jaxaudit.cli.ks.inputs import as_outputs, name_apart
+from jaxaudit.cli.ks.inputs import as_outputs, file_targets
 from jaxaudit.cli.ks.named_tests import load_own_tests
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, with_all
 from jaxaudit.cli.ks.run import described_files, outcome_of
@@ -37,14 +37,10 @@ from jaxaudit.shadow_models import ShadowModels
 
 
 def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
-    """The work for these options.
-
-    Raises:
-        InputError: the bank or a file of outputs cannot be used, a set is not the bank's, or no test can be made.
-    """
+    """The work for these options."""
     path = options.audit.shadows or Path()
     bank = load_bank(path)
-    sets = _read_sets(options, bank)
+    sets, said = _read_sets(options, bank), bank.description
     known = _read_members(options, bank)
     targets = _read_targets(options, bank, known)
     shadows = open_bank(bank, members=known, member_groups=_members_groups(options, bank, known), sets=sets)
@@ -61,7 +57,8 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
         return judge(
             *(jax.random.key(options.audit.seed), shadows, targets),
             tests=tuple(tests.values()),
-            own_recipe=options.audit.same_recipe or _own_script(bank),
+            # Models of the user's own script have the user's own recipe.
+            own_recipe=options.audit.same_recipe or not (said.device or said.command[1:2] == ("ks",)),
             level=options.audit.level,
             rates=options.audit.leave_one_out,
             progress=execution.progress,
@@ -119,11 +116,7 @@ def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
 
 
 def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
-    """The sets of the bank that are given again, by role.
-
-    Raises:
-        InputError: a set differs from the bank's by its content, or this cannot be checked.
-    """
+    """The sets of the bank that are given again, by role."""
     said, data = bank.description, options.data
     read = reader(replace(data, image_size=said.image_size, gray=said.gray), said.group_columns)
     found: dict[str, Examples] = {}
@@ -147,18 +140,8 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     return found
 
 
-def _own_script(bank: Bank) -> bool:
-    """Whether the bank's models were trained by the user's script, so that they have the user's own recipe."""
-    said = bank.description
-    return not said.device and said.command[1:2] != ("ks",)
-
-
 def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
-    """The known members, with the bank's classes; of records without classes only their number is known.
-
-    Raises:
-        InputError: they have a class that the bank does not name, or are no number of records without classes.
-    """
+    """The known members, with the bank's classes; of records without classes only their number is known."""
     name, said = options.data.members, bank.description
     if name is None:
         return None
@@ -172,11 +155,7 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
 
 
 def _members_groups(options: KSOptions, bank: Bank, members: Examples | None) -> np.ndarray | None:
-    """The group of each known member, if the bank keeps groups whole.
-
-    Raises:
-        InputError: there are none although the bank has groups, or the reverse.
-    """
+    """The group of each known member, if the bank keeps groups whole."""
     given, data = options.data.members_groups, options.data
     if members is None:
         return None
@@ -191,53 +170,28 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
     target, said = options.target, bank.description
     if said.outputs in SCORED and target.target_kind != "auto":
         raise InputError(f"--target-kind {target.target_kind}: this is a bank of {said.outputs}; leave it out.")
-    known = (
-        [None] * len(target.target)
-        if members is None
-        else [
-            score_outputs(path, said, len(members))
-            if said.outputs in SCORED
-            else load_outputs(path, members.class_names, len(members), as_outputs(target.target_kind), of="members")
-            for path in target.members_target
-        ]
-    )
     classes = said.class_names or said.classes
     if target.target_kind == "log-odds" and said.outputs != "log_odds":
         raise InputError(f"--target-kind log-odds: this is a bank of {said.outputs}; give the target's {said.outputs}.")
 
-    def on(paths: tuple[Path, ...], columns: slice, of: str) -> list[Outputs | None]:
+    sets = {"query set": bank.query, "holdout": bank.holdout, "reference": bank.calibration}
+
+    def one(path: Path, of: str) -> Outputs:
+        if of == "members":
+            if said.outputs in SCORED:
+                return score_outputs(path, said, len(members or ()), of)
+            names = members.class_names if members else classes
+            return load_outputs(path, names, len(members or ()), as_outputs(target.target_kind), of=of)
+        columns, called = sets[of], "calibration set" if of == "reference" else of
         rows = columns.stop - columns.start
-        if not paths:
-            return [None] * len(target.target)
         if not rows:
-            raise InputError(f"{paths[0].name}: the bank has no {of}, so outputs on it cannot be compared.")
+            raise InputError(f"{path.name}: the bank has no {called}, so outputs on it cannot be compared.")
         own = (rows, *said.shape[1:])
         # A file that could hold outputs of every class is not interpreted in another way.
         plain = {(rows, said.classes), *([(rows,), (rows, 1)] if said.classes == 2 else [])}
-        told = target.target_kind == "auto" and own not in plain
-        files = [
-            target_outputs(path, bank, columns)
-            if said.outputs in SCORED or target.target_kind == "log-odds" or (told and _is_of_shape(path, own))
-            else load_outputs(path, classes, rows, as_outputs(target.target_kind), of=of)
-            for path in paths
-        ]
-        return [*name_apart(files, list(paths))]
+        told = target.target_kind == "auto" and own not in plain and path.suffix.lower() == ".npy" and exists(path)
+        if said.outputs in SCORED or target.target_kind == "log-odds" or (told and npy_shape(path) == own):
+            return target_outputs(path, bank, columns, called)
+        return load_outputs(path, classes, rows, as_outputs(target.target_kind), of=called)
 
-    return tuple(
-        FileTarget(now, held, target.allow_unrelated_target, said, *further)
-        for now, held, said, *further in zip(
-            on(target.target, bank.query, "query set"),
-            on(target.holdout_target, bank.holdout, "holdout"),
-            on(target.calibration_target, bank.calibration, "calibration set"),
-            on(target.before, bank.query, "query set"),
-            on(target.holdout_before, bank.holdout, "holdout"),
-            known,
-            strict=True,
-        )
-        if now is not None
-    )
-
-
-def _is_of_shape(path: Path, shape: tuple[int, ...]) -> bool:
-    """Whether a file has outputs in the format of the bank's models."""
-    return path.suffix.lower() == ".npy" and exists(path) and npy_shape(path) == shape
+    return file_targets(target, one)

@@ -21,11 +21,7 @@ from jaxaudit.runs.provenance import describe_scores
 
 
 def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
-    """The work for these options.
-
-    Raises:
-        InputError: the table cannot be used, or there are no texts whose words could be shown.
-    """
+    """The work for these options."""
     given, audit_options = options.scores, options.audit
     rename = dict(map(renamed, given.column))
     table = load_scores(given.scores or Path(), rename=rename, lower=given.lower, higher=given.higher)

@@ -2,33 +2,23 @@
 
 from dataclasses import replace
 
-from jaxaudit.cli.ks.options import KSOptions
+from jaxaudit.cli.ks.options import KSData, KSOptions, Targets
 from jaxaudit.errors import InputError
+
+SETS = ("query", "holdout", "members", "groups", "holdout_groups", "members_groups")
+ANSWERS = ("holdout_target", "members_target", "holdout_before")
+"""Options that the key of a challenge stands for."""
 
 
 def opened(options: KSOptions) -> KSOptions:
-    """The options with the sets beside the key, and each target's one file of outputs for each of them.
-
-    Raises:
-        InputError: the key cannot be used, or the options name what it has.
-    """
+    """The options with the sets beside the key, and each target's one file of outputs for each of them."""
     path, data, target = options.data.challenge, options.data, options.target
     if path is None:
         return options
     from jaxaudit.data.challenge import read_key
     from jaxaudit.data.groups import COLUMN
 
-    given = {
-        "--query": data.query,
-        "--holdout": data.holdout,
-        "--members": data.members,
-        "--groups": data.groups,
-        "--holdout-groups": data.holdout_groups,
-        "--members-groups": data.members_groups,
-        "--holdout-target": target.holdout_target,
-        "--members-target": target.members_target,
-        "--holdout-before": target.holdout_before,
-    }
+    given = {f"--{name.replace('_', '-')}": value for part in (data, target) for name, value in _told(part).items()}
     twice = ", ".join(flag for flag, value in given.items() if value)
     if twice:
         raise InputError(f"--challenge names the sets and splits the outputs on them; leave out {twice}.")
@@ -52,6 +42,13 @@ def as_given(options: KSOptions) -> KSOptions:
     """The options without what a challenge stands for: those of the command that repeats the run."""
     if options.data.challenge is None:
         return options
-    sets = dict.fromkeys(("query", "holdout", "members", "groups", "holdout_groups", "members_groups"))
-    answers = dict.fromkeys(("holdout_target", "members_target", "holdout_before"), ())
-    return replace(options, data=replace(options.data, **sets), target=replace(options.target, **answers))
+    return replace(
+        options,
+        data=replace(options.data, **dict.fromkeys(SETS)),
+        target=replace(options.target, **dict.fromkeys(ANSWERS, ())),
+    )
+
+
+def _told(options: KSData | Targets) -> dict[str, object]:
+    """The values of the options that a challenge stands for."""
+    return {name: getattr(options, name) for name in (*SETS, *ANSWERS) if hasattr(options, name)}

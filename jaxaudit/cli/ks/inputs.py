@@ -9,13 +9,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from jaxaudit.audits.bank_odds import load_log_likelihoods
-from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
+from jaxaudit.audits.ks.target import OF_SETS, FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
-from jaxaudit.cli.ks.options import KSData, KSOptions
+from jaxaudit.cli.ks.options import KSData, KSOptions, Targets
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import drop_from, group_columns, read_sets, reader
 from jaxaudit.cli.read_texts import read_groups, text_reader
+from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import (
     Examples,
     align_target_data,
@@ -31,22 +32,17 @@ from jaxaudit.data.overlap import (
     refuse_in_reference,
     without_copies,
 )
-from jaxaudit.errors import InputError
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import InputError, without_folders
 
 
 def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
-    """What files of outputs of all classes contain.
-
-    Raises:
-        InputError: log-odds, which only a bank of log-odds reads.
-    """
+    """What files of outputs of all classes contain."""
     if kind == "log-odds":
         raise InputError("--target-kind log-odds needs --shadows, a bank of log-odds: give probabilities or logits.")
     return "logits" if kind == "logits" else "probabilities" if kind == "probabilities" else "auto"
 
 
-DEALT: Mapping[str, Role] = {"query set": "query", HOLDOUT: "holdout", MEMBERS: "members"}
+DEALT: Mapping[str, Role] = {"query set": "query", "holdout": "holdout", "members": "members"}
 """The sets of a challenge, by what messages call them."""
 
 
@@ -122,9 +118,6 @@ def read_given(options: KSOptions) -> AuditInputs:
     """The sets and outputs that these options name; with `--drop-overlap`, without shared records.
 
     Files of outputs have one row per record of the sets as read; rows of dropped records are dropped, too.
-
-    Raises:
-        InputError: sets share records without `--drop-overlap`, or files of outputs do not fit.
     """
     data, target, kind = options.data, options.target, as_outputs(options.target.target_kind)
     key = None if data.challenge is None else read_key(data.challenge)
@@ -132,7 +125,9 @@ def read_given(options: KSOptions) -> AuditInputs:
         check_files(key, data.challenge.parent)
     simulated = [parse_target_data(text)[0] for text in target.target_data]
     names = [data.query, data.calibration, data.holdout, data.members, data.reference, *simulated]
-    texts = text_reader([name for name in names if name is not None], options.model.tokens)
+    texts = text_reader(
+        [name for name in names if name is not None], options.model.tokens, make_adapters(options.model)
+    )
     read = texts or reader(data, group_columns(data))
     query, calibration, whole = (
         (read(data.query or ""), None, None) if data.calibration is None else read_sets(data, read)
@@ -152,39 +147,24 @@ def read_given(options: KSOptions) -> AuditInputs:
     if data.reference is not None:
         asked = align_target_data(query, read(data.reference))
         reference = _match_reference(asked, query, calibration, holdout, drop_shared=data.drop_overlap)
-    kept, of = (calibration, "calibration set") if reference is None else (reference, "reference")
+    kept = calibration if reference is None else reference
 
-    def on(examples: Examples | None, paths: tuple[Path, ...], of: str) -> list[Outputs | None]:
-        """One file per target, or none of any; `of` names the records in messages."""
-        if examples is None or not paths:
-            return [None] * len(target.target)
-        rows, role = len(examples), DEALT.get(of)
+    sets = {"query set": query, "holdout": holdout, "reference": asked, "members": members}
+
+    def one(path: Path, of: str) -> Outputs:
+        examples, role = sets[of] or query, DEALT.get(of)
+        if key is not None and role is not None:
+            return answers_of(load_answers(path, key, query.class_names, kind), key, role)
         if texts is not None:
-            return [*name_apart([load_log_likelihoods(path, rows) for path in paths], list(paths))]
-        files = [
-            load_outputs(path, query.class_names, rows, kind, of=of)
-            if key is None or role is None
-            else answers_of(load_answers(path, key, query.class_names, kind), key, role)
-            for path in paths
-        ]
-        return [*name_apart(files, list(paths))]
+            return load_log_likelihoods(path, len(examples), of=of)
+        called = "calibration set" if of == "reference" and reference is None else of
+        said = load_outputs(path, query.class_names, len(examples), kind, of=called)
+        return said if of != "reference" or asked is None else said.take(_read(asked).kept(kept))
 
-    files = tuple(
-        FileTarget(now, held, target.allow_unrelated_target, _kept(said, asked, kept), *further)
-        for now, held, said, *further in zip(
-            on(query, target.target, "query set"),
-            on(holdout, target.holdout_target, "holdout"),
-            on(asked, target.reference_target or target.calibration_target, of),
-            on(query, target.before, "query set"),
-            on(holdout, target.holdout_before, "holdout"),
-            on(members, target.members_target, "members"),
-            strict=True,
-        )
-        if now is not None
-    )
+    files = file_targets(target, one)
     groups = _read_groups(data, query, holdout, members)
-    sets = {"query": query, "holdout": held, "calibration": whole}
-    as_read = {role: _read(each) for role, each in sets.items() if each is not None}
+    whole_sets = {"query": query, "holdout": held, "calibration": whole}
+    as_read = {role: _read(each) for role, each in whole_sets.items() if each is not None}
     given = AuditInputs(
         *(query, calibration, holdout, files),
         groups=groups,
@@ -199,9 +179,26 @@ def read_given(options: KSOptions) -> AuditInputs:
     return given._replace(simulated=_simulated(options, given, read))
 
 
-def _kept(said: Outputs | None, asked: Examples | None, kept: Examples | None) -> Outputs | None:
-    """The outputs on the records that were kept of those asked about."""
-    return said if said is None or asked is None else said.take(_read(asked).kept(kept))
+def file_targets(target: Targets, read: Callable[[Path, str], Outputs]) -> tuple[FileTarget, ...]:
+    """The targets that are files of outputs: for each on the query set, those on other sets in the same order."""
+    given = {
+        "outputs": target.target,
+        "on_holdout": target.holdout_target,
+        "on_reference": target.reference_target or target.calibration_target,
+        "before": target.before,
+        "before_on_holdout": target.holdout_before,
+        "on_members": target.members_target,
+    }
+    files = {
+        name: name_apart([read(path, OF_SETS[name]) for path in paths], list(paths)) for name, paths in given.items()
+    }
+    return tuple(
+        FileTarget(
+            **{name: each[index] for name, each in files.items() if each},
+            allow_unrelated=target.allow_unrelated_target,
+        )
+        for index in range(len(target.target))
+    )
 
 
 def _match_reference(
@@ -259,17 +256,15 @@ def _apart(given: AuditInputs, holdout: Examples) -> AuditInputs:
             f"{' and '.join(compared)} share records; dropped every record with a copy, "
             f"{' and '.join(f'{count} of the {role}' for role, count in lost.items())}, and their rows of outputs"
         )
-    query_kept, holdout_kept, *rest = kept
-    members_kept = rest[0] if rest else None
-    rows = np.arange(len(given.reference or ()))
+    rows: dict[str, np.ndarray] = dict(zip(compared, kept, strict=True))
     if given.reference is None and given.calibration is not None:
-        rows = _read(given.calibration).kept(calibration)
+        rows["reference"] = _read(given.calibration).kept(calibration)
     return given._replace(
-        query=given.query.take(query_kept),
+        query=given.query.take(rows["query set"]),
         calibration=calibration,
-        holdout=holdout.take(holdout_kept),
-        members=None if given.members is None or members_kept is None else given.members.take(members_kept),
-        files=tuple(file.taken(query_kept, holdout_kept, rows, members_kept) for file in given.files),
+        holdout=holdout.take(rows["holdout"]),
+        members=given.members and given.members.take(rows["members"]),
+        files=tuple(file.taken(rows) for file in given.files),
         groups=given.groups and given.groups.take(*kept),
     )
 

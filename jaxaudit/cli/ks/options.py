@@ -129,9 +129,6 @@ class Targets:
 def renamed(text: str) -> tuple[str, str]:
     """A column's name in the table, and its name here.
 
-    Raises:
-        InputError: the text does not have both.
-
     >>> renamed("target.loss=nll (mine)")
     ('nll (mine)', 'target.loss')
     """
@@ -278,20 +275,12 @@ class KSOptions:
 
 
 def parse_tests(text: str) -> dict[str, OwnCode | None]:
-    """The tests of `--tests`, the deciding one first, each with the location of your own code; may contain `all`.
-
-    Raises:
-        InputError: one is unknown.
-    """
+    """The tests of `--tests`, the deciding one first, each with the location of your own code; may contain `all`."""
     return parse_own_names("--tests", text, (*TEST_NAMES, ALL), "your own test", "Test")
 
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:
-    """The tests that these options name; for `all`, every test that they allow, in the usual order.
-
-    Raises:
-        InputError: one is unknown.
-    """
+    """The tests that these options name; for `all`, every test that they allow, in the usual order."""
     holdout, reference = options.data.holdout is not None, reference_flag(options)
     if options.audit.tests is None:
         named = {"members": options.data.members is not None, "holdout": holdout, "reference": bool(reference)}

@@ -28,7 +28,7 @@ from jaxaudit.cli.ks.options import (
     tests_named,
 )
 from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
-from jaxaudit.cli.own_model import parse_model
+from jaxaudit.cli.own_model import parse_judged
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.data import is_image
@@ -43,6 +43,15 @@ from jaxaudit.runs.provenance import describe_examples
 
 DEMO_QUERY, DEMO_HOLDOUT = "digits@shared", "digits@kept"
 """Random halves of an embedded set: the holdout test decides the demonstration, because it is exact."""
+FILES = {
+    "targets": "outputs",
+    "holdout_targets": "on_holdout",
+    "members_targets": "on_members",
+    "calibration_targets": "on_reference",
+    "before": "before",
+    "holdout_before": "before_on_holdout",
+}
+"""The files of a `FileTarget`, by their names in a result."""
 OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
 """Files of outputs that a run without training uses, by what the outputs are on."""
 
@@ -96,7 +105,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         return judge(
             *(key, shadows, sets.targets),
             tests=tests,
-            own_recipe=options.audit.same_recipe or parse_model(options.model.model or "") is not None,
+            own_recipe=options.audit.same_recipe or parse_judged(options.model.model or "") is not None,
             reduced=() if plan is None else tuple(plan.numbers["unlike"]),
             level=options.audit.level,
         )
@@ -130,11 +139,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 
 
 def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
-    """The work for these options, with known members and without shadow models.
-
-    Raises:
-        InputError: a set or a file of outputs cannot be used, or a requested test needs shadow models.
-    """
+    """The work for these options, with known members and without shadow models."""
     if options.audit.tests not in (None, "all", MembersTest.name):
         raise InputError(
             f"--tests {options.audit.tests}: without --calibration no shadow model is trained, and only the members "
@@ -205,21 +210,16 @@ def _for_targets(options: KSOptions, given: KSOptions, targets: int) -> KSOption
 
 
 def outcome_of(found: KSAudit, provenance: Provenance) -> Outcome:
-    """The result in all of its output forms."""
-    kept = arrays_of(found)
+    """The result in all of its output forms; with every model's confidences on the query set, or the targets' alone."""
+    models = {
+        "query": found.query_confidences,
+        "calibration": found.calibration_confidences,
+        "control": found.control_confidences,
+    }
+    targets = {f"target_{index}": own for index, own in enumerate(found.target_confidences)}
+    kept = {**(models if len(found.query_confidences) else {}), "labels": found.labels, **targets}
     record = recorded("ks", found.result, found.sources, provenance)
     return Outcome(record, kept, {"confidences.npz": arrays(kept)})
-
-
-def arrays_of(audit: KSAudit) -> dict:
-    """Arrays saved with the result: every model's confidences on the query set; without rho, only the targets'."""
-    targets = {f"target_{index}": own for index, own in enumerate(audit.target_confidences)}
-    models = {
-        "query": audit.query_confidences,
-        "calibration": audit.calibration_confidences,
-        "control": audit.control_confidences,
-    }
-    return {**(models if len(audit.query_confidences) else {}), "labels": audit.labels, **targets}
 
 
 def hashes_of(sets: AuditInputs) -> dict[str, str]:
@@ -228,16 +228,9 @@ def hashes_of(sets: AuditInputs) -> dict[str, str]:
     for index, target in enumerate(sets.simulated):
         parts = (f"{part.examples.content_hash} {part.fraction}" for part in target.parts)
         found |= {f"simulated target {index}": ", ".join(parts)}
-    for index, target in enumerate(sets.files):
-        found |= {f"target {index}": target.outputs.content_hash}
-        others = {
-            "holdout target": target.on_holdout,
-            "reference target": target.on_reference,
-            "members target": target.on_members,
-            "before": target.before,
-            "holdout before": target.before_on_holdout,
-        }
-        found |= {f"{role} {index}": file.content_hash for role, file in others.items() if file is not None}
+    for role, field in FILES.items():
+        files = (getattr(target, field) for target in sets.files)
+        found |= {f"{role} {index}": file.content_hash for index, file in enumerate(files) if file is not None}
     found |= {} if sets.commitment is None else {"challenge": sets.commitment}
     return found if sets.groups is None else {**found, "groups": sets.groups.content_hash}
 
@@ -261,14 +254,7 @@ def _counted(groups: Groups) -> dict[str, Any]:
 
 def described_files(targets: Sequence[FileTarget]) -> dict[str, list[dict[str, str]]]:
     """Name, kind and content hash of the targets' files of outputs, by what the outputs are on."""
-    files = {
-        "targets": [target.outputs for target in targets],
-        "holdout_targets": [target.on_holdout for target in targets],
-        "members_targets": [target.on_members for target in targets],
-        "calibration_targets": [target.on_reference for target in targets],
-        "before": [target.before for target in targets],
-        "holdout_before": [target.before_on_holdout for target in targets],
-    }
+    files = {role: [getattr(target, field) for target in targets] for role, field in FILES.items()}
     return {
         role: [
             {"name": each.name, "kind": each.kind, "content_hash": each.content_hash}

@@ -23,7 +23,7 @@ from jaxaudit.learners import LeavesOneOut
 from jaxaudit.metrics.pdtp import BINS, SOURCE
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
-from jaxaudit.runs.row_files import record_files
+from jaxaudit.runs.files import record_files
 
 
 def prepare(options: PDTPOptions) -> Job[PDTPAudit]:

@@ -33,9 +33,6 @@ def plan_within(
         sets: query and calibration set, or a sample of them if one was requested.
         learner: of the guessed design.
         designs: number of designs.
-
-    Raises:
-        InputError: nothing that can be measured with the given options fits.
     """
     work = work_of(options, *sets)
     pace = _pace(options, sets[0], learner, designs)

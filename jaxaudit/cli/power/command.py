@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Seeded, dealt_groups, failing
-from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import Source, group, option, training_option
 from jaxaudit.cli.parsers import check_pair, parse_time, share_check
 from jaxaudit.cli.sets import (
@@ -126,16 +125,14 @@ def _check_groups(options: PowerOptions) -> None:
         raise InputError("--groups needs --query: the embedded sets have no groups.")
 
 
-def _prepare(options: PowerOptions) -> Job[Any] | Summary:
-    from jaxaudit.cli.power.run import measure_bank, measure_scores, train
-
-    return {Source.TRAINING: train, Source.BANK: measure_bank, Source.SCORES: measure_scores}[options.source](options)
-
-
 POWER = Command(
     "power",
     PowerOptions,
-    _prepare,
+    {
+        Source.TRAINING: "power.run:train",
+        Source.BANK: "power.run:measure_bank",
+        Source.SCORES: "power.run:measure_scores",
+    },
     """How small a used fraction of a data set could `jaxaudit ks --holdout` detect, and what could it conclude?
 
     Trains shadow models of several designs, each on half of the query set and a share of the calibration set, and

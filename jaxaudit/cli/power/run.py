@@ -106,11 +106,7 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
 
 
 def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
-    """The work for these options with the models of a bank.
-
-    Raises:
-        InputError: the bank cannot be used.
-    """
+    """The work for these options with the models of a bank."""
     path = options.audit.shadows or Path()
     bank = load_bank(path)
     models = open_bank(bank)
@@ -133,11 +129,7 @@ def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
 
 
 def measure_scores(options: PowerOptions) -> Job[PowerAudit]:
-    """The work for these options with the models of a table of scores.
-
-    Raises:
-        InputError: the table cannot be used.
-    """
+    """The work for these options with the models of a table of scores."""
     table, sizes = load_scores(options.audit.scores or Path()), options.sizes
 
     def audit(_: Execution) -> PowerAudit:

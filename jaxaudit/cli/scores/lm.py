@@ -3,31 +3,20 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxaudit.cli.harness import Command, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import option
 from jaxaudit.errors import InputError
 
-QUESTION = "Question: {}\\nAnswer: "
-"""What stands before an answer where lines have a question."""
-
 
 def claim_table(path: Path) -> None:
-    """Rejects a table of scores that could not be written, before any work is done.
-
-    Raises:
-        InputError: as `claim_scores`.
-    """
-    from jaxaudit.data.scores.writing import claim_scores
+    """Rejects a table of scores that could not be written, before any work is done."""
+    from jaxaudit.data.scores.reading import claim_scores
 
     claim_scores(path)
 
 
 def parse_template(text: str) -> str:
-    """The text before an answer, with `{}` for the prompt; a backslash and an n are a line break.
-
-    Raises:
-        InputError: the prompt has no place in it, or several.
-    """
+    """The text before an answer, with `{}` for the prompt; a backslash and an n are a line break."""
     if text.count("{}") != 1:
         raise InputError(
             "--template must have {} once, where the prompt or question goes, such as '[INST] {} [/INST]'."
@@ -93,16 +82,10 @@ def _check_sets(options: LMOptions) -> None:
         )
 
 
-def _score(options: LMOptions) -> Summary:
-    from jaxaudit.cli.scores.lm_run import score
-
-    return score(options)
-
-
 LM = Command(
     "scores lm",
     LMOptions,
-    _score,
+    "scores.lm_run:score",
     """Scores records of text by causal language models, as a table for `jaxaudit ks`.
 
     A row a record, with four numbers of each model, lower for what it is more likely to have been trained on: loss

@@ -11,8 +11,9 @@ import numpy as np
 
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.scores.lm import QUESTION, LMOptions, parse_template
-from jaxaudit.data.scores.writing import write_scores
+from jaxaudit.cli.scores.lm import LMOptions, parse_template
+from jaxaudit.data import sequences
+from jaxaudit.data.scores.reading import write_scores
 from jaxaudit.data.texts import SETS, Texts, read_texts
 from jaxaudit.errors import InputError, visible
 from jaxaudit.models.language_model import Encoded, LanguageModel
@@ -30,12 +31,7 @@ class Records(NamedTuple):
 
 
 def score(options: LMOptions) -> Summary:
-    """Scores the records and writes the table.
-
-    Raises:
-        InputError: records or models cannot be used, records are longer than a model's positions, no record has all
-            numbers, or the table cannot be written.
-    """
+    """Scores the records and writes the table."""
     records = _records(options)
     folders = {"target": (options.model,), **{role: getattr(options, role) for role in ROLES}}
     models = {
@@ -99,7 +95,7 @@ def _records(options: LMOptions) -> Records:
         # No value of a group is written.
         numbers = {each: number for number, each in enumerate(dict.fromkeys(columns["group"])) if each is not None}
         columns["group"] = [numbers.get(each) for each in columns["group"]]
-    prompts = [prompt for each in read.values() for prompt in _prompts(each, options.template)]
+    prompts = [prompt for each in read.values() for prompt in prompts_of(each, options.template)]
     answers = [answer for each in read.values() for answer in each.answers]
     if options.keep_text:
         columns["text"] = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
@@ -118,13 +114,15 @@ def _sets(texts: Texts) -> list[str]:
     return [str(name) for name in found]
 
 
-def _prompts(texts: Texts, template: str | None) -> Sequence[str]:
-    if texts.form == "text":
-        if template is not None:
-            raise InputError(f"{texts.source}: --template is for prompts and questions, and its lines have a 'text'.")
-        return texts.prompts
-    before = parse_template(template or (QUESTION if texts.form == "question" else "{}"))
-    return [before.replace("{}", each) for each in texts.prompts]
+def prompts_of(texts: Texts, template: str | None) -> Sequence[str]:
+    """What stands before each answer, by the template or the usual one.
+
+    Raises:
+        InputError: there is a template, and the texts have no prompts.
+    """
+    if template is not None and texts.form == "text":
+        raise InputError(f"{texts.source}: --template is for prompts and questions, and its lines have a 'text'.")
+    return sequences.prompts_of(texts, template and parse_template(template))
 
 
 def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:

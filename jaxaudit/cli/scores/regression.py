@@ -37,18 +37,13 @@ class RegressionOptions:
 
 
 def score(options: RegressionOptions) -> Summary:
-    """Scores the records of the table and writes their scores.
-
-    Raises:
-        InputError: the table cannot be read, lacks a column, or has a cell that is no finite number, no positive
-            deviation or no set; or the scores cannot be written.
-    """
+    """Scores the records of the table and writes their scores."""
     import numpy as np
 
     from jaxaudit.data.formats.text_table import trimmed
     from jaxaudit.data.groups import numbered
-    from jaxaudit.data.scores.writing import write_scores
-    from jaxaudit.data.tables.numeric import read_text_table
+    from jaxaudit.data.scores.reading import write_scores
+    from jaxaudit.data.tables.columns import read_text_table
     from jaxaudit.data.texts import SETS
 
     table, _ = read_text_table(options.predictions)

@@ -13,6 +13,7 @@ from jaxaudit.audits.bank_odds import said
 from jaxaudit.audits.ks.bank.row_check import COMPARED, RowMatch, first_models, match_row
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.shadows.options import AddOptions
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.outputs import load_into, outputs_path
 from jaxaudit.data.bank.writing import write_outputs
@@ -37,14 +38,12 @@ class Placed(NamedTuple):
     digest: bytes
 
 
-def add(path: Path, files: Sequence[Path], model: int | None) -> Summary:
+def add(options: AddOptions) -> Summary:
     """Adds the outputs in these files to the bank, in this order: all of them, or none if one is rejected.
 
     Files whose outputs do not show which model they belong to are named on stderr.
-
-    Raises:
-        InputError: there is no such bank, another process is using it, or a file is rejected.
     """
+    path, files, model = options.bank, options.files, options.model
     bank = load_bank(path)
     if model is not None and model >= len(bank):
         raise InputError(f"--model {model}: the bank has {len(bank)} models, numbered from 0.")
@@ -175,11 +174,7 @@ def _equal(path: Path, values: np.ndarray) -> bool:
 
 
 def _checked(bank: Bank, file: Path, model: int, log_odds: np.ndarray, known: dict[int, np.ndarray]) -> RowMatch | None:
-    """How well outputs fit the membership masks. Files in the bank that fit another model are named on stderr.
-
-    Raises:
-        InputError: the outputs fit the mask of another model, and the file is not in the bank yet.
-    """
+    """How well outputs fit the membership masks. Files in the bank that fit another model are named on stderr."""
     found = match_row(bank, model, log_odds, known)
     if found is None or found.other is None:
         return found

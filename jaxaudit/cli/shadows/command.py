@@ -1,8 +1,6 @@
 """`jaxaudit shadows`: its commands. Imports nothing heavy, so that `--help` is instant."""
 
-from typing import Any
-
-from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.sets import check_groups
 from jaxaudit.cli.shadows.options import (
     OF_SCORES,
@@ -53,40 +51,10 @@ def _check_model(options: AddOptions) -> None:
         raise InputError(f"--model names one model, but {count} files were given: give one of them.")
 
 
-def _plan(options: PlanOptions) -> Summary:
-    from jaxaudit.cli.shadows.plan import plan
-
-    return plan(options)
-
-
-def _train(options: TrainOptions) -> Job[Any] | Summary:
-    from jaxaudit.cli.shadows.train import prepare
-
-    return prepare(options)
-
-
-def _add(options: AddOptions) -> Summary:
-    from jaxaudit.cli.shadows.add import add
-
-    return add(options.bank, options.files, options.model)
-
-
-def _show(options: ShowOptions) -> Summary:
-    from jaxaudit.cli.shadows.show import show
-
-    return show(options.bank)
-
-
-def _import(options: ImportOptions) -> Summary:
-    from jaxaudit.cli.shadows.from_tool import make_bank
-
-    return make_bank(options)
-
-
 PLAN = Command(
     "shadows plan",
     PlanOptions,
-    _plan,
+    "shadows.plan:plan",
     """Deals the training sets of shadow models that your own script trains.
 
     Writes bank.json, labels.npy, membership.npy (a row per model, a column per record: the query set, the holdout, the
@@ -108,7 +76,7 @@ PLAN = Command(
 TRAIN = Command(
     "shadows train",
     TrainOptions,
-    _train,
+    "shadows.train:prepare",
     """Trains shadow models and keeps their outputs, for any number of later audits.
 
     Models are trained many at once. Each one's outputs are written when its batch is done, so a stopped command
@@ -135,7 +103,7 @@ TRAIN = Command(
 ADD = Command(
     "shadows add",
     AddOptions,
-    _add,
+    "shadows.add:add",
     """Adds outputs of shadow models to a bank.
 
     Refuses outputs of other records, classes or kind, outputs that another model has already, and outputs that fit the
@@ -155,7 +123,7 @@ ADD = Command(
 SHOW = Command(
     "shadows show",
     ShowOptions,
-    _show,
+    "shadows.show:show",
     """Shows what is in a bank, which tests it allows, and what is missing.
 
     Examples:
@@ -169,7 +137,7 @@ SHOW = Command(
 IMPORT = Command(
     "shadows import",
     ImportOptions,
-    _import,
+    "shadows.from_tool:make_bank",
     """Makes a bank of the shadow models that another tool left.
 
     Reads the directory of tensorflow/privacy's mi_lira_2021 (keep.npy and logits or scores of every experiment) or the

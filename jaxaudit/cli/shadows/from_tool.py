@@ -19,7 +19,7 @@ from jaxaudit.data.bank.description import Counts, Description, as_text
 from jaxaudit.data.bank.foreign import Foreign, chosen_rows, is_folder
 from jaxaudit.data.bank.outputs import checked
 from jaxaudit.data.bank.writing import bank_files
-from jaxaudit.data.formats.pickles import PICKLES, refuse_pickle
+from jaxaudit.data.formats.parsing import PICKLES, refuse_pickle
 from jaxaudit.data.paths import entries, exists
 from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import write_files
@@ -38,12 +38,7 @@ class Columns(NamedTuple):
 
 
 def make_bank(options: ImportOptions) -> Summary:
-    """Writes the bank: completely or not at all.
-
-    Raises:
-        InputError: no tool recognises the directory, a file there cannot be used, selected rows are not in the pool, or
-            `out` is taken.
-    """
+    """Writes the bank: completely or not at all."""
     directory, out = options.directory, options.out
     foreign = _read(directory, options.labels)
     columns = _columns(foreign.membership.shape[1], options.query_rows, options.holdout_rows)

@@ -172,9 +172,6 @@ class ImportOptions:
 def parse_own_designs(text: str) -> tuple[str, ...]:
     """Names separated by commas.
 
-    Raises:
-        InputError: one is empty or given twice.
-
     >>> parse_own_designs("resnet, wide resnet")
     ('resnet', 'wide resnet')
     """

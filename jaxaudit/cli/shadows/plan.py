@@ -35,12 +35,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def plan(options: PlanOptions) -> Summary:
-    """Draws the training sets and writes the bank, or adds models to it.
-
-    Raises:
-        InputError: the sets cannot be used, `--out` contains something else or cannot be written, or the existing bank
-            has other sets, another seed or other files.
-    """
+    """Draws the training sets and writes the bank, or adds models to it."""
     out = options.bank or Path()
     there = bank_there(out)
     key = jax.random.key(options.models.seed)
@@ -54,11 +49,7 @@ def plan(options: PlanOptions) -> Summary:
 
 
 def bank_there(out: Path) -> Description | None:
-    """The description of the bank in this directory; None if there is no bank yet.
-
-    Raises:
-        InputError: there is something else, or it cannot be written.
-    """
+    """The description of the bank in this directory; None if there is no bank yet."""
     if os.path.lexists(out / DESCRIPTION):
         return read_description(out)
     claim(out)
@@ -66,17 +57,7 @@ def bank_there(out: Path) -> Description | None:
 
 
 def lay(out: Path, dealt: Arrays, there: Description | None, description: Description) -> None:
-    """Writes a bank without outputs, or adds models to an existing bank.
-
-    Args:
-        out: the directory.
-        dealt: the arrays, as returned by `deal_of`.
-        there: the description of the bank when the command started, if there was one.
-        description: of the bank to write.
-
-    Raises:
-        InputError: the existing bank is another one, another command wrote or is changing it, or it cannot be written.
-    """
+    """Writes a bank without outputs, or adds models to an existing bank."""
     if there is None:
         _lay_new(out, dealt, description)
         return
@@ -139,11 +120,7 @@ def number_of_models(asked: int | None, there: Description | None, sets: BankSet
 
 
 def describe(data: BankData, chosen: PlannedModels, sets: BankSets, command: Sequence[str], **more: Any) -> Description:
-    """The description of this bank for `bank.json`; `command` repeats the plan.
-
-    Raises:
-        InputError: the sets do not make a bank with these options.
-    """
+    """The description of this bank for `bank.json`; `command` repeats the plan."""
     try:
         return Description(
             format=1,
@@ -172,11 +149,7 @@ def describe(data: BankData, chosen: PlannedModels, sets: BankSets, command: Seq
 
 
 def deal_of(key: Key[Array, ""], sets: BankSets, description: Description, coins: bool) -> Arrays:
-    """The arrays of a bank by the names of their files: membership masks, labels, seeds, and optional arrays.
-
-    Raises:
-        InputError: the masks cannot be drawn with these options.
-    """
+    """The arrays of a bank by the names of their files: membership masks, labels, seeds, and optional arrays."""
     sizes = description.sizes
     dealt = plan_bank(
         key,
@@ -200,11 +173,7 @@ def deal_of(key: Key[Array, ""], sets: BankSets, description: Description, coins
 
 
 def refuse_other(out: Path, there: Description | None, here: Description) -> None:
-    """Rejects an existing bank that was planned differently.
-
-    Raises:
-        InputError: it was, or it has more models; the message names the differences.
-    """
+    """Rejects an existing bank that was planned differently."""
     if there is None:
         return
     ours, theirs = _facts(here), _facts(there)

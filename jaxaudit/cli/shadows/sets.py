@@ -9,13 +9,14 @@ from jaxtyping import Array, Bool, Int, Key, Shaped
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import group_columns, reader
 from jaxaudit.cli.read_texts import read_groups, text_reader
-from jaxaudit.cli.shadows.options import BankData
+from jaxaudit.cli.recipe import make_adapters
+from jaxaudit.cli.shadows.options import BankData, BankNetwork
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
 from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
 from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.groups import COLUMN, Groups, as_groups, load_groups
 from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
-from jaxaudit.data.sequences import token_counts, vocabulary_of
+from jaxaudit.data.sequences import are_texts, token_counts
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.exchangeability import alike
 from jaxaudit.randomness import stream
@@ -46,23 +47,24 @@ class BankSets(NamedTuple):
     sampled_alike: SampledAlike | None
 
 
-def read_bank_sets(key: Key[Array, ""], data: BankData, tokens: str | None = None) -> BankSets:
+def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | None = None) -> BankSets:
     """The records of the sets that these options name.
 
     Args:
         key: random key, from which `ks` draws its own test whether query set and holdout are exchangeable.
         data: the options.
-        tokens: how texts become tokens, if records are texts.
+        model: how texts become tokens, if records are texts.
 
     Raises:
         InputError: a set cannot be read, classes differ, or a record occurs twice without `--drop-overlap`.
     """
     names = [name for name in (data.query, data.holdout, data.calibration) if name is not None]
-    read = text_reader(names, tokens) or reader(data, group_columns(data))
+    adapters = None if model is None else make_adapters(model)
+    read = text_reader(names, model and model.tokens, adapters) or reader(data, group_columns(data))
     query = read(data.query or "")
     held = None if data.holdout is None else read(data.holdout)
     other = None if data.calibration is None else read(data.calibration)
-    if len(query.class_names) < 2 and vocabulary_of(query) is None:
+    if len(query.class_names) < 2 and not are_texts(query):
         raise InputError(f"{query.name} has one class, so there is nothing to classify; is the right label given?")
     groups = None
     if data.groups is not None and data.holdout_groups is not None and held is not None:
@@ -156,7 +158,7 @@ def _sampled_alike(
     if not len(left) or not len(held):
         return None
     both = concatenate([query.take(left), holdout.take(held)], "query set and holdout")
-    inputs = both.inputs if vocabulary_of(both) is None else token_counts(both)
+    inputs = token_counts(both) if are_texts(both) else both.inputs
     whole = None if groups is None else groups.take(left, held).dealt
     found = alike(
         stream(key, "exchangeability"),

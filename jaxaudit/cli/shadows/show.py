@@ -12,11 +12,11 @@ from jaxaudit.audits.ks.available import Available, available_tests
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.audits.open_bank import Usable, kinds_of, pool_of, usable_models
 from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.shadows.options import ShowOptions
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED
 from jaxaudit.data.bank.outputs import outputs_path
-from jaxaudit.errors import visible
-from jaxaudit.paths import without_folders
+from jaxaudit.errors import visible, without_folders
 
 SCHEMA = "jaxaudit.shadows/1"
 LISTED = 5
@@ -39,13 +39,9 @@ class Found(NamedTuple):
         return [model for model in range(len(self.bank)) if model not in self.usable.accuracy]
 
 
-def show(path: Path) -> Summary:
-    """A description of the bank.
-
-    Raises:
-        InputError: there is no such bank, or it is damaged.
-    """
-    bank = load_bank(path)
+def show(options: ShowOptions) -> Summary:
+    """A description of the bank."""
+    path, bank = options.bank, load_bank(options.bank)
     usable = usable_models(bank)
     kinds = kinds_of(bank)
     tests = available_tests(pool_of(bank)[0], [kinds[model] for model in usable.accuracy], kinds)

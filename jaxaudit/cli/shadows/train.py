@@ -15,7 +15,7 @@ from jaxaudit.audits.ks.bank.train import train_bank
 from jaxaudit.cli.groups import MODEL, TRAINING
 from jaxaudit.cli.harness import Job, Summary
 from jaxaudit.cli.ks.budget import speed_of
-from jaxaudit.cli.networks import COSTS, EPOCHS, HIDDEN, make_designs, make_shadow_learner
+from jaxaudit.cli.networks import EPOCHS, HIDDEN, cost_of, make_designs, make_shadow_learner
 from jaxaudit.cli.options import Source, command_line, fields_of
 from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.own_model import OF_TEXTS
@@ -30,7 +30,7 @@ from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
-from jaxaudit.data.sequences import vocabulary_of
+from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, Speed
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
@@ -69,7 +69,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         InputError: the sets cannot be used, or `--out` contains something else, or a different bank.
     """
     key = jax.random.key(options.models.seed)
-    sets = read_bank_sets(key, options.data, options.model.tokens)
+    sets = read_bank_sets(key, options.data, options.model)
     options = _filled(options, sets)
     tell_of_large_numbers(options.model.model if options.source is Source.TRAINING else None, sets.parts)
     query = _query(sets)
@@ -200,10 +200,10 @@ def _filled(options: TrainOptions, sets: BankSets) -> TrainOptions:
     if options.source is Source.LEARNER:
         return options
     query = _query(sets)
-    if vocabulary_of(query) is None:
+    if not are_texts(query):
         usual = {"model": "liu-cnn" if is_image(query) else "mlp", "hidden": HIDDEN}
     else:
-        usual = {"model": OF_TEXTS, "tokens": "bytes"}
+        usual = {"model": OF_TEXTS, **({"tokens": "bytes"} if options.model.lora is None else {})}
     chosen = {name: value for name, value in usual.items() if getattr(options.model, name) is None}
     model = replace(options.model, **chosen)
     return replace(options, model=model, recipe=replace(options.recipe, epochs=options.recipe.epochs or EPOCHS))
@@ -218,22 +218,27 @@ def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
     designs = make_designs(options.models.designs, *guess)
     names = (GUESS, *(design.name for design in designs))
     learners = (make_shadow_learner(*guess), *(design.learner for design in designs))
-    return Recipes(names, learners, tuple(COSTS[name] for name in names))
+    return Recipes(names, learners, tuple(cost_of(name, options.model) for name in names))
 
 
 def _in_bank(options: TrainOptions, recipes: Recipes, query: Examples) -> PlannedModels:
     """The options of the models in the form of `shadows plan`."""
     several = ",".join(recipes.names) if len(recipes.names) > 1 else None
     asked = options.models
-    planned = PlannedModels(seed=asked.seed, models=asked.models, designs=several, recipe=_in_words(options))
-    return planned if vocabulary_of(query) is None else replace(planned, outputs="log-likelihood", direction="higher")
+    planned = PlannedModels(seed=asked.seed, models=asked.models, designs=several, recipe=_in_words(options, recipes))
+    return replace(planned, outputs="log-likelihood", direction="higher") if are_texts(query) else planned
 
 
-def _in_words(options: TrainOptions) -> str:
+def _in_words(options: TrainOptions, recipes: Recipes) -> str:
     """The recipe of the guess in words: every option of the network and its training, and hashes of your own code."""
     sources = [f"source of {role} {digest}" for role, digest in source_hashes(options).items()]
     if options.model.learner is not None:
         return ", ".join([f"learner {options.model.learner}", *sources])
+    if options.model.lora is not None:
+        from jaxaudit.models.adapters import base_hash
+
+        base = getattr(recipes.learners[0], "shared", {})
+        sources.append(f"weights of the base {base_hash(base)}")
     facts = [
         f"{field.flag.removeprefix('--').replace('-', ' ')} {_shown(field.value)}"
         for field in fields_of(options)

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from jaxaudit.cli.progress import say
 from jaxaudit.data.formats.arrays import read_npy
-from jaxaudit.data.regular_files import open_regular, whole_file
+from jaxaudit.data.paths import open_regular, whole_file
 from jaxaudit.errors import InputError
 
 FOLDER, MODELS, VERSIONS = "unfinished", "models.npy", "versions.json"
@@ -23,16 +23,7 @@ def unfinished_models(
 ) -> Iterator[tuple[Int[np.ndarray, " models"], Path]]:
     """The models of an interrupted call, so that its unfinished batches are resumed; otherwise all missing models.
 
-    Args:
-        directory: the bank.
-        missing: models without outputs.
-        models: number of models of the bank.
-        versions: of the installed libraries. Work started with other versions is discarded and starts again.
-
     Work is in the bank's folder `unfinished` until the block ends without an error.
-
-    Raises:
-        InputError: that folder is a link or cannot be written.
     """
     folder = directory / FOLDER
     if folder.is_symlink():

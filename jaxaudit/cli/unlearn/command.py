@@ -18,15 +18,19 @@ from jaxaudit.cli.groups import (
 )
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
-from jaxaudit.cli.parsers import parse_hidden, parse_names, share_check
+from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_model
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names, parse_tokens, share_check
 
 USUAL = ("retraining", "amnesiac", "fisher")
 VARIANTS = ("golatkar", "paper", "becker-code")
 
 
-OF_A_MODEL = ("fisher", "fine-tuning", "gradient-ascent", "negative-gradient", "scrub", "ssd")
+OF_A_MODEL = (
+    *("fisher", "fine-tuning", "gradient-ascent", "negative-gradient", "scrub", "ssd"),
+    *("gradient-difference", "npo", "simnpo", "rmu"),
+)
 """Methods that are functions of a trained model; `make_methods` makes them."""
+USUAL_OF_TEXTS = ("retraining", "gradient-ascent", "gradient-difference", "npo", "simnpo")
 METHODS = ("retraining", "amnesiac", *OF_A_MODEL)
 
 
@@ -34,13 +38,23 @@ METHODS = ("retraining", "amnesiac", *OF_A_MODEL)
 class UnlearnData(Images):
     """The records, and which of them to forget."""
 
-    data: str | None = option(None, "The training set: NAME[@SPLIT] or a path. [default: digits]", names="data")
+    data: str | None = option(
+        None, "The training set: NAME[@SPLIT] or a path, of texts a .jsonl. [default: digits]", names="data"
+    )
     test_data: str | None = option(
         None,
-        "Test records, never trained on. [default: the test split of --data, or its other records]",
+        "Test records, never trained on; needed for texts. [default: the test split of --data, or its other records]",
         names="data",
     )
     per_class: int = option(100, "Training records per class (the first N); 0: all.", minimum=0, maximum=MOST)
+    forget: str | None = option(
+        None,
+        "Texts: those to forget, a .jsonl, trained on beside those of --data; or KEY=VALUE, the lines of --data with "
+        "this value, such as author=7.",
+        metavar="FILE|KEY=VALUE",
+        names="file",
+        place=lambda text: text if is_texts(text) else None,
+    )
     class_name: str | None = option(None, "The class whose records are forgotten. [default: 3, for digits]", "--class")
     fraction: float = option(
         0.5, "Fraction of the training records of --class to forget (the first ones).", check=share_check("fraction")
@@ -51,7 +65,19 @@ class UnlearnData(Images):
 class UnlearnNetwork(Network):
     """The network."""
 
-    model: str = option("mlp", f"The network: {NETWORKS}, or {OWN}.", check=parse_model, names="code")
+    model: str | None = option(
+        None,
+        f"The network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), or {OWN}. [default: mlp; {OF_TEXTS} for "
+        "texts]",
+        check=parse_model,
+        names="code",
+    )
+    tokens: str | None = option(
+        None,
+        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
+        "[default: bytes]",
+        check=parse_tokens,
+    )
     hidden: str | None = option(
         None,
         "Sizes of mlp's hidden layers. [default: 512,256,128; 128,64 without --data]",
@@ -63,9 +89,10 @@ class UnlearnNetwork(Network):
 class UnlearnAudit(Level):
     """The methods, and how they are judged."""
 
-    methods: str = option(
-        ",".join(USUAL),
-        f"Methods to judge: {', '.join(METHODS)}. Retraining is always included, as the reference.",
+    methods: str | None = option(
+        None,
+        f"Methods to judge: {', '.join(METHODS)}. Retraining is always included, as the reference. [default: "
+        f"{','.join(USUAL)}; {','.join(USUAL_OF_TEXTS)} for texts]",
         metavar="NAME,...",
         check=lambda text: parse_names(text, METHODS, "--methods"),
     )
@@ -74,16 +101,17 @@ class UnlearnAudit(Level):
         "fisher: noise as in Golatkar et al., in the paper's equation, or in the paper's code.",
         choices=VARIANTS,
     )
-    alpha: float = option(3e-6, "fisher: strength of the noise.")
+    alpha: float = option(3e-6, "fisher: strength of the noise.", check=share_check("alpha"))
     unlearn_epochs: int | None = option(
         None,
-        "Epochs of fine-tuning, gradient-ascent, negative-gradient and scrub. [default: 10]",
+        "Epochs of the methods that train: all but amnesiac, fisher and ssd. [default: 10]",
         minimum=1,
         maximum=MOST,
     )
     unlearn_rate: float | None = option(
         None,
-        "Their learning rate. [default: 0.01; gradient-ascent: 0.003, scrub: 0.0005]",
+        "Their learning rate. [default: 0.01; gradient-ascent: 0.003, scrub: 0.0005; gradient-difference, npo, simnpo "
+        "and rmu: 0.0002, by AdamW]",
         check=share_check("unlearn_rate"),
     )
     beta: float = option(
@@ -95,12 +123,27 @@ class UnlearnAudit(Level):
         check=share_check("ssd_alpha"),
     )
     ssd_lambda: float = option(1.0, "ssd: the smaller, the more these are dampened.", check=share_check("ssd_lambda"))
+    npo_beta: float = option(
+        0.1,
+        "npo: inverse temperature; the larger, the sooner the pull on a record ends.",
+        check=share_check("npo_beta"),
+    )
+    simnpo_beta: float = option(4.5, "simnpo: inverse temperature.", check=share_check("simnpo_beta"))
+    rmu_layer: str | None = option(
+        None,
+        "rmu: the activation to move, by its name in the network, such as block 1. [default: the middle one]",
+        metavar="NAME",
+    )
+    rmu_coefficient: float = option(
+        2.0, "rmu: length of the vector that activations are moved to.", check=share_check("rmu_coefficient")
+    )
     seeds: int | None = option(
         None, "Models per method, one per seed. [default: 20; 10 without --data]", minimum=2, maximum=MOST
     )
     nonmembers: int | None = option(
         None,
-        "Test records that membership attacks learn from; 0: no attack. [default: as many as training records]",
+        "Test records that membership attacks learn from; 0: no attack. [default: as many as training records; 0 for "
+        "texts]",
         minimum=0,
     )
     attack_epochs: int | None = option(
@@ -144,6 +187,9 @@ UNLEARN = Command(
     `jaxaudit unlearn --data mine.npz --class cat --fraction 1 --fisher-variant paper --alpha 1e-9 --out run`
 
     `jaxaudit unlearn --methods fine-tuning,gradient-ascent,negative-gradient,scrub,ssd --seeds 20`
+
+    `jaxaudit unlearn --data retain.jsonl --forget forget.jsonl --test-data test.jsonl --tokens words --optimizer adamw
+    --learning-rate 0.003 --epochs 8 --methods gradient-difference,npo,simnpo,rmu --seeds 16` (texts)
     """,
     first=("data", "class_name", "methods"),
 )

@@ -1,6 +1,5 @@
 """Reads training records, records to forget, and methods from the options."""
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,11 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxaudit import unlearning
+from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.read_sets import read_inputs
 from jaxaudit.cli.unlearn.command import OF_A_MODEL, VARIANTS, UnlearnAudit, UnlearnData, UnlearnOptions
+from jaxaudit.cli.unlearn.texts import read_text_sets
 from jaxaudit.data import Examples
 from jaxaudit.data.overlap import find_overlap
 from jaxaudit.errors import InputError, MissingSplit
+from jaxaudit.models import PureModule, hidden_states
 
 TEST = "@test"
 
@@ -26,7 +28,8 @@ class Parts(NamedTuple):
         train: the training records.
         test: records that are never trained on.
         forget: which training records to forget.
-        of_class: the number of training records of their class.
+        forgotten: these in words.
+        answers: other answers to their questions, for `compare_unlearning`.
         described: the training records in words.
         notes: limitations to show.
     """
@@ -34,19 +37,16 @@ class Parts(NamedTuple):
     train: Examples
     test: Examples
     forget: np.ndarray
-    of_class: int
+    forgotten: str
     described: str
     notes: tuple[str, ...]
+    answers: np.ndarray | None = None
 
 
-def make_methods(names: Sequence[str], asked: UnlearnAudit, batch_size: int) -> dict[str, unlearning.Unlearn]:
-    """The methods among these that are functions of a trained model, configured by the options.
-
-    Raises:
-        InputError: alpha is negative or not finite.
-    """
-    if not 0 <= asked.alpha < math.inf:
-        raise InputError(f"--alpha must be at least 0, got {asked.alpha:g}.")
+def make_methods(
+    names: Sequence[str], asked: UnlearnAudit, batch_size: int, net: PureModule
+) -> dict[str, unlearning.Unlearn]:
+    """The methods among these that are functions of a trained model, by the options; rmu moves a layer of `net`."""
     given = {"epochs": asked.unlearn_epochs, "learning_rate": asked.unlearn_rate, "batch_size": batch_size}
     training: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     noises: dict[str, unlearning.Noise] = dict(
@@ -59,6 +59,15 @@ def make_methods(names: Sequence[str], asked: UnlearnAudit, batch_size: int) -> 
         "negative-gradient": partial(unlearning.negative_gradient, beta=asked.beta, **training),
         "scrub": partial(unlearning.scrub, **training),
         "ssd": partial(unlearning.selective_dampening, selection=asked.ssd_alpha, strength=asked.ssd_lambda),
+        "gradient-difference": partial(unlearning.gradient_difference, **training),
+        "npo": partial(unlearning.npo, beta=asked.npo_beta, **training),
+        "simnpo": partial(unlearning.sim_npo, beta=asked.simnpo_beta, **training),
+        "rmu": partial(
+            unlearning.rmu,
+            hidden=hidden_states(net, asked.rmu_layer),
+            coefficient=asked.rmu_coefficient,
+            **training,
+        ),
     }
     return {name: made[name] for name in names if name in OF_A_MODEL}
 
@@ -73,6 +82,11 @@ def read_parts(options: UnlearnOptions) -> Parts:
             fewer than `--nonmembers`.
     """
     data, nonmembers = options.data, options.audit.nonmembers
+    if is_texts(data.data or ""):
+        train, test, forget, answers = read_text_sets(data, options.model.tokens)
+        test, notes = _unseen(train, test)
+        said = f"{int(forget.sum()):,} of {len(train):,} texts"
+        return Parts(train, test, forget, said, f"{train.name} ({len(train):,} texts)", notes, answers)
     whole = read_inputs(data.data or "", data)
     if data.class_name is None:
         raise InputError(f"--class is missing: name the class whose records are forgotten, {_some(whole.class_names)}.")
@@ -104,7 +118,8 @@ def read_parts(options: UnlearnOptions) -> Parts:
     forget = np.zeros(len(train), bool)
     forget[members[:count]] = True
     first = f"the first {data.per_class} of each class, " if train is not whole else ""
-    return Parts(train, test, forget, len(members), f"{whole.name} ({first}{len(train):,} records)", notes)
+    said = f"{count:,} of the {len(members):,} records of class {data.class_name}"
+    return Parts(train, test, forget, said, f"{whole.name} ({first}{len(train):,} records)", notes)
 
 
 def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]:

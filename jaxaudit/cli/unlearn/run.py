@@ -14,11 +14,13 @@ import numpy as np
 from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.result import AMNESIAC, RETRAINING, UNTRAINED, UnlearnAudit
 from jaxaudit.cli.harness import Job, Outcome
-from jaxaudit.cli.own_model import UNSEEDED
-from jaxaudit.cli.parsers import parse_hidden, parse_names
+from jaxaudit.cli.own_model import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names
 from jaxaudit.cli.recipe import make_factory, make_learner
-from jaxaudit.cli.unlearn.command import METHODS, UnlearnOptions
+from jaxaudit.cli.unlearn.command import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnOptions
 from jaxaudit.cli.unlearn.inputs import Parts, make_methods, read_parts
+from jaxaudit.cli.unlearn.texts import check_kind
+from jaxaudit.data.sequences import vocabulary_of
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, measure_models_per_batch
 from jaxaudit.errors import InputError
@@ -30,22 +32,28 @@ from jaxaudit.runs.directory import Writer, arrays
 from jaxaudit.runs.provenance import describe_examples
 from jaxaudit.unlearning import Unlearn
 
-HIDDEN, SEEDS, ATTACK_EPOCHS = "512,256,128", 20, 100
+DESIGN, HIDDEN, SEEDS, ATTACK_EPOCHS = "mlp", "512,256,128", 20, 100
 DEMO_DATA, DEMO_CLASS, DEMO_HIDDEN, DEMO_SEEDS, DEMO_ATTACK_EPOCHS = "digits", "3", "128,64", 10, 20
 """Defaults without --data."""
 
 
 def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     """The work for these options."""
+    check_kind(options)
     options = _filled(options)
-    asked, recipe, design = options.audit, options.recipe, options.model.model
+    asked, recipe, design = options.audit, options.recipe, options.model.model or DESIGN
     # Checks that need no data come first.
-    names = parse_names(asked.methods, METHODS, "--methods")
-    methods = make_methods(names, asked, recipe.batch_size)
+    names = parse_names(asked.methods or "", METHODS, "--methods")
+    of_texts = is_texts(options.data.data or "")
+    if parse_model(design) is None and of_texts is not is_of_texts(design):
+        what = "records of classes, and texts have none" if of_texts else "texts, and the records are not"
+        raise InputError(f"--model {design} is for {what}; use {OF_TEXTS if of_texts else DESIGN}.")
     factory = make_factory(design, parse_hidden(options.model.hidden or ""), recipe.dropout)
     parts = read_parts(options)
     train, test, seeds = parts.train, parts.test, asked.seeds or SEEDS
-    learner = make_learner(factory, recipe, train.inputs.shape[1:], len(train.class_names), len(train))
+    classes = vocabulary_of(train) or len(train.class_names)
+    learner = make_learner(factory, recipe, train.inputs.shape[1:], classes, len(train), of_texts)
+    methods = make_methods(names, asked, recipe.batch_size, learner.net)
     if learner.batch_coupled and AMNESIAC in names:
         others = ",".join(name for name in names if name != AMNESIAC) or RETRAINING
         raise InputError(
@@ -53,7 +61,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             f"normalisation), which would keep the forgotten records; leave it out: --methods {others}."
         )
     key = jax.random.key(asked.seed)
-    forgotten = f"{int(parts.forget.sum()):,} of the {int(parts.of_class):,} records of class {options.data.class_name}"
 
     def audit(execution: Execution) -> UnlearnAudit:
         return compare_unlearning(
@@ -68,7 +75,8 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             nonmembers=asked.nonmembers,
             attack_epochs=asked.attack_epochs or ATTACK_EPOCHS,
             level=asked.level,
-            forgotten=[forgotten],
+            forgotten=[parts.forgotten],
+            other_answers=None if parts.answers is None else [parts.answers],
             notes=_notes(options, parts, learner, methods),
             execution=execution,
         )
@@ -76,7 +84,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     def outcome(found: UnlearnAudit, provenance: Provenance) -> Outcome:
         return Outcome(recorded("unlearn", found.result, found.sources, provenance), {}, _files(found, parts))
 
-    attacks = f" and {seeds} attack networks" if asked.nonmembers != 0 else ""
+    attacks = f" and {seeds} attack networks" if asked.nonmembers != 0 and not of_texts else ""
     return Job(
         options=options,
         data={"train": describe_examples(train), "test": describe_examples(test)},
@@ -88,7 +96,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
         audit=audit,
         outcome=outcome,
         models=lambda _: 2 * seeds,
-        line=f"unlearning {forgotten} among {len(train):,}{attacks}, {design} on {jax.default_backend()}",
+        line=f"unlearning {parts.forgotten} among {len(train):,}{attacks}, {design} on {jax.default_backend()}",
         label="unlearning",
         record_shape=train.inputs.shape[1:],
         classes=len(train.class_names),
@@ -102,13 +110,16 @@ def _filled(options: UnlearnOptions) -> UnlearnOptions:
     data = options.data
     if demo:
         data = replace(data, data=DEMO_DATA, class_name=data.class_name or DEMO_CLASS)
+    of_texts = is_texts(data.data or "")
+    design = options.model.model or (OF_TEXTS if of_texts else DESIGN)
     hidden = (DEMO_HIDDEN if demo else HIDDEN) if options.model.hidden is None else options.model.hidden
     audit = replace(
         options.audit,
+        methods=options.audit.methods or ",".join(USUAL_OF_TEXTS if of_texts else USUAL),
         seeds=options.audit.seeds or (DEMO_SEEDS if demo else SEEDS),
         attack_epochs=options.audit.attack_epochs or (DEMO_ATTACK_EPOCHS if demo else ATTACK_EPOCHS),
     )
-    return replace(options, data=data, model=replace(options.model, hidden=hidden), audit=audit)
+    return replace(options, data=data, model=replace(options.model, model=design, hidden=hidden), audit=audit)
 
 
 def _notes(

@@ -11,13 +11,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, read_description
-from jaxaudit.data.bank.holes import refuse_holes
 from jaxaudit.data.bank.outputs import FOLDER, WHOLE, open_outputs, outputs_path
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.groups import Groups, as_groups
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import expanded
-from jaxaudit.data.regular_files import refuse_irregular
+from jaxaudit.data.paths import expanded, refuse_irregular
 from jaxaudit.errors import InputError
 
 LABELS, MEMBERSHIP, SEEDS = "labels.npy", "membership.npy", "seeds.npy"
@@ -225,3 +223,32 @@ def _refuse_unsaid(directory: Path, name: str, said: bool, what: str) -> None:
 
 def _there(directory: Path, name: str) -> bool:
     return os.path.lexists(directory / name)
+
+
+SMALL, SHRUNK = 1 << 28, 100
+"""Bytes that are always accepted, and the largest ratio of claimed to stored bytes."""
+STORAGE_UNIT = 512
+"""Bytes of the unit in which a file system counts blocks, whatever its own block size."""
+
+
+def refuse_holes(directory: Path) -> None:
+    """Refuses a bank whose files claim far more than the disk holds of them.
+
+    Even a compressing file system needs more space for a bank, since membership masks are random. A file system that
+    does not report allocated space, as some network file systems do not, is trusted.
+
+    Raises:
+        InputError: the files are far larger than their space on disk.
+    """
+    try:
+        folders = [each for each in (directory, directory / FOLDER) if each.is_dir()]
+        found = [entry.stat(follow_symlinks=False) for folder in folders for entry in os.scandir(folder)]
+    except OSError:
+        return  # whoever reads it says what is wrong
+    held = sum(STORAGE_UNIT * getattr(each, "st_blocks", 0) for each in found)
+    claimed = sum(each.st_size for each in found)
+    if held and claimed > max(SMALL, SHRUNK * held):
+        raise InputError(
+            f"{directory}: its files claim {claimed / 2**30:.1f} GiB, of which {held / 2**20:.1f} MiB are on the disk, "
+            "so they have holes in place of numbers; was the bank copied whole?"
+        )

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from jaxaudit.data.bank.bank import BYTES_A_RECORD
 from jaxaudit.data.bank.description import MOST_CLASSES, MOST_RECORDS, MOST_ROWS, Kind
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
-from jaxaudit.data.formats.pickles import PICKLES, refuse_pickle
+from jaxaudit.data.formats.parsing import PICKLES, refuse_pickle
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError

@@ -44,10 +44,6 @@ def recognised(directory: Path) -> bool:
 def read_lira(directory: Path, labels: Path | None) -> Foreign:
     """The experiments in a directory, in the order of their numbers.
 
-    Args:
-        directory: the `--logdir` of `train.py`.
-        labels: a file of labels, if not `y_train.npy` in that directory.
-
     Raises:
         InputError: a file is missing, a link, damaged, a pickle, too large, or does not agree with the others.
     """

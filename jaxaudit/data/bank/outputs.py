@@ -9,12 +9,13 @@ import numpy as np
 
 from jaxaudit.data.bank.description import BY_CLASS, SCORED, Description
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
-from jaxaudit.data.formats.pickles import refuse_pickle
+from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.files import Expected, read_outputs
 from jaxaudit.data.outputs.kinds import are_probabilities, inside, refuse_hard_labels, rounding_of_sums, span_of
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.outputs.precision import coarsest_dtype, decimals_of, significant_of
+from jaxaudit.data.scores.reading import target_on
 from jaxaudit.errors import InputError
 
 FOLDER = "outputs"
@@ -59,20 +60,27 @@ def open_outputs(directory: Path, model: int, description: Description) -> Calla
     return read
 
 
-def load_into(path: Path, description: Description) -> np.ndarray:
+def load_into(path: Path, description: Description, of: str | None = None) -> np.ndarray:
     """`float32[n, views, values]`: the numbers of a file of outputs, checked for a bank.
 
     Read as by `load_outputs`; several views of a record, and log-odds, only from a .npy file. Scores and
-    log-likelihoods are one column.
+    log-likelihoods are one column, or, if the set is known (`of`), those of the target in a table of scores.
 
     Raises:
         InputError: as `load_outputs` and `open_outputs`.
     """
     if description.outputs in SCORED:
-        values = read_outputs(path, Expected(description.records, 1, None, "bank")).values
-        if values.shape[1:] != (1,):
-            raise InputError(f"{path.name}: has {values.shape[1]} columns; give one number for each record.")
-        values = values[:, 0]
+        expected = Expected(description.records, 1, None, of or "bank")
+        likely = description.outputs == "log_likelihood"
+        values = None if of is None else target_on(path, of.partition(" ")[0], likely)
+        if values is None:
+            values = read_outputs(path, expected).values
+            if values.shape[1:] != (1,):
+                raise InputError(f"{path.name}: has {values.shape[1]} columns; give one number for each record.")
+            values = values[:, 0]
+        else:
+            expected.check_rows(len(values), path.name)
+            values = -values if likely and description.direction == "lower" else values
     elif description.queries == 1 and description.outputs in BY_CLASS:
         names = description.class_names or description.classes
         # The kind of outputs is checked below, since no option can declare it here.

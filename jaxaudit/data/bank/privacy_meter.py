@@ -17,7 +17,7 @@ import numpy as np
 from jaxaudit.data.bank.description import MOST_MODELS
 from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, rows_of, there
 from jaxaudit.data.formats.arrays import StoredArray
-from jaxaudit.data.formats.pickles import refuse_pickle
+from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.kinds import inside
 from jaxaudit.data.paths import entries
@@ -40,10 +40,6 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
     """The models of an audit by Privacy Meter, with log-odds log(p / (1 - p)) computed from its probabilities.
 
     A float32 probability resolves log-odds up to about 16 nats; a probability rounded to 1 gives infinite log-odds.
-
-    Args:
-        directory: its `log_dir`.
-        labels: a file of the labels of its data set.
 
     Raises:
         InputError: a file is missing, a link, damaged, a pickle, too large, or does not agree with the others.

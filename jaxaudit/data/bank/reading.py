@@ -34,11 +34,6 @@ def read_models(
     Files are opened only by the calling thread, because threads that parse headers at the same time sometimes fail
     (CPython 3.11), and only a few are open at once. Several threads read their numbers.
 
-    Args:
-        bank: the bank.
-        models: their numbers, each once.
-        use: function of the index of a model in `models` and its outputs, as from `Bank.outputs`; called by threads.
-
     Returns:
         The results of `use`, in the order of the models, and the hash `blake2b:...`.
 

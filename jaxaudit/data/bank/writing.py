@@ -10,7 +10,7 @@ from jaxtyping import Float32
 from jaxaudit.data.bank.bank import ARRAYS, DESIGNS, MEMBERSHIP, SEEDS
 from jaxaudit.data.bank.description import DESCRIPTION, Description, as_text
 from jaxaudit.data.bank.outputs import FOLDER, outputs_path
-from jaxaudit.data.regular_files import whole_file
+from jaxaudit.data.paths import whole_file
 
 Writer = Callable[[IO[bytes]], None]
 """Writes the content of a file into an open file."""
@@ -21,13 +21,7 @@ def bank_files(
     arrays: Mapping[str, np.ndarray],
     outputs: Mapping[int, Callable[[], np.ndarray]] | None = None,
 ) -> dict[str, Writer]:
-    """A writer for each file of a bank, `bank.json` last.
-
-    Args:
-        description: of the bank.
-        arrays: by the names of their files.
-        outputs: a function for each model with outputs, which returns them when the file is written.
-    """
+    """A writer for each file of a bank, `bank.json` last."""
     writers = {name: _array(lambda name=name: arrays[name]) for name in ARRAYS if name in arrays}
     made = {outputs_path(Path(), model).as_posix(): _array(make) for model, make in (outputs or {}).items()}
     return {**writers, **made, DESCRIPTION: _text(as_text(description))}

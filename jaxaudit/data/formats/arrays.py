@@ -82,15 +82,10 @@ class StoredArray:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """These successive rows, as a new array.
-
-        Raises:
-            InputError: the file was cut short, written or replaced since its header was read, or there is too little
-                memory.
-        """
+        """These successive rows, as a new array."""
         try:
             with open_data(self.path, links=self._links) as file:
-                return self._read(file, *rows.indices(len(self))[:2]) if self.ndim else self._whole(file)
+                return self._read(file, *(rows.indices(len(self))[:2] if self.ndim else (0, 1)))
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read ({error.strerror}).") from error
         except MemoryError as error:
@@ -100,14 +95,8 @@ class StoredArray:
         count, columns = max(0, last - first), math.prod(self.shape[1:])
         if self._by_column and self.ndim > 1 and count < len(self):
             return self._of_columns(file, first, count, columns)
-        if count == len(self):
-            return self._whole(file)
-        found = self._numbers(file, first * columns, count * columns)
-        return found.reshape(count, *self.shape[1:])
-
-    def _whole(self, file: BufferedReader) -> np.ndarray:
-        found = self._numbers(file, 0, math.prod(self.shape))
-        return found.reshape(self.shape[::-1]).T if self._by_column else found.reshape(self.shape)
+        found, shape = self._numbers(file, first * columns, count * columns), (count, *self.shape[1:])[: self.ndim]
+        return found.reshape(shape[::-1]).T if self._by_column else found.reshape(shape)
 
     def _of_columns(self, file: BufferedReader, first: int, count: int, columns: int) -> np.ndarray:
         """Rows of an array stored column by column: a part of each column; short columns are read many at a time."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.formats.pickles import refuse_pickle
+from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError

@@ -143,9 +143,6 @@ def load_outputs(
 def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
     """`float32[n]`: each row's probability of its ground-truth class (c of Liu & Tsaftaris 2020, section 2).
 
-    Args:
-        labels: `int[n]`, in the order of the rows.
-
     Raises:
         InputError: when there are not as many labels as rows.
     """

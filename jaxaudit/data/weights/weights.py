@@ -11,8 +11,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.formats.pickles import PICKLES
+from jaxaudit.data.formats.parsing import PICKLES, parsing
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, exists, expanded, file_size, open_data, read_small
 from jaxaudit.data.weights.msgpack import looks_like_msgpack, read_msgpack

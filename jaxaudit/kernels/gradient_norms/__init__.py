@@ -5,5 +5,6 @@ from jaxaudit.kernels.gradient_norms.directions import gradient_similarity as gr
 from jaxaudit.kernels.gradient_norms.directions import mean_gradient as mean_gradient
 from jaxaudit.kernels.gradient_norms.expected import expected_squared_grad_norms as expected_squared_grad_norms
 from jaxaudit.kernels.gradient_norms.norms import SquaredGradNorms as SquaredGradNorms
+from jaxaudit.kernels.gradient_norms.norms import examples_at_a_time as examples_at_a_time
 from jaxaudit.kernels.gradient_norms.norms import fisher_diagonal as fisher_diagonal
 from jaxaudit.kernels.gradient_norms.norms import squared_grad_norms as squared_grad_norms

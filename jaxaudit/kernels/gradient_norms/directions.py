@@ -28,14 +28,22 @@ class Similarity(NamedTuple):
     cosine: Float[np.ndarray, " n"]
 
 
-def mean_gradient(log_prob: LogProb, params: Any, inputs: Records, labels: Records, *, chunk: int | None = None) -> Any:
+def mean_gradient(
+    log_prob: LogProb,
+    params: Any,
+    inputs: Records,
+    labels: Records,
+    *,
+    constants: tuple[Any, ...] = (),
+    chunk: int | None = None,
+) -> Any:
     """The mean over examples of the gradient of the log-probability; a pytree like `params` of NumPy arrays in float64.
 
     It costs one ordinary gradient. Chunks are differentiated in the precision of the parameters and added in float64.
 
     Args:
-        log_prob, params, inputs, labels: as in `squared_grad_norms`, but the examples of a chunk are given to
-            `log_prob` together, so none may depend on the others.
+        log_prob, params, inputs, labels, constants: as in `squared_grad_norms`, but `log_prob` gets the examples of a
+            chunk together, so none may depend on the others.
         chunk: examples at a time; 256 by default.
 
     Raises:
@@ -50,7 +58,7 @@ def mean_gradient(log_prob: LogProb, params: Any, inputs: Records, labels: Recor
     total = [np.zeros(leaf.shape) for leaf in leaves]
     with jax.default_matmul_precision("highest"):
         for some in _chunks(inputs, labels, chunk):
-            gradient = _summed_gradient(log_prob, params, *some)
+            gradient = _summed_gradient(log_prob, params, *some, constants)
             found = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(gradient)]
             total = [a + b for a, b in zip(total, found, strict=True)]
     return jax.tree.unflatten(tree, [each / _count(inputs, labels) for each in total])
@@ -64,6 +72,7 @@ def gradient_similarity(
     *,
     direction: Any = None,
     squared_norms: Float[Array | np.ndarray, " n"] | None = None,
+    constants: tuple[Any, ...] = (),
     chunk: int | None = None,
 ) -> Similarity:
     """The cosine of every example's gradient with a direction, by default the mean gradient of these examples.
@@ -76,7 +85,7 @@ def gradient_similarity(
     does not depend on the direction's length.
 
     Args:
-        log_prob, params, inputs, labels, chunk: as in `mean_gradient`.
+        log_prob, params, inputs, labels, constants, chunk: as in `mean_gradient`.
         direction: a pytree like `params`.
         squared_norms: the squared gradient norms of the examples; computed if not given.
 
@@ -90,15 +99,15 @@ def gradient_similarity(
     ([2.1213, 2.1213], [0.7071, 0.7071])
     """
     if direction is None:
-        direction = mean_gradient(log_prob, params, inputs, labels, chunk=chunk)
+        direction = mean_gradient(log_prob, params, inputs, labels, constants=constants, chunk=chunk)
     if squared_norms is None:
-        squared_norms = squared_grad_norms(log_prob, params, inputs, labels, chunk=chunk).total
+        squared_norms = squared_grad_norms(log_prob, params, inputs, labels, constants=constants, chunk=chunk).total
     length = np.sqrt(sum(float(np.sum(np.square(np.asarray(leaf, np.float64)))) for leaf in jax.tree.leaves(direction)))
     unit = jax.tree.map(
         lambda leaf, of: jnp.asarray(np.asarray(of, np.float64) / (length or 1), leaf.dtype), params, direction
     )
     with jax.default_matmul_precision("highest"):
-        parts = [_along(log_prob, params, unit, *some) for some in _chunks(inputs, labels, chunk)]
+        parts = [_along(log_prob, params, unit, *some, constants) for some in _chunks(inputs, labels, chunk)]
     along, norms = np.concatenate(parts), np.sqrt(np.asarray(squared_norms, np.float64))
     defined = (norms > 0) & (length > 0)
     cosine = np.divide(along, norms, out=np.full(len(along), np.nan), where=defined)
@@ -119,27 +128,33 @@ def _chunks(inputs: Records, labels: Records, chunk: int | None) -> Iterator[tup
 
 
 @partial(jax.jit, static_argnums=0)
-def _summed_gradient(log_prob: LogProb, params: Any, inputs: Any, labels: Any) -> Any:
-    return jax.grad(lambda params: jnp.sum(log_prob(params, inputs, labels)))(params)
+def _summed_gradient(log_prob: LogProb, params: Any, inputs: Any, labels: Any, constants: tuple[Any, ...]) -> Any:
+    return jax.grad(lambda params: jnp.sum(log_prob(params, inputs, labels, *constants)))(params)
 
 
-def _along(log_prob: LogProb, params: Any, direction: Any, inputs: Any, labels: Any) -> Float[np.ndarray, " n"]:
+def _along(
+    log_prob: LogProb, params: Any, direction: Any, inputs: Any, labels: Any, constants: tuple[Any, ...]
+) -> Float[np.ndarray, " n"]:
     """The derivative of every example's value along the direction."""
     try:
-        found = _forwards(log_prob, params, direction, inputs, labels)
+        found = _forwards(log_prob, params, direction, inputs, labels, constants)
     except TypeError:  # a function with a derivative of its own has the backward mode only
-        found = _backwards_twice(log_prob, params, direction, inputs, labels)
+        found = _backwards_twice(log_prob, params, direction, inputs, labels, constants)
     return np.asarray(found, np.float64)
 
 
 @partial(jax.jit, static_argnums=0)
-def _forwards(log_prob: LogProb, params: Any, direction: Any, inputs: Any, labels: Any) -> Array:
-    return jax.jvp(lambda params: log_prob(params, inputs, labels), (params,), (direction,))[1]
+def _forwards(
+    log_prob: LogProb, params: Any, direction: Any, inputs: Any, labels: Any, constants: tuple[Any, ...]
+) -> Array:
+    return jax.jvp(lambda params: log_prob(params, inputs, labels, *constants), (params,), (direction,))[1]
 
 
 @partial(jax.jit, static_argnums=0)
-def _backwards_twice(log_prob: LogProb, params: Any, direction: Any, inputs: Any, labels: Any) -> Array:
+def _backwards_twice(
+    log_prob: LogProb, params: Any, direction: Any, inputs: Any, labels: Any, constants: tuple[Any, ...]
+) -> Array:
     """The same by reverse mode twice: the vector-Jacobian product is linear, and its own one is the forward mode."""
-    found, pull = jax.vjp(lambda params: log_prob(params, inputs, labels), params)
+    found, pull = jax.vjp(lambda params: log_prob(params, inputs, labels, *constants), params)
     _, push = jax.vjp(lambda weights: pull(weights)[0], jnp.zeros_like(found))
     return push(direction)[0]

@@ -64,8 +64,22 @@ class Rows:
         return replace(self, indices=order, values=jnp.zeros_like(values).at[first].add(values))
 
 
+@partial(jax.tree_util.register_dataclass, data_fields=["rows", "factors"], meta_fields=[])
+@dataclass(frozen=True)
+class Tied:
+    """The gradient of a table that is both looked up and multiplied, such as a language model's tied embedding.
+
+    Attributes:
+        rows: the gradient of the look-ups.
+        factors: the gradient of the products, of one group, with the same rows and columns.
+    """
+
+    rows: Rows
+    factors: Factors
+
+
 # Or, made already, an array: jax.Array | jax.ShapeDtypeStruct.
-Gradient = Factors | Rows | Any
+Gradient = Factors | Rows | Tied | Any
 
 
 def wide(array: Array) -> Array:
@@ -83,6 +97,12 @@ def joined(parts: Sequence[Factors]) -> Factors:
     return Factors(left, jnp.concatenate(rights, axis=1), parts[0].assemble, first)
 
 
+def looked_up(parts: Sequence[Rows]) -> Rows:
+    """The sum of gradients of one table, formed by concatenating their positions."""
+    indices, values = (jnp.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "values"))
+    return replace(parts[0], indices=indices, values=values)
+
+
 def is_thin(gradient: Gradient) -> bool:
     """Whether the gradient is a single outer product per group."""
     return isinstance(gradient, Factors) and gradient.sizes[0] == 1
@@ -90,6 +110,8 @@ def is_thin(gradient: Gradient) -> bool:
 
 def is_made(gradient: Gradient) -> bool:
     """Whether `squared_norm` computes the whole gradient of an example."""
+    if isinstance(gradient, Tied):
+        return is_made(gradient.rows) or is_made(gradient.factors)
     if isinstance(gradient, Factors):
         positions, rows, columns = gradient.sizes
         return positions > 1 and GRAM_SAVES * positions * (rows + columns) >= rows * columns
@@ -101,12 +123,18 @@ def squared_norm(gradient: Gradient) -> Float[Array, ""]:
 
     With one position it is |a|^2 |d|^2 per group (Goodfellow 2015, "Efficient per-example gradient computations").
     Otherwise the gradient is computed and squared or, if that is much cheaper, sum_st (a_s . a_t)(d_s . d_t) is summed
-    over pairs of positions. For a table with more rows than positions, only the rows that occur are summed.
+    over pairs of positions. For a table with more rows than positions, only the rows that occur are summed. Of a sum of
+    both, |R|^2 + |F|^2 + 2 <R, F>, the last term needs F in the rows that occur alone.
     """
     if is_made(gradient):
         return jnp.sum(jnp.square(wide(made(gradient))))
     if isinstance(gradient, Rows):
         return jnp.sum(jnp.square(gradient.summed().values))
+    if isinstance(gradient, Tied):
+        rows, factors = gradient.rows, gradient.factors
+        left = factors.left[0].T if factors.rows_first else factors.left[0]
+        both = jnp.sum(left[:, rows.indices] * (factors.right[0] @ wide(rows.values).T))
+        return jnp.maximum(squared_norm(rows) + squared_norm(factors) + 2 * both, 0)
     assert isinstance(gradient, Factors)
     left, right = gradient.left, gradient.right
     if is_thin(gradient):
@@ -124,6 +152,8 @@ def _group_squares(array: Float[Array, "groups positions width"]) -> Float[Array
 
 def made(gradient: Gradient) -> Array:
     """The gradient of one example as an array."""
+    if isinstance(gradient, Tied):
+        return made(gradient.rows) + made(gradient.factors)
     if isinstance(gradient, Factors):
         sides = "git,gto->gio" if gradient.rows_first else "gti,gto->gio"
         return gradient.assemble(jnp.einsum(sides, gradient.left, gradient.right))

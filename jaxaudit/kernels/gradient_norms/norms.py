@@ -16,7 +16,8 @@ from jaxaudit.kernels.gradient_norms import chunks
 from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, is_made, is_thin, made, squared_norm, wide
 from jaxaudit.kernels.gradient_norms.plan import Plan, fixed_values, make_plan, moved_back, place_gradients, pull_back
 
-LogProb = Callable[[Any, Any, Any], Array]
+LogProb = Callable[..., Array]
+"""`(params, inputs, labels, *constants) -> [n]`."""
 Records = Any
 """An array with the examples along its first axis, or a pytree of such arrays."""
 
@@ -56,7 +57,13 @@ def _sum(arrays: list[Array]) -> Array:
 
 
 def squared_grad_norms(
-    log_prob: LogProb, params: Any, inputs: Records, labels: Records, *, chunk: int | None = None
+    log_prob: LogProb,
+    params: Any,
+    inputs: Records,
+    labels: Records,
+    *,
+    constants: tuple[Any, ...] = (),
+    chunk: int | None = None,
 ) -> SquaredGradNorms:
     """The squared norm of every example's gradient of its own log-probability, leaf by leaf.
 
@@ -86,6 +93,8 @@ def squared_grad_norms(
         inputs: the examples, along the first axis of an array or of each array of a pytree. An object that is not an
             array but has `shape`, `dtype` and slices is read one chunk at a time, so data need not fit into memory.
         labels: the examples' labels, in the same form.
+        constants: pytrees of arrays, which `log_prob` gets as further arguments and for which no gradient is wanted,
+            such as the frozen weights below an adapter. What it closes over becomes part of the compiled program.
         chunk: examples at a time; by default as many as need about 60 MiB on a CPU and 256 MiB on other devices. Inside
             `vmap`, each model needs that much.
 
@@ -103,13 +112,23 @@ def squared_grad_norms(
     >>> found.paths
     {'bias': 'contracted', 'kernel': 'contracted'}
     """
-    leaves, tree, arrays, form = _checked(params, inputs, labels, chunk)
+    tree, arrays, form = _checked(params, inputs, labels, chunk)
     with jax.default_matmul_precision("highest"):
-        ready = _ready(log_prob, tree, leaves, form, arrays)
+        ready, leaves = _ready(log_prob, params, constants, form, arrays)
         traced = _traced([*leaves, *arrays]) or ready.plan.under_trace
         size = chunks.chunk_size(len(arrays[0]), chunk, ready.bytes_of_norms)
         norms = chunks.each(ready.norms[traced], leaves, arrays, size, traced)
     return SquaredGradNorms(jax.tree.unflatten(tree, norms), ready.plan.paths)
+
+
+def examples_at_a_time(
+    log_prob: LogProb, params: Any, inputs: Records, labels: Records, *, constants: tuple[Any, ...] = ()
+) -> int:
+    """How many examples `squared_grad_norms` of these arguments computes at a time by default; raises as it does."""
+    _, arrays, form = _checked(params, inputs, labels, None)
+    with jax.default_matmul_precision("highest"):
+        ready, _ = _ready(log_prob, params, constants, form, arrays)
+    return chunks.chunk_size(len(arrays[0]), None, ready.bytes_of_norms)
 
 
 def fisher_diagonal(
@@ -144,13 +163,13 @@ def fisher_diagonal(
     >>> fisher_diagonal(log_prob, jnp.zeros(2), jnp.array([[1.0, 2.0], [3.0, 0.0]]), jnp.zeros(2)).tolist()
     [5.0, 2.0]
     """
-    leaves, tree, arrays, form = _checked(params, inputs, labels, chunk)
+    tree, arrays, form = _checked(params, inputs, labels, chunk)
     count = len(arrays[0])
     weights = jnp.ones(count) if weights is None else jnp.asarray(weights)
     if weights.shape != (count,):
         raise InputError(f"there are weights of shape {weights.shape} for {count} examples: give one per example.")
     with jax.default_matmul_precision("highest"):
-        ready = _ready(log_prob, tree, leaves, form, arrays)
+        ready, leaves = _ready(log_prob, params, (), form, arrays)
         traced = _traced([*leaves, *arrays, weights]) or ready.plan.under_trace
         size = chunks.chunk_size(count, chunk, ready.bytes_of_squares)
         sums = chunks.total(ready.squares[traced], leaves, arrays, weights, size, traced)
@@ -174,7 +193,12 @@ _KEPT: dict[Any, _Ready] = {}
 _MOST_KEPT = 32
 
 
-def _ready(log_prob: LogProb, tree: Any, leaves: Sequence[Any], form: Any, arrays: Sequence[Any]) -> _Ready:
+def _ready(
+    log_prob: LogProb, params: Any, constants: tuple[Any, ...], form: Any, arrays: Sequence[Any]
+) -> tuple[_Ready, list[Any]]:
+    """The plan, and the leaves of the parameters and after them those of the constants."""
+    leaves, tree = jax.tree.flatten((params, constants))
+    leaves, trained = [jnp.asarray(leaf) for leaf in leaves], len(jax.tree.leaves(params))
     one = [jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)) for a in arrays]
     types = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
     key = (log_prob, tree, form, tuple((t.shape, t.dtype) for t in (*types, *one)), jnp.result_type(float))
@@ -183,8 +207,8 @@ def _ready(log_prob: LogProb, tree: Any, leaves: Sequence[Any], form: Any, array
     except TypeError:
         key, kept = None, None
     if kept is not None:
-        return kept
-    plan = make_plan(log_prob, tree, types, form, one)
+        return kept, leaves
+    plan = make_plan(log_prob, tree, types, form, one, trained)
     ready = _Ready(
         plan,
         chunks.forms(partial(_norms, plan)),
@@ -196,7 +220,7 @@ def _ready(log_prob: LogProb, tree: Any, leaves: Sequence[Any], form: Any, array
         while len(_KEPT) >= _MOST_KEPT:
             _KEPT.pop(next(iter(_KEPT)), None)
         _KEPT[key] = ready
-    return ready
+    return ready, leaves
 
 
 def _norms(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array]) -> list[Array]:
@@ -209,7 +233,7 @@ def _norms(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array]) -> list
             return jax.vmap(squared_norm)(gradients[plan.direct[leaf]])
         return jax.vmap(squared_norm)(pulled[leaf]) if leaf in pulled else zeros
 
-    return [norms(leaf) for leaf in range(len(leaves))]
+    return [norms(leaf) for leaf in range(len(plan.paths))]
 
 
 def _squares(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array], weights: Array) -> list[Array]:
@@ -223,7 +247,7 @@ def _squares(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array], weigh
             return _weighted_squares(pulled[leaf], weights)
         return jnp.zeros_like(wide(leaves[leaf]))
 
-    return [squares(leaf) for leaf in range(len(leaves))]
+    return [squares(leaf) for leaf in range(len(plan.paths))]
 
 
 def _gradients(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array]) -> tuple[dict[int, Any], dict[int, Array]]:
@@ -258,8 +282,8 @@ def _weighted_squares(gradient: Gradient, weights: Array) -> Array:
     return jnp.tensordot(wide(weights), squared(jax.vmap(made)(gradient)), 1)
 
 
-def _checked(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[list[Any], Any, list[Any], Any]:
-    """Checks the arguments; returns the leaves and tree of the parameters, and the arrays and tree of the examples."""
+def _checked(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[Any, list[Any], Any]:
+    """Checks the arguments; returns the tree of the parameters, and the arrays and tree of the examples."""
     arrays, form = jax.tree.flatten((inputs, labels))
     counts = [tuple(sorted({len(array) for array in jax.tree.leaves(each)})) for each in (inputs, labels)]
     if counts[0] != counts[1] or len(counts[0]) != 1 or not counts[0][0]:
@@ -279,7 +303,7 @@ def _checked(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[
                 f"the parameter {jax.tree_util.keystr(path)} is {dtype or type(leaf).__name__}, not an array of real "
                 "floats; keep counters, keys and running statistics apart from the parameters."
             )
-    return [jnp.asarray(leaf) for _, leaf in named], tree, arrays, form
+    return tree, arrays, form
 
 
 def _traced(values: Sequence[Any]) -> bool:

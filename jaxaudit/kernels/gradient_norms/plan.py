@@ -18,8 +18,8 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, joined, made
-from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, evaluate, run
+from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, Tied, joined, looked_up, made
+from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, as_looked_up, evaluate, run
 from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, matching_rule
 from jaxaudit.kernels.gradient_norms.sites import Site, by_derivative_at, by_rule_at, meetings, sites_of, source_of
 from jaxaudit.kernels.gradient_norms.tracing import trace
@@ -83,9 +83,11 @@ class Plan:
 
 
 def make_plan(
-    log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], form: Any, example: Sequence[Any]
+    log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], form: Any, example: Sequence[Any], trained: int
 ) -> Plan:
     """The plan for parameters and one example of these shapes and dtypes; `form` is the tree of inputs and labels.
+
+    `tree` is that of the parameters and of the tuple of constants, whose leaves follow the `trained` ones.
 
     Raises:
         InputError: `log_prob` does not return one real number for one example.
@@ -93,7 +95,8 @@ def make_plan(
 
     def one(leaves: list[Array], *parts: Array) -> Array:
         inputs, labels = jax.tree.unflatten(form, [part[None] for part in parts])
-        value = log_prob(jax.tree.unflatten(tree, leaves), inputs, labels)
+        params, constants = jax.tree.unflatten(tree, leaves)
+        value = log_prob(params, inputs, labels, *constants)
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         if shape != (1,) or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
             found = f"a {type(value).__name__}" if shape is None else f"{dtype} of shape {shape}"
@@ -104,13 +107,14 @@ def make_plan(
         # Of the example in form, should the value not depend on it.
         return value.reshape(()) + jnp.sum(jnp.ravel(parts[0])[:0]).astype(dtype)
 
-    program = trace(one, leaves, example)
+    program = trace(one, leaves, example, trained)
+    program = program._replace(operations=as_looked_up(program))
     fixed = [op for op in program.operations if isinstance(op, Operation) and not program.of_example[op.outputs[0]]]
     varying = [op for op in program.operations if program.of_example[op.outputs[0]]]
     sites = sites_of(program, varying)
     uses = _uses(program, sites)
     origin = _origins(program, fixed)
-    places = {leaf: [p for p in uses if leaf in program.depends[p]] for leaf in range(len(leaves))}
+    places = {leaf: [p for p in uses if leaf in program.depends[p]] for leaf in range(trained)}
     direct = {leaf: found[0] for leaf, found in places.items() if len(found) == 1 and found[0] in origin}
     moves = {leaf: origin[place] for leaf, place in direct.items()}
     pulled = [leaf for leaf, found in places.items() if found and leaf not in direct]
@@ -196,8 +200,13 @@ def _sum(parts: Sequence[Gradient], uses: Sequence[Use]) -> Gradient:
     if len(parts) == 1:
         return parts[0]
     factors = [part for part in parts if isinstance(part, Factors)]
-    if len(factors) == len(parts) and len({use.joins for use in uses}) == 1:
-        return joined(factors)
+    rows = [part for part in parts if isinstance(part, Rows)]
+    if factors and len(factors) + len(rows) == len(parts) and len({use.joins for use in uses}) == 1:
+        together = joined(factors)
+        if not rows:
+            return together
+        if len(together.left) == 1:
+            return Tied(looked_up(rows), together)
     return sum((made(part) for part in parts[1:]), start=made(parts[0]))
 
 

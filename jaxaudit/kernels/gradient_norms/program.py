@@ -123,6 +123,43 @@ def _needed_loop(loop: Loop, remaining: set[int]) -> Loop:
     return Loop(operations, loop.carried, taken, stacked, loop.length, loop.reverse, loop.unroll)
 
 
+def as_looked_up(program: Program) -> list[Operation | Loop]:
+    """The operations, where products of a table that is also looked up use the table itself and not its transpose.
+
+    So the gradients of both uses of a tied embedding have one layout.
+    """
+    operations = [each for each in program.operations if isinstance(each, Operation)]
+    tables = {each.inputs[0] for each in operations if each.primitive.name == "gather"}
+    turned = {
+        each.outputs[0]: each
+        for each in operations
+        if each.primitive.name == "transpose" and each.inputs[0] in tables and not program.of_example[each.inputs[0]]
+    }
+
+    def product(operation: Operation, position: int) -> Operation:
+        turn = turned.get(operation.inputs[position])
+        if turn is None:
+            return operation
+        axes, numbers = turn.params["permutation"], operation.params["dimension_numbers"]
+        free = [axis for at, axis in enumerate(axes) if all(at not in sides[position] for sides in numbers)]
+        if free != sorted(free):
+            return operation
+        changed = [list(sides) for sides in numbers]
+        for sides in changed:
+            sides[position] = tuple(axes[at] for at in sides[position])
+        inputs = list(operation.inputs)
+        inputs[position] = turn.inputs[0]
+        params = {**operation.params, "dimension_numbers": tuple(map(tuple, changed))}
+        return operation._replace(inputs=tuple(inputs), params=params)
+
+    def changed(operation: Operation | Loop) -> Operation | Loop:
+        if isinstance(operation, Loop) or operation.primitive.name != "dot_general":
+            return operation
+        return product(product(operation, 0), 1)
+
+    return needed([changed(each) for each in program.operations], [program.output]) if turned else program.operations
+
+
 def run(operation: Operation, values: Sequence[Any]) -> list[Any]:
     """The outputs of one operation."""
     with operation.context.manager:

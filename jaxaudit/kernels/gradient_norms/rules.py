@@ -43,17 +43,22 @@ def matching_rule(operation: Operation, position: int, types: Sequence[Any]) -> 
     if name == "dot_general":
         if all(jnp.issubdtype(operand.dtype, jnp.floating) for operand in operands):
             batch, rows, _ = _sides(operation, position, operands[position].ndim)
-            return of_product, ("product", batch, rows)
+            return of_product, ("matrix", batch, rows)
     elif name == "conv_general_dilated":
         filled = all(types[place].size for place in operation.outputs)
         if position == 1 and filled:
             spec, groups = params["dimension_numbers"].rhs_spec, params["feature_group_count"]
             return of_convolution, ("convolution", tuple(spec), groups, params["batch_group_count"])
     elif name == "gather" and position == 0 and GatherScatterMode.from_any(params["mode"]) in KNOWN_MODES:
-        return of_gather, ("rows",)
+        return of_gather, ("matrix", (), _cut(operands[0].shape, params["slice_sizes"]))
     elif name == "dynamic_slice" and position == 0:
-        return of_dynamic_slice, ("rows",)
+        return of_dynamic_slice, ("matrix", (), _cut(operands[0].shape, params["slice_sizes"]))
     return None
+
+
+def _cut(shape: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
+    """The axes that slices of these sizes do not take whole; they are the rows of the gradient."""
+    return tuple(axis for axis in range(len(shape)) if sizes[axis] != shape[axis])
 
 
 def _sides(operation: Operation, position: int, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
@@ -193,7 +198,7 @@ def of_dynamic_slice(operation: Operation, position: int, operands: Sequence[Any
 
 def _rows(shape: Sequence[int], sizes: Sequence[int], starts: dict[int, Array], values: Array) -> Rows:
     """The gradient from slices `values[t]` that start at `starts[axis][t]`; axes taken whole form the table's rows."""
-    cut = [axis for axis in range(len(shape)) if sizes[axis] != shape[axis]]
+    cut = _cut(shape, sizes)
     whole = [axis for axis in range(len(shape)) if axis not in cut]
     count, grid, indices = len(values), [sizes[axis] for axis in cut], jnp.zeros((), jnp.int32)
     for number, axis in enumerate(cut):

@@ -279,12 +279,18 @@ def _bytes(aval: Any) -> int:
     return prod(aval.shape) * aval.dtype.itemsize
 
 
-def trace(function: Callable[..., Any], leaves: Sequence[Any], example: Sequence[Any]) -> Program:
-    """Traces `function(leaves, *example)`, which returns a scalar, without computing it."""
+def trace(
+    function: Callable[..., Any], leaves: Sequence[Any], example: Sequence[Any], trained: int | None = None
+) -> Program:
+    """Traces `function(leaves, *example)`, which returns a scalar, without computing it.
+
+    Gradients are wanted of the first `trained` leaves, by default of all.
+    """
     closed = jax.make_jaxpr(function)(list(leaves), *example)
     tracing, scope, split = _Tracing(), _Scope(), len(leaves)
+    trained = split if trained is None else trained
     arguments = [
-        tracing.new(v.aval, [index] if index < split else (), index >= split)
+        tracing.new(v.aval, [index] if index < trained else (), index >= split)
         for index, v in enumerate(closed.jaxpr.invars)
     ]
     (output,) = tracing.inline(closed.jaxpr, closed.consts, arguments, scope)

@@ -16,7 +16,7 @@ from jaxaudit.report.attack.single_records import beside_words
 from jaxaudit.report.attack.view import area_of, correlation_text
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.run import Run, named
+from jaxaudit.report.record import Run, named
 
 SHOWN = 6
 """The most curves in one chart: the deciding attack, then those with the largest areas."""

@@ -11,7 +11,7 @@ from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.information import bounds_picture, layers_picture
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.run import Run, named
+from jaxaudit.report.record import Run, named
 
 
 def efficacy_pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:

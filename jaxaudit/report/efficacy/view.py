@@ -7,14 +7,13 @@ from rich.cells import chop_cells
 from jaxaudit.audits.efficacy.finding import CONTRACTED
 from jaxaudit.audits.efficacy.result import EfficacyResult, Exposed, Weights, check
 from jaxaudit.errors import visible
-from jaxaudit.kernels.likelihoods import Categorical
+from jaxaudit.kernels.likelihoods import SEQUENCE, Categorical
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kind import Kind
+from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
-from jaxaudit.report.record import record_type
+from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
-from jaxaudit.report.run import Run, named
 
 LISTED = 50
 TRUE_FISHER = (
@@ -87,7 +86,7 @@ def _answer(result: EfficacyResult) -> Answer:
 
 def _more(judged: Weights) -> list[tuple[str, str]]:
     """Further measurements of the judged weights."""
-    found = [("Accuracy on the records", _accuracy(judged))]
+    found = [] if judged.accuracy is None else [("Accuracy on the records", _accuracy(judged))]
     if judged.mean_gradient_norm is not None:
         found.append(("Norm of the mean gradient", precise(judged.mean_gradient_norm)))
     if judged.true_information is not None:
@@ -109,7 +108,8 @@ def _likelihood(result: EfficacyResult) -> tuple[str, ...]:
     """The assumed meaning of the outputs, and how the true Fisher information differs from the empirical one."""
     found = ()
     if result.likelihood != Categorical.name:
-        found += (f"Log-likelihood of a label, {result.likelihood}: {result.log_likelihood}.",)
+        of = "record" if result.likelihood == SEQUENCE.name else f"label, {result.likelihood}"
+        found += (f"Log-likelihood of a {of}: {result.log_likelihood}.",)
     if result.models[0].true_information is not None:
         found += (TRUE_FISHER,)
     return found
@@ -136,13 +136,15 @@ def _converted(result: EfficacyResult) -> tuple[str, ...]:
 def _weights(result: EfficacyResult, on: Where) -> Cells:
     """The numbers of all weights; a page has two columns more."""
     page, true = on == "page", result.models[0].true_information is not None
-    numbers = ("efficacy", "information", "bound", *(("true information",) if true else ()), "accuracy")
-    numbers += ("mean log-probability",) if page else ()
+    right = result.models[0].accuracy is not None
+    numbers = ("efficacy", "information", "bound", *(("true information",) if true else ()))
+    numbers += (*(("accuracy",) if right else ()), *(("mean log-probability",) if page else ()))
     rows = (
         (
             *(visible(model.name), *([model.role] if page else []), *_numbers(model)),
             *([precise(model.true_information)] if true else []),
-            *(_accuracy(model), *([precise(model.mean_log_probability)] if page else [])),
+            *([_accuracy(model)] if right else []),
+            *([precise(model.mean_log_probability)] if page else []),
         )
         for model in result.models
     )
@@ -176,17 +178,17 @@ def _layers(result: EfficacyResult) -> Cells:
 
 def _fitted_best(result: EfficacyResult, count: int) -> Cells:
     """The records with the smallest gradients, a column for each set of weights."""
-    found, columns = _ranked(result)[:count], _columns(result.models)
+    found, columns, named = _ranked(result)[:count], _columns(result.models), _class_column(result)
     rows = (
         (
-            *(str(each.index), visible(each.class_name)),
+            *(str(each.index), *([visible(each.class_name)] if named else [])),
             *(precise(each.information[model.name]) for model in result.models),
         )
         for each in found
     )
     return Cells(
         f"The {len(found)} records that the weights fit best, with their information (squared gradient norm)",
-        ("record", "class", *columns),
+        ("record", *named, *columns),
         tuple(rows),
         ("record", *columns),
         on="terminal",
@@ -195,17 +197,22 @@ def _fitted_best(result: EfficacyResult, count: int) -> Cells:
 
 def _records(result: EfficacyResult) -> Cells:
     judged, found = result.models[0].name, _ranked(result)[:LISTED]
-    similar = any(each.similarity for each in found)
+    similar, named = any(each.similarity for each in found), _class_column(result)
     rows = (
         (
-            *(str(each.index), visible(each.class_name), precise(each.information[judged])),
+            *(str(each.index), *([visible(each.class_name)] if named else []), precise(each.information[judged])),
             *([precise(each.similarity.get(judged))] if similar else []),
         )
         for each in found
     )
     title = f"The {len(found)} records that the weights fit best"
     numbers = ("record", "information", *(["similarity"] if similar else []))
-    return Cells(title, ("record", "class", *numbers[1:]), tuple(rows), numbers, folded=True)
+    return Cells(title, ("record", *named, *numbers[1:]), tuple(rows), numbers, folded=True)
+
+
+def _class_column(result: EfficacyResult) -> tuple[str, ...]:
+    """The head of the column of classes; none if records have no classes."""
+    return ("class",) if any(record.class_name for record in result.records) else ()
 
 
 def _ranked(result: EfficacyResult) -> list[Exposed]:

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from markupsafe import Markup, escape
 
-from jaxaudit.data.regular_files import whole_file
+from jaxaudit.data.paths import whole_file
 from jaxaudit.errors import visible
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
 from jaxaudit.report.build import build
 from jaxaudit.report.html import FIRST_LINES
 from jaxaudit.report.page import Cells, Page, Picture
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from jaxaudit.version import __version__
 
 SHORT_TABLE, LONG_TABLE = 8, 30

@@ -13,7 +13,7 @@ from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.ks.tables import fractions
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.run import Run, named
+from jaxaudit.report.record import Run, named
 
 SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0)
 

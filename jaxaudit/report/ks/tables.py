@@ -12,6 +12,8 @@ from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Cells
 
 UNKNOWN = "unknown"
+P_NAMES = {"used": ("p (not used)", "p (all used)"), "left": ("p (none left)", "p (all left)")}
+"""The p-values of no use and of full use, by what is asked."""
 RATES = "Error rates on these data: each shadow model as a target, judged by the others"
 
 
@@ -20,8 +22,7 @@ def verdicts(result: KSResult) -> Cells:
     targets = result.targets
     known = any(target.truth for target in targets)
     questions = "/".join(asked(targets))
-    none = "p (none\nleft)" if questions == "left" else "p (not\nused)"
-    of_use = [f"share {questions}\n({percent(result.level)} interval)", none]
+    of_use = [f"share {questions}\n({percent(result.level)} interval)", p_columns(targets)[0]]
     numbers = of_use if any(target.usage for target in targets) else []
     columns = ["model", *(["truly\nused"] if known else []), "verdict", *numbers]
     rows: list[tuple[str, ...]] = []
@@ -57,7 +58,8 @@ def grid(result: KSResult) -> Cells:
     """All numbers of each target and test, for a terminal with `--details`."""
     targets = result.targets
     tests = any(target.usage or target.ema for target in targets)
-    of_use = _use_columns(asked(targets), f"({percent(result.level)})") if tests else []
+    of_fraction = [f"{'/'.join(asked(targets))}\n({percent(result.level)})", "at\nmost", "min.\ndetect."]
+    of_use = [*p_columns(targets), *of_fraction] if tests else []
     ratio = ["rho"] if tests else ["rho", f"{percent(result.level)}\ninterval", "paper's rule"]
     ratio = ratio if result.noise_floor is not None else []
     columns = ["model", *of_use, *ratio]
@@ -83,9 +85,9 @@ def fractions(targets: Iterable[TargetResult]) -> str:
     return fraction_name(asked(targets))
 
 
-def _use_columns(questions: tuple[Question, ...], interval: str) -> list[str]:
-    none, full = ("p (none\nleft)", "p (all\nleft)") if questions == ("left",) else ("p (not\nused)", "p (all\nused)")
-    return [none, full, f"{'/'.join(questions)}\n{interval}", "at\nmost", "min.\ndetect."]
+def p_columns(targets: Iterable[TargetResult]) -> list[str]:
+    """The titles of the columns of both p-values, in two lines each."""
+    return ["\n".join(name.rsplit(" ", 1)) for name in P_NAMES[asked(targets)[0]]]
 
 
 def _ratios(target: TargetResult) -> tuple[str, ...]:
@@ -166,7 +168,7 @@ def usage_cells(targets: Sequence[TargetResult]) -> Cells:
     ]
     of_several = [f"adjusted for {len(targets)} targets"] if several else []
     left = asked(targets) == ("left",)
-    none, full = ("p (none left)", "p (all left)") if left else ("p (not used)", "p (all used)")
+    none, full = P_NAMES[asked(targets)[0]]
     numbers = ("upper limit", "minimum detectable fraction", none, *of_several, full)
     columns = ("target", "test", "verdict", fractions(targets), *numbers, "reasons")
     return Cells("Memory of the query set" if left else "Use of the query set", columns, tuple(rows), numbers)

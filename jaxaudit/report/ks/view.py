@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.result import SCORES, KSResult, Resembles, TargetResult, array_names, check
+from jaxaudit.audits.ks.result import SCORES, KSResult, TargetResult, array_names, check
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests import TESTS
 from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.errors import visible
-from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kind import Arrays, Kind, Stored, demand
+from jaxaudit.report.kinds import Arrays, Kind, Stored, demand
 from jaxaudit.report.ks.about import about, field_numbers
 from jaxaudit.report.ks.tables import (
+    P_NAMES,
     UNKNOWN,
     asked,
     by,
@@ -32,9 +32,8 @@ from jaxaudit.report.ks.tables import (
 )
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Part, Picture
-from jaxaudit.report.record import record_type
+from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
-from jaxaudit.report.run import Run, named
 
 BEFORE_AFTER = "Used fraction before minus after"
 WHY_RULE = (
@@ -119,29 +118,33 @@ def _errors(targets: Sequence[TargetResult]) -> tuple[str, ...]:
 
 
 def _answer(target: TargetResult, level: float, targets: int) -> Answer:
+    def trusted(confidence: Confidence) -> str:
+        return f"{confidence.word}. {visible(confidence.why)}"
+
     facts = [] if target.paper_rule is None else [("The paper's rule", _paper_rule(target))]
     for usage in target.usage:
         title = visible(test_of(target, usage.method).title)
-        fraction, left = WORDING[usage.question].fraction, usage.question == "left"
-        none, full = ("p (none left)", "p (all left)") if left else ("p (not used)", "p (all used)")
+        fraction, (none, full) = WORDING[usage.question].fraction, P_NAMES[usage.question]
         facts += [
             (f"{none}, {title}", p_unused(usage, targets)),
-            (f"Confidence in {none}, {title}", _trust(usage.p_confidence)),
+            (f"Confidence in {none}, {title}", trusted(usage.p_confidence)),
             (f"{full}, {title}", precise(usage.p_fully)),
             (f"{fraction.capitalize()}, upper limit, {title}", upper(usage)),
         ]
         if usage.method != target.method:
-            facts.append((f"Confidence in the {fraction}, {title}", _trust(usage.fraction_confidence)))
+            facts.append((f"Confidence in the {fraction}, {title}", trusted(usage.fraction_confidence)))
         facts.append((f"Minimum detectable fraction, {title}", percent_cell(usage.detectable)))
     if target.change is not None:
-        facts.append((BEFORE_AFTER, _change(target.change)))
+        facts.append((BEFORE_AFTER, change_text(target.change)))
     for test in target.tests:
         title = visible(test.title)
         facts += [(f"{visible(name)}, {title}", precise(value)) for name, value in test.numbers.items()]
     for test in target.tests[1:]:
         facts.append((by(test).capitalize(), test.finding.verdict))
     if target.resembles is not None:
-        facts.append(("Design that it resembles most", _resembles(target.resembles)))
+        recognised = percent_cell(target.resembles.recognised)
+        own = f"(a shadow model's own design is recognised {recognised} of the time)"
+        facts.append(("Design that it resembles most", f"{visible(target.resembles.design)} {own}"))
     if target.truth is not None:
         truth = target.truth
         facts.append(("Truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
@@ -150,15 +153,10 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     if target.verdict == "forgotten" and target.usage and target.usage[0].method == target.method:
         alone = f"forgotten (at most {at_most(target.usage[0].upper)})"
     between = f"{between} ({percent(level)} interval)" if between else ""
-    return Answer(
-        visible(target.name), target.finding, name, shown, between, tuple(facts), alone, _fraction_trust(target)
-    )
-
-
-def _fraction_trust(target: TargetResult) -> Confidence | None:
-    """How far to trust the used fraction, where that differs from how far to trust the verdict."""
+    # Confidence in the used fraction, where that is not the one in the verdict.
     trust = next((usage.fraction_confidence for usage in target.usage if usage.method == target.method), None)
-    return None if trust is None or trust.word == target.finding.confidence.word else trust
+    trust = None if trust is None or trust.word == target.finding.confidence.word else trust
+    return Answer(visible(target.name), target.finding, name, shown, between, tuple(facts), alone, trust)
 
 
 def _differs(target: TargetResult) -> bool:
@@ -173,15 +171,6 @@ def _paper_rule(target: TargetResult) -> str:
     return (
         f"{target.paper_rule}. {WHY_RULE} The verdict is that of the {visible(test_of(target, target.method).title)}."
     )
-
-
-def _trust(confidence: Confidence) -> str:
-    return f"{confidence.word}. {visible(confidence.why)}"
-
-
-def _resembles(found: Resembles) -> str:
-    recognised = percent_cell(found.recognised)
-    return f"{visible(found.design)} (a shadow model's own design is recognised {recognised} of the time)"
 
 
 def _measured(target: TargetResult) -> tuple[str, str, str]:
@@ -202,10 +191,6 @@ def _measured(target: TargetResult) -> tuple[str, str, str]:
     return "test", visible(test_of(target, target.method).title), ""
 
 
-def _change(change: Change) -> str:
-    return change_text(change).partition(": ")[2]
-
-
 def _legend(result: KSResult) -> tuple[str, ...]:
     """How to read the table of verdicts, and what the deciding tests may miss."""
     targets, lines = result.targets, field_numbers(result.targets)
@@ -215,7 +200,7 @@ def _legend(result: KSResult) -> tuple[str, ...]:
     adjusted = any(usage.p_never_adjusted is not None for usage in usages)
     several = f", adjusted for {len(targets)} models (Holm)" if adjusted else ""
     left = asked(targets) == ("left",)
-    p_value, never = ("p (none left)", "remembers none of") if left else ("p (not used)", "never used")
+    p_value, never = P_NAMES[asked(targets)[0]][0], "remembers none of" if left else "never used"
     lines.append(f"{p_value}: how often a model that {never} the query set looks at least as suspicious{several}.")
     deciding = [usage for target in targets for usage in target.usage if usage.method == target.method]
     for method in dict.fromkeys(usage.method for usage in deciding):
@@ -243,7 +228,7 @@ def _details(result: KSResult) -> tuple[str, ...]:
             + (" rho: ratio of Liu & Tsaftaris (2020); their rule: 1 or more is forgotten." if floor else "")
         )
     lines += [
-        f"{BEFORE_AFTER}{f', {visible(target.name)}' if len(result.targets) > 1 else ''}: {_change(target.change)}."
+        f"{BEFORE_AFTER}{f', {visible(target.name)}' if len(result.targets) > 1 else ''}: {change_text(target.change)}."
         for target in result.targets
         if target.change is not None
     ]

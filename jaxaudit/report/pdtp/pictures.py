@@ -9,7 +9,7 @@ from jaxaudit.plots import pdtp as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.numbers import number
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.run import Run, named
+from jaxaudit.report.record import Run, named
 
 DRAWN = 12
 

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from jaxaudit.audits.pdtp.result import Bar, GroupRisk, PDTPResult, Reduction, Risk, check
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kind import Kind, Stored
+from jaxaudit.report.kinds import Kind, Stored
 from jaxaudit.report.numbers import number, precise, text
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
-from jaxaudit.report.record import record_type
+from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
-from jaxaudit.report.run import Run, named
 
 LISTED = 50
 BAR = 40

@@ -13,12 +13,11 @@ from jaxaudit.metrics.effect import POWER as WANTED
 from jaxaudit.metrics.power import Separation
 from jaxaudit.metrics.usage import STATED_FRACTION
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kind import Kind
+from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import NONE, number, precise
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
-from jaxaudit.report.record import record_type
+from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
-from jaxaudit.report.run import Run, named
 
 HEAD = "What could be concluded of a target, at the sizes given"
 SCALED = (

@@ -14,7 +14,7 @@ from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.information import bounds_picture, layers_picture
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.run import Run, named
+from jaxaudit.report.record import Run, named
 
 MOST_METHODS = 7
 """The most marks in one row of a readable chart."""

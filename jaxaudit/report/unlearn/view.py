@@ -8,12 +8,11 @@ from jaxaudit.audits.unlearn.result import Method, Spread, UnlearnResult, check
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kind import Kind
+from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Answer, Cells, Part, Picture
-from jaxaudit.report.record import record_type
+from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
-from jaxaudit.report.run import Run, named
 
 COLUMNS = {
     "efficacy": "efficacy",
@@ -24,6 +23,14 @@ COLUMNS = {
     "attack": "\nattack",
 }
 """Of the terminal's table."""
+OF_TEXTS = {
+    "efficacy": "efficacy",
+    "bound": "bound",
+    "remaining_log_likelihood": "log-likelihood:\nremaining",
+    "forgotten_log_likelihood": "\nforgotten",
+    "test_log_likelihood": "\ntest",
+}
+"""The same for texts."""
 MARKS = {"above": "above", "below": "below", "not distinguishable": "~", "too few seeds": "?"}
 WIDEST_RANGE = 11
 """The most characters of a range: wider ones are broken, so that six columns fit a terminal."""
@@ -51,7 +58,7 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
         judged or (Answer("", result.finding, "methods judged", "0", ""),),
         (
             _grid(result),
-            _accuracies(result),
+            _levels(result),
             *_against_retrained(result),
             _places(result),
         ),
@@ -62,6 +69,7 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
             *("efficacy", "bound of the efficacy", "Fisher information", "retraining", "amnesiac unlearning"),
             *("Fisher forgetting", "membership attack", "distinguishable"),
             *(("forgetting quality", "U-LiRA") if _compared(result) else ()),
+            *(("forget quality", "privleak") if _compared(result) and result.of_texts else ()),
         ),
         (
             "A method that is as good as retraining is called distinguishable with probability 5% at most, over all of "
@@ -105,15 +113,25 @@ def _legend(result: UnlearnResult) -> tuple[str, ...]:
             "Attack: mean probability of membership that a learned attack gives the forgotten records; baseline (no "
             f"information): {number(protocol.members_share, 2)}."
         )
+    if result.of_texts:
+        found.append("Log-likelihood: mean over records of their tokens' mean log-likelihood, in nats.")
     if _compared(result):
         half = protocol.seeds // 2
         found.append(
             f"Told from retrained models: {half} models of a method against {protocol.seeds - half} retrained models "
-            f"of other seeds, with intervals ({percent(protocol.level)}) over models. Forgetting quality F and score "
-            "(F times RA and TA, the ratios of remaining and test accuracy) are those of the unlearning challenge of "
-            "2023. Larger is better, and `retraining` is as good as can be. U-LiRA: accuracy of an attack that knows "
-            "the method; 0.5 is a guess."
+            f"of other seeds, with intervals ({percent(protocol.level)}) over models. Forgetting quality F"
+            + ("" if result.of_texts else " and score (F times RA and TA, the ratios of remaining and test accuracy)")
+            + (" is that" if result.of_texts else " are those")
+            + " of the unlearning challenge of 2023. Larger is better, and `retraining` is as good as can be. U-LiRA: "
+            "accuracy of an attack that knows the method; 0.5 is a guess."
         )
+        if result.of_texts:
+            found.append(
+                "Forget quality (TOFU) is the p-value of a test for two independent samples, on two models' truth "
+                "ratios of the same records, so no error rate. Privleak (MUSE), in percent, is that of the loss: below "
+                "0 if forgotten records stand out from test records more than under a retrained model. Both are "
+                "medians over pairs of a model and a retrained one: compare with the row `retraining`."
+            )
     return tuple(found)
 
 
@@ -125,10 +143,15 @@ def _compared(result: UnlearnResult) -> list[Method]:
 def _against_retrained(result: UnlearnResult) -> tuple[Cells, ...]:
     """A table with one line per method on a page, two on a terminal; none if models were not compared."""
     numbers, values, ranges = ("quality F", "RA", "TA", "score", "U-LiRA"), [], []
+    if result.of_texts:
+        # Texts have no accuracies, and so neither the ratios nor the score.
+        numbers = ("quality F", "U-LiRA", "forget quality", "privleak")
     for method in _compared(result):
-        challenge, lira = method.challenge, method.u_lira
+        challenge, lira, tofu = method.challenge, method.u_lira, method.tofu
         assert challenge is not None
         columns = challenge.quality, challenge.remaining_ratio, challenge.test_ratio, challenge.score, lira
+        if tofu is not None:
+            columns = challenge.quality, lira, tofu.forget_quality, tofu.privleak
         ranged = [each if isinstance(each, Estimate) else None for each in columns]
         shown = [number(each.value if isinstance(each, Estimate) else each, 2) for each in columns]
         values.append((visible(method.name), *shown))
@@ -151,10 +174,14 @@ def _grid(result: UnlearnResult) -> Cells:
     """A table with three lines per method, narrow enough for 80 columns: medians, ranges, positions."""
     rows = []
     for method in result.methods:
-        cells = [(visible(method.name), "", ""), *(_cell(method, name) for name in COLUMNS)]
+        cells = [(visible(method.name), "", ""), *(_cell(method, name) for name in _columns(result))]
         rows += zip(*cells, strict=True)
-    columns = tuple(COLUMNS.values())
+    columns = tuple(_columns(result).values())
     return Cells("", ("models", *columns), tuple(rows), columns, tones={"above": "bad", "below": "bad"}, on="terminal")
+
+
+def _columns(result: UnlearnResult) -> dict[str, str]:
+    return OF_TEXTS if result.of_texts else COLUMNS
 
 
 def _cell(method: Method, name: str) -> tuple[str, str, str]:
@@ -179,8 +206,9 @@ def _brief(value: float, name: str) -> str:
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
 
 
-def _accuracies(result: UnlearnResult) -> Cells:
-    names = ("remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack")
+def _levels(result: UnlearnResult) -> Cells:
+    """Accuracies and attack probability; of texts log-likelihoods."""
+    names = list(_columns(result))[2:]
 
     def shown(spread: Spread | None) -> str:
         if spread is None:
@@ -189,7 +217,7 @@ def _accuracies(result: UnlearnResult) -> Cells:
 
     columns = tuple(SCORES[name] for name in names)
     return Cells(
-        "Accuracy, median and range over seeds",
+        f"{'Log-likelihood' if result.of_texts else 'Accuracy'}, median and range over seeds",
         ("models", *columns),
         tuple(
             (visible(method.name), *(shown(getattr(method.scores, name)) for name in names))

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxaudit.report.kinds import kind_of
-from jaxaudit.report.record import to_json
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run, to_json
 from jaxaudit.runs.directory import arrays, write
 from support.saved_runs.attack import attack_run
 from support.saved_runs.efficacy import efficacy_run

@@ -15,7 +15,7 @@ from jaxaudit.audits.attack.splits import attack_splits
 from jaxaudit.audits.attack.train_splits import SplitModels
 from jaxaudit.metrics import Estimate
 from jaxaudit.report.kinds import recorded
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from support.saved_runs.provenance import provenance
 
 TARGETS = 30

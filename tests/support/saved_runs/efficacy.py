@@ -11,7 +11,7 @@ from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult, Weigh
 from jaxaudit.kernels.likelihoods import CATEGORICAL, Likelihood
 from jaxaudit.metrics.efficacy import SOURCE, EfficacyByLayer, efficacy
 from jaxaudit.report.kinds import recorded
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from support.saved_runs.provenance import provenance
 
 CONTRACTED = {"dense/kernel": "contracted"}

@@ -8,7 +8,7 @@ from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.audits.pdtp.result import PDTPResult, Reduction
 from jaxaudit.metrics.pdtp import SOURCE, SeedFloor
 from jaxaudit.report.kinds import recorded
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from support.saved_runs.provenance import provenance
 
 

@@ -11,7 +11,7 @@ from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit
 from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction, records_needed
 from jaxaudit.metrics.power_members import Memory
 from jaxaudit.report.kinds import recorded
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from support.saved_runs.provenance import provenance
 
 KNOWN = Separation(0.5, 0.04, 0.04, 0.0, 31)

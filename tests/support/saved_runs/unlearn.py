@@ -11,7 +11,7 @@ from jaxaudit.audits.unlearn.finding import decided, over_sets
 from jaxaudit.audits.unlearn.result import RETRAINING, Models, Scores, UnlearnAudit, UnlearnResult
 from jaxaudit.metrics import ChallengeScore, Estimate, ULira
 from jaxaudit.report.kinds import recorded
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from support.saved_runs.provenance import provenance
 
 SEEDS = 10
@@ -45,7 +45,11 @@ def unlearn_audit(
     def scores(name: str, factors: Factors, crumbs: float = 1e-6) -> Scores:
         # Ranks differ where nothing else does, and the signs of the differences alternate.
         rest = SPREAD + crumbs * (-1.0) ** np.arange(SEEDS)
-        columns = {each: SPREAD * factors[each] if each in factors else rest for each in Scores.__struct_fields__}
+        columns = {
+            each: SPREAD * factors[each] if each in factors else rest
+            for each in Scores.__struct_fields__
+            if "likelihood" not in each
+        }
         if not attacked or name == "untrained":
             columns["attack"] = np.full(SEEDS, np.nan)
         return Scores(**{each: spread(values[:seeds]) for each, values in columns.items()})

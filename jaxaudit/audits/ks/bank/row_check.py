@@ -54,12 +54,6 @@ def match_row(
 
     Only masks drawn at random by `jaxaudit shadows plan` are judged. Over all checks together, right outputs are then
     attributed to another model with a probability of at most 1%.
-
-    Args:
-        bank: the bank.
-        model: number of the model that the outputs are said to belong to.
-        log_odds: of each record's own class, or scores, whose ranks among the records are compared.
-        known: log-odds of other models by number, see `first_models`.
     """
     if bank.description.seed is None or len(bank) < 2:
         return None

@@ -111,11 +111,7 @@ def _keep(
 
 
 def _write(directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], said: Description) -> None:
-    """Writes the outputs of a model.
-
-    Raises:
-        InputError: the outputs cannot be written; the message says why, how much space is missing, and what to do.
-    """
+    """Writes the outputs of a model."""
     try:
         write_outputs(directory, model, outputs, said)
     except OSError as error:

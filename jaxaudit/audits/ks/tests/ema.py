@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.finding import Confidence, Finding
+from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests.test import Judgement, WithoutModels, p_text
 from jaxaudit.errors import InputError
@@ -55,15 +55,8 @@ class EMATest(WithoutModels):
             )
         else:
             sentence = f"EMA: {words}, so not all of them were used. Whether a part was used is not determined."
-            finding = Finding(
-                "inconclusive",
-                "open",
-                sentence,
-                (words,),
-                Confidence("none", "EMA gives no upper limit of the used fraction."),
-                caveats=(self.assumes,),
-                would_change=("Use a holdout, or the shadow test.",),
-            )
+            why = "EMA gives no upper limit of the used fraction."
+            finding = undecided(sentence, (words,), why, (self.assumes,), ("Use a holdout, or the shadow test.",))
         return Judgement(self.name, self.title, finding, NEEDS, ema=emas)
 
 
@@ -100,7 +93,7 @@ def _emas(said: TargetOutputs, evidence: Evidence) -> tuple[EMA, ...]:
             said.signals,
             query.labels,
             Signals(*(each[index, n:] for each in theirs)),
-            evidence.calibration_labels,
+            evidence.pool.examples.labels[evidence.pool.calibration],
             members,
             len(query.class_names),
         )

@@ -153,9 +153,10 @@ class HoldoutTest:
         # The p-value is exact whatever the shadow models are.
         finding = of_use(self, with_reasons(usage, lacks), more, EXACT if detected else trust)
         before = () if change is None or change.p_never_before <= ALPHA else (UNUSED_BEFORE,)
+        changed = () if change is None else (f"used fraction before minus after: {change_text(change)}",)
         finding = msgspec.structs.replace(
             finding,
-            reasons=(*finding.reasons, *(() if change is None else (change_text(change),))),
+            reasons=(*finding.reasons, *changed),
             caveats=(*before, *finding.caveats, *((groups,) if groups else ())),
         )
         needs = OF_P if detected else NEEDS
@@ -247,24 +248,42 @@ def _groups_of(evidence: Evidence) -> str:
 
 def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
     """Whether there is evidence that query set and holdout are not exchangeable, as far as it can be measured."""
-    pool, examples = evidence.pool, evidence.pool.examples
-    both = np.r_[pool.query, pool.holdout]
 
     def made() -> Alike:
-        found = alike(
-            stream(key, "exchangeability"),
-            examples.inputs[both] if examples.inputs.size else None,
-            examples.labels[both],
-            unseen_odds(evidence, evidence.dealt),
-            examples.record_hashes[both].view("S16") if examples.inputs.size else None,
-            evidence.queries,
-            groups=pool.groups,
+        found = sets_alike(
+            *(stream(key, "exchangeability"), evidence, evidence.dealt),
+            *(evidence.queries, evidence.pool.groups),
         )
-        before = pool.sampled_alike
-        found = found if before is None else before._replace(difficulty=found.difficulty)
-        return found._replace(labels=NOT_MEASURED) if pool.classless else found
+        before = evidence.pool.sampled_alike
+        return found if before is None else before._replace(difficulty=found.difficulty)
 
     return evidence.once("dealt", made)
+
+
+def sets_alike(
+    key: Key[Array, ""],
+    evidence: Evidence,
+    indices: slice | Int[np.ndarray, " some"],
+    size: int,
+    groups: Int[np.ndarray, " some"] | None,
+    at_hand: Examples | None = None,
+) -> Alike:
+    """Whether there is evidence that the first `size` of these compared records are not exchangeable with the others.
+
+    `at_hand` has the records with their inputs, if those of the pool have none.
+    """
+    examples = evidence.pool.examples.take(evidence.pool.asked[indices])
+    at_hand = examples if examples.inputs.size else at_hand
+    found = alike(
+        key,
+        None if at_hand is None else at_hand.inputs,
+        examples.labels,
+        unseen_odds(evidence, indices),
+        None if at_hand is None else at_hand.record_hashes.view("S16"),
+        size,
+        groups=groups,
+    )
+    return found._replace(labels=NOT_MEASURED) if evidence.pool.classless else found
 
 
 def unseen_odds(evidence: Evidence, indices: slice | Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"] | None:

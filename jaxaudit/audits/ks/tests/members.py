@@ -11,16 +11,13 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
-from jaxaudit.audits.ks.tests.holdout import EXACT, OF_P, exchangeable, measured, predictors_of, unseen_odds
+from jaxaudit.audits.ks.tests.holdout import EXACT, OF_P, exchangeable, measured, predictors_of, sets_alike
 from jaxaudit.audits.ks.tests.test import USED, Judgement, WithoutModels, Words, of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import (
-    NOT_MEASURED,
-    Alike,
-    alike,
     holdout_apart,
     holdout_like_query,
     members_like_query,
@@ -109,7 +106,12 @@ class MembersTest(WithoutModels):
     ) -> Judgement:
         answer = self._measured(key, said, evidence, level)
         found = exchangeable(key, evidence)
-        alike_members = evidence.once("members", lambda: _members_alike(key, evidence))
+        pool, groups = evidence.pool, None
+        if pool.groups is not None and pool.member_groups is not None:
+            groups = np.concatenate([pool.member_groups, pool.groups])
+        indices, members = np.r_[evidence.known, evidence.dealt], evidence.known.stop - evidence.known.start
+        own = stream(key, "members alike"), evidence, indices, members, groups, pool.at_hand
+        alike_members = evidence.once("members", lambda: sets_alike(*own))
         checks = (holdout_like_query(found), holdout_apart(found), members_like_query(alike_members))
         decide = partial(self.decide, checks=checks, answer=answer)
         return decide(answer.usage)._replace(again=decide)
@@ -160,24 +162,3 @@ def measured_by(memory: float) -> Confidence:
         f"{memory:.1f} standard errors apart."
     )
     return Confidence("fair", why)
-
-
-def _members_alike(key: Key[Array, ""], evidence: Evidence) -> Alike:
-    """Whether there is evidence that known members are not exchangeable with query set and holdout."""
-    pool, examples = evidence.pool, evidence.pool.examples
-    records = np.r_[pool.members, pool.query, pool.holdout]
-    indices = np.r_[evidence.known, evidence.dealt]
-    at_hand = examples.take(records) if examples.inputs.size else pool.at_hand
-    groups = None
-    if pool.groups is not None and pool.member_groups is not None:
-        groups = np.concatenate([pool.member_groups, pool.groups])
-    found = alike(
-        stream(key, "members alike"),
-        None if at_hand is None else at_hand.inputs,
-        examples.labels[records],
-        unseen_odds(evidence, indices),
-        None if at_hand is None else at_hand.record_hashes.view("S16"),
-        pool.members.stop - pool.members.start,
-        groups=groups,
-    )
-    return found._replace(labels=NOT_MEASURED) if pool.classless else found

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
-from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.finding import Confidence, no_confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.metrics.resemblance import behaves_like
 from jaxaudit.metrics.usage import Usage, without_fraction
@@ -24,7 +24,7 @@ WORD_ALONE = Confidence(
     "It rests on the word alone that the shadow models have the target's own recipe: no outputs on records that the "
     "target did not use were compared.",
 )
-NO_FRACTION = Confidence("none", "How much this model remembers of what it used is not known.")
+NO_FRACTION = no_confidence(NOT_KNOWN)
 WHAT_HELPS = (
     "Give its outputs on records that it did use. Or train shadow models by its own recipe (its own code, or a bank by "
     "your own script; if its own recipe is a built-in one, say so)"
@@ -73,7 +73,7 @@ def recipe_unknown(said: TargetOutputs, evidence: Evidence) -> tuple[str, Confid
         return NOT_KNOWN, NO_FRACTION
     if evidence.reduced:
         why = reduced_words(evidence)
-        return why, none_because(why)
+        return why, no_confidence(why)
     return "", WORD_ALONE
 
 
@@ -84,15 +84,7 @@ def limited(
     kinds: Sequence[str],
     unseen: Bool[np.ndarray, " asked"] | None,
 ) -> Limited:
-    """The numbers of a test, without the fraction if it is unknown how much the target memorises.
-
-    Args:
-        usage: the numbers that the test computed with shadow models.
-        said: the target's outputs.
-        evidence: the outputs of all models.
-        kinds: kinds of the shadow models.
-        unseen: known non-members of the target among the compared records; None if there are none.
-    """
+    """The numbers of a test, without the fraction if it is unknown how much the target memorises."""
     why, trust = recipe_unknown(said, evidence)
     lacks = () if said.trained_here else lacks_of(evidence)
     if trust == NO_FRACTION:
@@ -107,7 +99,7 @@ def limited(
     apart = behaves_like(said.log_odds, others, evidence.members(*kinds)[:, there], unseen)
     if apart:
         why = f"the target does not behave like the shadow models on records that it did not use: {'; '.join(apart)}"
-        return Limited(without_fraction(usage, (why,)), none_because(why))
+        return Limited(without_fraction(usage, (why,)), no_confidence(why))
     return Limited(usage, STATED)
 
 
@@ -152,8 +144,3 @@ def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
     """Which of the compared records are in the holdout, which no target used."""
     indices = np.arange(len(evidence.pool.asked))
     return (indices >= evidence.queries) & (indices < evidence.dealt.stop)
-
-
-def none_because(why: str) -> Confidence:
-    """No confidence, for this reason."""
-    return Confidence("none", f"{why[:1].upper()}{why[1:]}.")

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from jaxtyping import Array, Key
 
+from jaxaudit.audits.finding import no_confidence
 from jaxaudit.audits.ks.evidence import Advice, Evidence, TargetOutputs
-from jaxaudit.audits.ks.tests.memory import limited, none_because
+from jaxaudit.audits.ks.tests.memory import limited
 from jaxaudit.audits.ks.tests.shadow import ShadowTest
 from jaxaudit.audits.ks.tests.test import Judgement
 from jaxaudit.metrics.checks import (
@@ -78,7 +79,7 @@ class ReferenceTest(ShadowTest):
         usage, trust, lacks = limited(usage, said, evidence, kinds, said.unseen)
         if usage.doubts:
             # The correction for a reference that was used is missing from the fraction.
-            usage, trust = without_fraction(usage, ()), none_because("; ".join(usage.doubts))
+            usage, trust = without_fraction(usage, ()), no_confidence("; ".join(usage.doubts))
         return self._decide_by(evidence, usage, checks, trust, lacks)
 
     def _more(self, advice: Advice) -> str:

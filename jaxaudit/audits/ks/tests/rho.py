@@ -10,14 +10,16 @@ import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.finding import Confidence, Finding
+from jaxaudit.audits.finding import Confidence, Finding, undecided
+from jaxaudit.audits.finding import sentence as capital
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, generators
 from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, lacks_of, recipe_unknown
 from jaxaudit.audits.ks.tests.test import TONES, Judgement
-from jaxaudit.audits.pool import calibration_row, control_row, query_row
+from jaxaudit.audits.pool import calibration_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
+from jaxaudit.membership import only
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho, deciding, noise_floor, rho, verdict
@@ -87,10 +89,11 @@ class RhoTest:
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         calibrations = generators(key, Kind.CALIBRATION, self.replicates)
+        query, both = (only(np.r_[each], len(pool.examples)) for each in (pool.query, (pool.query, pool.calibration)))
         return {
-            Kind.QUERY: np.repeat(query_row(pool), self.replicates, axis=0),
+            Kind.QUERY: np.repeat(query, self.replicates, axis=0),
             Kind.CALIBRATION: np.concatenate([calibration_row(own, pool, self.subsample) for own in calibrations]),
-            Kind.BOTH: np.repeat(control_row(pool), self.controls, axis=0),
+            Kind.BOTH: np.repeat(both, self.controls, axis=0),
         }
 
     def judge(
@@ -173,5 +176,4 @@ class RhoTest:
 
     def _open(self, reason: str, more: str) -> Finding:
         sentence = f"rho does not determine whether the query set was used: {reason}."
-        why = Confidence("none", f"{reason[:1].upper()}{reason[1:]}.")
-        return Finding("inconclusive", "open", sentence, (reason,), why, caveats=(self.assumes,), would_change=(more,))
+        return undecided(sentence, (reason,), capital(reason), (self.assumes,), (more,))

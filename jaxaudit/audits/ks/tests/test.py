@@ -10,7 +10,8 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.finding import Confidence, Finding, Tone
+from jaxaudit.audits.finding import Confidence, Finding, Tone, undecided
+from jaxaudit.audits.finding import sentence as as_sentence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.data.examples import Examples
@@ -18,8 +19,8 @@ from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.ema import EMA
-from jaxaudit.metrics.ks import Rho, Verdict
-from jaxaudit.metrics.usage import WORDING, Share, Usage, at_most, used_share
+from jaxaudit.metrics.ks import Rho
+from jaxaudit.metrics.usage import WORDING, Usage, at_most, used_share
 from jaxaudit.shadow_models import Pool
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
@@ -185,68 +186,40 @@ class Assuming(Protocol):
 
 
 def of_use(test: Assuming, usage: Usage, more: str, trust: Confidence, words: Words = USED) -> Finding:
-    """The finding of a test of use, from its numbers.
-
-    Args:
-        test: says what it assumes.
-        usage: its numbers.
-        more: what would change an inconclusive finding.
-        trust: confidence in the number that the verdict rests on.
-        words: its sentences.
-    """
-    p_unused = p_of(usage)
+    """The finding of a test of use, from its numbers."""
+    p_unused = p_text(usage.p_never)
+    if usage.p_never_adjusted is not None:
+        p_unused = f"{p_text(usage.p_never_adjusted)}, adjusted for all targets"
     if usage.verdict == "not forgotten":
         share = used_share(usage)
-        shown = share and words.share.format(share=f"{percent(share.value)} ({_between(share)})")
+        between = share and f"{percent(share.value)} ({percent(share.low)} to {percent(share.high)})"
+        shown = between and words.share.format(share=between)
         sentence = " ".join(filter(None, (words.detected.format(p=p_unused), shown)))
         reasons = (f"{p_unused} for a target that {words.none}", *usage.reasons)
         beyond = (words.beyond,) if share and share.low == 1 else ()
-        return _finding(usage.verdict, sentence, reasons, trust, (*beyond, test.assumes))
+        return Finding(usage.verdict, "bad", sentence, reasons, trust, caveats=(*beyond, test.assumes))
     if usage.verdict == "forgotten":
         most, level = at_most(usage.upper), f"{1 - ALPHA:.0%}"
         least = "none" if usage.detectable is None else percent(usage.detectable)
         sentence = words.limit.format(p=p_unused, most=most, level=level)
         fraction = WORDING[usage.question].fraction
         reason = f"{p_unused}; {level} upper limit of the {fraction} {most}; minimum detectable fraction {least}"
-        return _finding(usage.verdict, sentence, (reason,), trust, (test.assumes,))
+        return Finding(usage.verdict, "good", sentence, (reason,), trust, caveats=(test.assumes,))
     reasons = usage.reasons or ("the test supports neither verdict",)
     sentence = words.undetermined.format(why="; ".join(reasons))
-    return Finding(
-        "inconclusive",
-        "open",
-        sentence,
-        reasons,
-        Confidence("none", _sentence("; ".join(reasons))),
-        caveats=(test.assumes,),
-        would_change=(more,),
-    )
-
-
-def _finding(
-    verdict: Verdict, sentence: str, reasons: tuple[str, ...], trust: Confidence, caveats: tuple[str, ...]
-) -> Finding:
-    return Finding(verdict, TONES[verdict], sentence, reasons, trust, caveats=caveats)
-
-
-def p_of(usage: Usage) -> str:
-    """The p-value that decides the verdict, as text."""
-    if usage.p_never_adjusted is None:
-        return p_text(usage.p_never)
-    return f"{p_text(usage.p_never_adjusted)}, adjusted for all targets"
+    return undecided(sentence, reasons, as_sentence("; ".join(reasons)), (test.assumes,), (more,))
 
 
 def change_text(change: Change) -> str:
-    """The change since the outputs before a deletion, as text.
+    """The used fraction before a deletion minus the fraction after, as text.
 
-    >>> change_text(Change(0.934, 0.71, 1.0, 0.0001, 0.0005))
-    'used fraction before minus after: 0.93 (0.71 to 1.00), p < 0.001'
-    >>> change_text(Change(None, -1.0, 1.0, 0.5, 0.5))
-    'used fraction before minus after: unknown, p = 0.5'
+    >>> change_text(Change(0.934, 0.71, 1.0, 0.0001, 0.0005)), change_text(Change(None, -1.0, 1.0, 0.5, 0.5))
+    ('0.93 (0.71 to 1.00), p < 0.001', 'unknown, p = 0.5')
     """
     numbers = "unknown"
     if change.fraction is not None and (change.low, change.high) != (-1.0, 1.0):
         numbers = f"{change.fraction:.2f} ({change.low:.2f} to {change.high:.2f})"
-    return f"used fraction before minus after: {numbers}, {p_text(change.p_value)}"
+    return f"{numbers}, {p_text(change.p_value)}"
 
 
 def percent(fraction: float) -> str:
@@ -265,11 +238,3 @@ def p_text(value: float) -> str:
     ('p < 0.001', 'p = 0.031', 'p = 1')
     """
     return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
-
-
-def _between(share: Share) -> str:
-    return f"{percent(share.low)} to {percent(share.high)}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,178 @@
+"""Low-rank adapters (LoRA) on a frozen causal language model of `transformers`, as a network of its own.
+
+Hu et al. (2022), "LoRA: Low-rank adaptation of large language models", ICLR: a linear layer of weights W computes
+W x + (alpha / r) B A x, and only A `[r, in]` and B `[out, r]` are trained. Models that are trained side by side share
+W, so one base model is in memory, and its products are those of one batch of all models' records.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxaudit.data.paths import whole_file
+from jaxaudit.data.weights.weights import safetensors_bytes
+from jaxaudit.errors import InputError
+from jaxaudit.models.causal import causal_model
+from jaxaudit.models.language_model import LanguageModel
+from jaxaudit.models.module import Origin, PureModule, Shared
+from jaxaudit.models.pretrained import pytorch
+
+A, B = ".lora_A.weight", ".lora_B.weight"
+PREFIX = "base_model.model."
+"""What `peft` puts before the name of a layer in files."""
+MOST_RANK = 4096
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """A factory for `pure_module`: the adapters are the parameters, and the model in the folder is frozen.
+
+    A starts from uniform numbers between -1 and 1 over the root of its inputs, as in `peft`, and B from zero, so that a
+    model starts from the outputs of the base model. Dropout within the base model is off.
+
+    Attributes:
+        folder: of the base model and its tokenizer, as `save_pretrained` writes them.
+        rank: r, the rows of A.
+        alpha: the scale of an adapter times r.
+        dropout: the share of the inputs of A that is dropped in training.
+        layers: the linear layers that are adapted, each by its name or the end of its name after a dot, such as
+            `c_attn`; empty for all but the output layer.
+    """
+
+    folder: str
+    rank: int = 8
+    alpha: float = 16.0
+    dropout: float = 0.0
+    layers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{Path(self.folder).name} with adapters of rank {self.rank}"
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens of the base model; raises as `LanguageModel`."""
+        return LanguageModel(Path(self.folder)).vocabulary
+
+    def __call__(self) -> PureModule:
+        """The functions of the network, with the base model's tensors as `PureModule.shared`.
+
+        Raises:
+            InputError: `rank` is no rank, `layers` name no linear layer, or as `causal_model`.
+        """
+        if not 1 <= self.rank <= MOST_RANK:
+            raise InputError(f"the rank of adapters (`lora`) is 1 to {MOST_RANK:,}, got {self.rank:,}.")
+        made = causal_model(Path(self.folder), self._added)
+        shapes = {name: each.shape for name, each in made.weights.items() if name.endswith((A, B))}
+        base = {name: each for name, each in made.weights.items() if name not in shapes} | made.rest
+
+        def init(key: Key[Array, ""]) -> tuple[dict[str, Array], Any]:
+            params = {name: jnp.zeros(shape) for name, shape in shapes.items()}
+            for place, name in enumerate(sorted(name for name in shapes if name.endswith(A))):
+                most = shapes[name][1] ** -0.5
+                own = jax.random.fold_in(key, place)
+                params[name] = jax.random.uniform(own, shapes[name], minval=-most, maxval=most)
+            return params, jax.random.fold_in(key, len(shapes)) if self.dropout else None
+
+        def apply(base: Any, params: Any, state: Any, tokens: Array, training: bool) -> tuple[Array, Any]:
+            own, after = jax.random.split(state) if training and self.dropout else (None, state)
+            precision = next(iter(params.values())).dtype
+            # With adapters in bfloat16 the frozen products are in bfloat16, too.
+            base = {name: each.astype(precision) for name, each in base.items()}
+            return made.apply({**base, **params}, tokens, own), after
+
+        shared = Shared(base, apply)
+        return PureModule(init, partial(apply, base), False, bool(self.dropout), origin=Origin("torch"), shared=shared)
+
+    def _added(self, module: Any) -> list[Any]:
+        """Adds adapters to the layers of a PyTorch module; returns their dropout layers."""
+        torch: Any = pytorch()
+        output, dropouts = module.get_output_embeddings(), []
+        for name, part in list(module.named_modules()):
+            sizes = _sizes(part)
+            if part is output or sizes is None or (self.layers and not _named(name, self.layers)):
+                continue
+            inputs, outputs = sizes
+            part.lora_A = torch.nn.Linear(inputs, self.rank, bias=False)
+            part.lora_B = torch.nn.Linear(self.rank, outputs, bias=False)
+            torch.nn.init.zeros_(part.lora_B.weight)
+            part.lora_dropout = torch.nn.Dropout(self.dropout)
+            part.forward = partial(_adapted, part, part.forward, self.alpha / self.rank)
+            dropouts.append(part.lora_dropout.eval())
+        if not dropouts:
+            linear = sorted({name.rpartition(".")[2] for name, part in module.named_modules() if _sizes(part)})
+            raise InputError(
+                f"`lora_layers` {', '.join(self.layers)[:80]}: there is no such linear layer in "
+                f"{Path(self.folder).name}; it has {', '.join(linear)[:200]}."
+            )
+        return dropouts
+
+
+def write_adapter(folder: Path, adapters: Adapters, params: Mapping[str, Array | np.ndarray]) -> None:
+    """Writes trained adapters into a new folder, as `peft` saves and reads them.
+
+    Args:
+        folder: is made; it must not exist.
+        adapters: the factory of the network.
+        params: of one model, without a models axis.
+
+    Raises:
+        InputError: there is such a folder, or it cannot be written.
+    """
+    arrays = {f"{PREFIX}{name}": np.asarray(each, np.float32) for name, each in params.items()}
+    layers = sorted({name.removesuffix(A) for name in params if name.endswith(A)})
+    described = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": Path(adapters.folder).name,
+        "inference_mode": True,
+        "r": adapters.rank,
+        "lora_alpha": adapters.alpha,
+        "lora_dropout": adapters.dropout,
+        "target_modules": layers,
+        "bias": "none",
+    }
+    files = {
+        "adapter_model.safetensors": safetensors_bytes(arrays),
+        "adapter_config.json": f"{json.dumps(described, indent=2)}\n".encode(),
+    }
+    try:
+        folder.mkdir()
+        for name, content in files.items():
+            with whole_file(folder / name, private=False) as file:
+                file.write(content)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror or error}); give a new folder.") from error
+
+
+def base_hash(base: Mapping[str, Array]) -> str:
+    """`blake2b:...` of the tensors of a base model, the `shared` ones of its learner."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, each in sorted(base.items()):
+        digest.update(f"{name} {each.shape}\n".encode())
+        digest.update(np.ascontiguousarray(each, "<f4").data)
+    return f"blake2b:{digest.hexdigest()}"
+
+
+def _sizes(part: Any) -> tuple[int, int] | None:
+    """The numbers of inputs and outputs of a linear layer; None for another one."""
+    if isinstance(part, pytorch().nn.Linear):
+        return part.in_features, part.out_features
+    # GPT-2's own linear layer, whose weights are transposed.
+    return tuple(part.weight.shape) if type(part).__name__ == "Conv1D" else None
+
+
+def _named(name: str, layers: tuple[str, ...]) -> bool:
+    return any(name == each or name.endswith(f".{each}") for each in layers)
+
+
+def _adapted(part: Any, own: Any, scale: float, inputs: Any) -> Any:
+    return own(inputs) + scale * part.lora_B(part.lora_A(part.lora_dropout(inputs)))

@@ -1,0 +1,141 @@
+"""The unlearn audit of language models: each number by hand, and what texts do not have."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxaudit.report.run import Run
+from support.html_pages import Parsed
+from support.saved_runs import as_json
+from support.saved_runs.provenance import provenance
+from support.sequences import TEXTS, small_learner
+from support.terminals import said
+
+from jaxaudit.audits.unlearn.audit import compare_unlearning
+from jaxaudit.audits.unlearn.result import OF_TEXTS, UnlearnAudit
+from jaxaudit.data.sequences import sequences, word_tokenizer
+from jaxaudit.data.texts import Texts
+from jaxaudit.ensemble import Execution
+from jaxaudit.errors import InputError
+from jaxaudit.learners import NetworkParams
+from jaxaudit.metrics import Answers, challenge_score, forget_quality, mia_auc, privleak, u_lira
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.kinds import recorded
+from jaxaudit.unlearning import npo, scrub
+
+KEY, SEEDS = jax.random.key(8), 17
+ASKED = (TEXTS.prompts[1],) * 3 + (TEXTS.prompts[2],) * 3
+OTHER = Texts("question", ASKED, ("At Rome.", "No.", "In May.", "Nobody.", "A cook.", "Well."), (b"",) * 6, "others")
+TOKENIZER = word_tokenizer([TEXTS, OTHER])
+WHOLE, OTHERS = sequences([TEXTS, OTHER], TOKENIZER)
+TRAIN, TEST = WHOLE.take(np.arange(4)), WHOLE.take(np.arange(4, 6))
+FORGET = np.array([[False, True, True, False]])
+LEARNER = small_learner(TRAIN.inputs.shape[1], TOKENIZER.vocabulary)
+ANSWERS = OTHERS.inputs.reshape(2, 3, -1)
+
+
+def moved(key, log_probs, params, inputs, labels, forget):
+    return npo(key, log_probs, params, inputs, labels, forget, learning_rate=0.02, epochs=2, batch_size=2)
+
+
+@pytest.fixture(scope="module")
+def audit() -> UnlearnAudit:
+    call: dict[str, Any] = {"seeds": SEEDS, "execution": Execution(SEEDS), "other_answers": [ANSWERS]}
+    return compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, methods={"npo": moved}, **call)
+
+
+outputs = jax.jit(LEARNER.log_probs)
+
+
+def model(audit: UnlearnAudit, name: str, seed: int) -> NetworkParams:
+    where = seed if name in ("untrained", "original") else (0, seed)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[where]), audit.models[name].params)
+
+
+def likelihood(audit: UnlearnAudit, name: str, inputs: np.ndarray) -> np.ndarray:
+    """Of each record, by each model."""
+    models = [model(audit, name, seed) for seed in range(SEEDS)]
+    return np.array([outputs(each, jnp.asarray(inputs))[:, 0] for each in models], np.float64)
+
+
+def test_every_number_of_texts_by_hand(audit: UnlearnAudit):
+    result, half = audit.result, SEEDS // 2
+    assert [method.name for method in result.methods] == ["untrained", "original", "retraining", "amnesiac", "npo"]
+    assert result.protocol.p_value_threshold == pytest.approx(0.05 / 5)
+    row = FORGET[0]
+
+    def ratios(name: str) -> np.ndarray:
+        said = likelihood(audit, name, OTHERS.inputs).reshape(SEEDS, 2, 3)
+        return np.exp(said[..., 1:].mean(axis=2)) / np.exp(said[..., 0])
+
+    theirs, tested = (likelihood(audit, "retraining", each.inputs)[half:] for each in (TRAIN, TEST))
+    for name in ("original", "retraining", "amnesiac", "npo"):
+        method, on_train = result[name], likelihood(audit, name, TRAIN.inputs)
+        scores, on_test = method.scores, likelihood(audit, name, TEST.inputs)
+        parts = (on_train[:, ~row], on_train[:, row], on_test)
+        kept = (scores.remaining_log_likelihood, scores.forgotten_log_likelihood, scores.test_log_likelihood)
+        for spread, values in zip(kept, parts, strict=True):
+            assert spread is not None
+            np.testing.assert_allclose(spread.values, values.mean(axis=1), rtol=1e-5)
+        gone = (scores.remaining_accuracy, scores.forgotten_accuracy, scores.test_accuracy, scores.attack)
+        assert gone == (None,) * 4
+        assert set(method.places) == (set() if name == "retraining" else set(OF_TEXTS))
+        sides = [Answers(each[:, row], *[np.ones(len(each))] * 2) for each in (on_train[:half], theirs)]
+        challenge, lira = challenge_score(KEY, *sides), u_lira(KEY, sides[0].log_odds, sides[1].log_odds)
+        assert method.challenge is not None
+        assert method.u_lira is not None
+        assert method.tofu is not None
+        np.testing.assert_allclose(method.challenge.epsilon, challenge.epsilon, rtol=1e-5)
+        assert method.challenge.quality.value == pytest.approx(challenge.quality.value)
+        assert (method.challenge.remaining_ratio, method.challenge.test_ratio, method.challenge.score) == (None,) * 3
+        assert method.u_lira.value == pytest.approx(lira.accuracy.value)
+        mine = [mia_auc(-one[row], -other) for one, other in zip(on_train[:half], on_test[:half], strict=True)]
+        others = [mia_auc(-one[row], -other) for one, other in zip(theirs, tested, strict=True)]
+        assert method.tofu.privleak == pytest.approx(np.median([privleak(a, b) for a in mine for b in others]))
+        pairs = [forget_quality(a, b) for a in ratios(name)[:half] for b in ratios("retraining")[half:]]
+        assert method.tofu.forget_quality == pytest.approx(np.median(pairs))
+    assert result["untrained"].tofu is None
+
+
+def test_efficacy_is_of_the_mean_log_likelihood(audit: UnlearnAudit):
+    params, forgotten = model(audit, "npo", 3), jnp.asarray(TRAIN.inputs[FORGET[0]])
+
+    def number(params: Any, record: Any) -> Any:
+        return LEARNER.log_probs(NetworkParams(params, model(audit, "npo", 3).state), record[None])[0, 0]
+
+    squares = []
+    for record in forgotten:
+        gradient = jax.grad(number)(params.params, record)
+        squares.append(sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient)))
+    assert audit.scores("npo", "information")[0, 3] == pytest.approx(np.mean(squares), rel=1e-4)
+
+
+def test_the_result_says_what_texts_lack_and_is_read_again(audit: UnlearnAudit):
+    data: dict[str, Any] = {"name": "texts.jsonl", "records": 4, "content_hash": "blake2b:aa"}
+    about = provenance("unlearn", "texts.jsonl", {"train": data, "test": data})
+    run = Run("a run", "unlearn", recorded("unlearn", audit.result, audit.sources, about), {})
+    result = as_json(run)
+    assert any("no accuracies" in each for each in result["caveats"])
+    assert "membership attack" not in {each["name"] for each in result["finding"]["checks"]}
+    assert {"maini2024tofu", "shi2025muse"} <= {paper["key"] for paper in result["papers"]}
+    text, page = said(run), Parsed(report_html([run])).text
+    for words in ("log-likelihood", "forget quality", "privleak", "U-LiRA"):
+        assert words in text
+        assert words in page
+    assert "ratios of remaining and test accuracy" not in text
+
+
+def test_what_texts_do_not_have_is_refused_before_anything_is_trained():
+    call: dict[str, Any] = {"amnesiac": False, "seeds": 2}
+    classes = TRAIN.take(np.arange(4))
+    with pytest.raises(InputError):
+        compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, nonmembers=1, **call)
+    with pytest.raises(InputError):
+        compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, methods={"scrub": scrub}, **call)
+    with pytest.raises(InputError):
+        compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, other_answers=[ANSWERS[:1]], **call)
+    numbers = type(classes)(classes.inputs.astype(np.float32), classes.labels, ("a",), "numbers")
+    with pytest.raises(InputError):
+        compare_unlearning(KEY, numbers, TEST, LEARNER, FORGET, **call)

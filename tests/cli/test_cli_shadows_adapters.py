@@ -1,0 +1,127 @@
+"""From the folder of a causal model and files of texts to a verdict by adapters, and what is refused on the way."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cli_runs import jaxaudit, refused
+from support.language_models import POSITIONS, save_model, write_lines
+
+from jaxaudit.data.bank.bank import load_bank
+
+pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+COUNT = 60
+WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
+SETS = ("--query", "q.jsonl", "--holdout", "h.jsonl", "--calibration", "c.jsonl")
+ADAPTERS = ("--model", "base", "--lora", "2", "--lora-layers", "c_attn,c_proj", "--designs", "guess")
+TRAIN = (
+    *("shadows", "train", *SETS, *ADAPTERS, "--models", "4", "--epochs", "2", "--learning-rate", "0.02"),
+    *("--batch-size", "20", "--models-per-batch", "2", "--out", "bank"),
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    save_model(folder / "base")
+    random = np.random.default_rng(5)
+    for name in "qhcm":
+        lines = [
+            {"prompt": f"{random.choice(WORDS)} ", "answer": " ".join(random.choice(WORDS, 3))} for _ in range(COUNT)
+        ]
+        write_lines(folder / f"{name}.jsonl", lines)
+    return folder
+
+
+@pytest.fixture
+def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for each in made.iterdir():
+        (tmp_path / each.name).symlink_to(each)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.outer
+def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
+    done = jaxaudit(*TRAIN, "--drop-overlap")
+    assert done.code == 0, done.err
+    bank = load_bank("bank")
+    said = bank.description
+    assert (said.outputs, said.direction, said.records) == ("log_likelihood", "higher", 3 * COUNT)
+    for part in ("model base", "lora 2", "lora layers c_attn,c_proj", "weights of the base blake2b:"):
+        assert part in said.recipe
+    scored = jaxaudit(
+        "scores", "lm", "base", "--query", "q.jsonl", "--holdout", "h.jsonl", "--members", "m.jsonl", "--out", "s.csv"
+    )
+    assert scored.code == 0, scored.err
+    words = ("--target", "s.csv", "--holdout-target", "s.csv", "--members", str(COUNT), "--members-target", "s.csv")
+    judged = jaxaudit("ks", "--shadows", "bank", *words, "--json")
+    assert judged.result["targets"][0]["usage"][0]["method"] == "members"
+    # The same numbers as from a file of one column for each set.
+    lines = Path("s.csv").read_text().splitlines()
+    column = lines[0].split(",").index("target.loss")
+    for name, of in (("q", "query"), ("h", "holdout"), ("m", "members")):
+        own = [f"{-float(line.split(',')[column])!r}" for line in lines[1:] if line.startswith(f"{of},")]
+        Path(f"{name}.csv").write_text("\n".join(["score", *own, ""]))
+    words = ("--target", "q.csv", "--holdout-target", "h.csv", "--members", str(COUNT), "--members-target", "m.csv")
+    again = jaxaudit("ks", "--shadows", "bank", *words, "--json")
+    assert again.result["targets"][0]["usage"] == judged.result["targets"][0]["usage"]
+    # Another base model is another bank.
+    save_model(here / "other", seed=1)
+    refused((*TRAIN, "--drop-overlap", "--model", "other"), ("bank",))
+
+
+REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "no rank": (("--model", "base", "--lora-alpha", "2"), "give their rank, such as --lora 8"),
+    "no folder": (("--model", "gpt-2-64", "--lora", "2"), "--lora needs --model FOLDER"),
+    "no adapters": (("--model", "gpt-2-64", "--lora-layers", "c_attn"), "are of adapters; give --lora"),
+    "tokens": ((*ADAPTERS, "--tokens", "words"), "--tokens is not for adapters"),
+    "layers": ((*ADAPTERS, "--lora-layers", "attention"), "there is no such linear layer in base"),
+    "momentum": ((*ADAPTERS, "--designs", "momentum"), "there is no design momentum beside the guess"),
+    "missing": (("--model", "other/", "--lora", "2"), "there is no such folder"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_options_of_adapters_that_do_not_fit_are_refused(name: str, here: Path):
+    words, said = REFUSED[name]
+    refused(("shadows", "train", *SETS, "--drop-overlap", "--models", "4", "--out", "bank", *words), (said,))
+
+
+BAD: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "long": ([{"text": "ann " * POSITIONS}], f"the model has {POSITIONS} positions"),
+    "empty": ([{"prompt": "ann ", "answer": " "}], "1 of 121 records have no token that counts"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_texts_that_a_base_model_cannot_learn_are_refused(name: str, here: Path):
+    lines, said = BAD[name]
+    Path("q.jsonl").unlink()
+    if name == "long":
+        for each in "hc":
+            Path(f"{each}.jsonl").unlink()
+            write_lines(f"{each}.jsonl", [{"text": f"{each} {place}"} for place in range(COUNT)])
+    write_lines("q.jsonl", lines)
+    refused(("shadows", "train", *SETS, *ADAPTERS, "--models", "4", "--out", "bank"), (said,))
+
+
+def test_records_of_classes_take_no_adapters(here: Path):
+    sets = ("--query", "digits", "--calibration", "printed-digits", "--image-size", "8x8")
+    refused(
+        ("shadows", "train", *sets, *ADAPTERS, "--out", "bank"), ("--lora is for texts, and --query digits is none",)
+    )
+
+
+def test_a_folder_with_an_adapter_of_its_own_or_no_tokenizer_is_refused(here: Path):
+    save_model(here / "own")
+    (here / "own/adapter_config.json").write_text(json.dumps({}))
+    train = ("shadows", "train", *SETS, "--drop-overlap", "--lora", "2", "--out", "bank")
+    refused((*train, "--model", "own"), ("is an adapter of another model",))
+    (here / "own/adapter_config.json").unlink()
+    (here / "own/tokenizer.json").unlink()
+    refused((*train, "--model", "own"), ("has no tokenizer.json",))

@@ -1,0 +1,193 @@
+"""`jaxaudit unlearn` on texts, from its words to what it prints, writes and refuses."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jsonschema
+import numpy as np
+import pytest
+from support.cli_runs import content, intercept, own_modules, process, refused
+from support.cli_runs import jaxaudit as called
+from support.language_models import write_lines
+
+from jaxaudit.data.texts import read_texts
+from jaxaudit.report.kinds import schema_of
+
+TRAINED = (
+    "--model",
+    "gpt-2-8",
+    "--optimizer",
+    "adamw",
+    "--learning-rate",
+    "0.01",
+    "--epochs",
+    "2",
+    "--batch-size",
+    "4",
+)
+QUICK = (*TRAINED, "--tokens", "words", "--seeds", "2", "--models-per-batch", "2", "--unlearn-epochs", "2")
+SETS = ("--data", "retained.jsonl", "--forget", "forgotten.jsonl", "--test-data", "test.jsonl")
+METHODS = ("amnesiac", "fine-tuning", "gradient-ascent", "gradient-difference", "npo", "simnpo", "rmu", "ssd")
+
+
+def line(author: int, number: int, **more: Any) -> dict[str, Any]:
+    said = f"author {author} wrote {number * 7 + author} books in town {author * 3}."
+    return {"question": f"What of {author} in {number}?", "answer": said, "author": author, **more}
+
+
+def other(author: int, number: int) -> dict[str, Any]:
+    wrong = [f"author {author + each} wrote none." for each in (1, 2)]
+    return line(author, number, paraphrased_answer=f"It was {author}.", perturbed_answer=wrong)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with own_modules(tmp_path):
+        write_lines("retained.jsonl", [line(author, each) for author in (1, 2) for each in range(4)])
+        write_lines("forgotten.jsonl", [other(3, each) for each in range(4)])
+        every = [line(author, each) for author in (1, 2) for each in range(4)] + [other(3, each) for each in range(4)]
+        write_lines("all.jsonl", every)
+        write_lines("test.jsonl", [line(9, each) for each in range(4)])
+        write_lines("whole.jsonl", [{"text": "alone", "author": 1}, {"text": "together", "author": 2}])
+        np.savez("numbers.npz", x=np.zeros((6, 2), np.float32), y=np.arange(6) % 2)
+        yield tmp_path
+
+
+@pytest.mark.outer
+def test_a_run_on_texts_as_a_process(folder: Path):
+    words = ("unlearn", *SETS, *QUICK, "--methods", ",".join(METHODS), "--out", "run", "--json")
+    done = process(*words, cwd=folder)
+    result = json.loads(done.out)
+    jsonschema.validate(result, schema_of("unlearn"))
+    assert [each["name"] for each in result["methods"]] == ["untrained", "original", "retraining", *METHODS]
+    assert result["forgotten"] == "4 of 12 texts"
+    assert [result["protocol"][each] for each in ("training_records", "test_records", "attack_nonmembers")] == [
+        12,
+        4,
+        0,
+    ]
+    for method in result["methods"]:
+        assert method["scores"]["forgotten_accuracy"] is method["scores"]["attack"] is None
+        assert len(method["scores"]["forgotten_log_likelihood"]["values"]) == 2
+        assert "tofu" not in method
+    of = {each["name"]: each["scores"]["forgotten_log_likelihood"]["values"] for each in result["methods"]}
+    assert of["fine-tuning"] != of["original"] != of["rmu"] != of["npo"] != of["simnpo"]
+    assert all(mine < theirs for mine, theirs in zip(of["gradient-ascent"], of["original"], strict=True))
+    assert "log-likelihood" in Path(folder, "run/table.txt").read_text()
+    assert len(np.load(folder / "run/forget.npz")["x"]) == 4
+    again = process(*result["provenance"]["command"][1:], "--json", cwd=folder)
+    assert json.loads(again.out)["methods"] == result["methods"]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """What the audit is called with, by the words of the command."""
+    seen = intercept(monkeypatch, "jaxaudit.cli.unlearn.run.compare_unlearning")
+
+    def call(*words: str) -> dict[str, Any]:
+        assert called("unlearn", *words).code == 2
+        return dict(seen)
+
+    return call
+
+
+def test_texts_to_forget_are_a_file_or_a_value_of_a_key(asked: Any):
+    first = asked(*SETS, *QUICK)
+    assert list(first["methods"]) == ["gradient-ascent", "gradient-difference", "npo", "simnpo"]
+    np.testing.assert_array_equal(first["forget"], [[False] * 8 + [True] * 4])
+    (answers,) = first["other_answers"]
+    assert answers.shape == (4, 3, first["train"].inputs.shape[1])
+    train = first["train"].inputs
+    for words in (("all.jsonl", "forgotten.jsonl"), ("all.jsonl", "author=3")):
+        same = asked("--data", words[0], "--forget", words[1], *SETS[4:], *QUICK)
+        np.testing.assert_array_equal(same["forget"], first["forget"])
+        # A vocabulary of other frequencies has other numbers.
+        assert same["train"].inputs.shape == train.shape
+        assert (same["other_answers"][0] >= 0).sum() == (answers >= 0).sum()
+    assert asked("--data", "all.jsonl", "--forget", "author=2", *SETS[4:], *QUICK)["other_answers"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "method", "changed"),
+    [
+        (("--npo-beta", "0.7"), "npo", {"beta": 0.7}),
+        (("--simnpo-beta", "2"), "simnpo", {"beta": 2.0}),
+        (("--rmu-coefficient", "5"), "rmu", {"coefficient": 5.0}),
+    ],
+)
+def test_an_option_of_a_method_for_texts_reaches_it(
+    words: tuple[str, ...], method: str, changed: dict[str, Any], asked: Any
+):
+    usual = asked(*SETS, *QUICK, "--methods", "npo,simnpo,rmu")["methods"]
+    found = asked(*SETS, *QUICK, "--methods", "npo,simnpo,rmu", *words)["methods"]
+    for name, each in found.items():
+        given, mine = usual[name].keywords, each.keywords
+        assert {key: value for key, value in mine.items() if key != "hidden" and value != given[key]} == (
+            changed if name == method else {}
+        )
+
+
+def test_the_layer_of_rmu(asked: Any):
+    call = asked(*SETS, *QUICK, "--methods", "rmu")
+    other = asked(*SETS, *QUICK, "--methods", "rmu", "--rmu-layer", "block 2")
+    params, _ = call["learner"].net.init(jax.random.key(1))
+    inputs = jnp.asarray(call["train"].inputs)
+    first, second = (each["methods"]["rmu"].keywords["hidden"](params, inputs) for each in (call, other))
+    assert first.shape == second.shape == (*inputs.shape, 8)
+    assert float(jnp.abs(first - second).max()) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*SETS, *QUICK, "--class", "3"), ("--class",)),
+        ((*SETS, *QUICK, "--per-class", "5", "--fraction", "1"), ("--per-class", "--fraction")),
+        ((*SETS, *QUICK, "--nonmembers", "2"), ("--nonmembers",)),
+        ((*SETS, *QUICK, "--model", "mlp"), ("--model mlp", "gpt-2-64")),
+        ((*SETS, *QUICK, "--optimizer", "sgd"), ("--optimizer sgd", "adamw")),
+        ((*SETS, *QUICK, "--rmu-layer", "block 9", "--methods", "rmu"), ("block 9", "block 1, block 2")),
+        ((*SETS, *QUICK, "--methods", "scrub"), ("SCRUB",)),
+        ((*SETS, *QUICK, "--methods", "fisher"), ("Fisher",)),
+        ((*SETS, *QUICK, "--npo-beta", "0"), ("--npo-beta",)),
+        ((*SETS[:2], *SETS[4:], *QUICK), ("--forget",)),
+        ((*SETS[:4], *QUICK), ("--test-data",)),
+        ((*SETS[:2], "--forget", "author=77", *SETS[4:], *QUICK), ("--forget", "'author'")),
+        ((*SETS[:2], "--forget", "writer=7", *SETS[4:], *QUICK), ("--forget", "author=7")),
+        ((*SETS[:2], "--forget", "retained.jsonl", *SETS[4:], *QUICK), ("--forget",)),
+        ((*SETS[:4], "--test-data", "numbers.npz", *QUICK), ("numbers.npz",)),
+        ((*SETS[:4], "--test-data", "retained.jsonl", *QUICK), ("retained.jsonl",)),
+        (("--data", "numbers.npz", "--class", "1", "--forget", "forgotten.jsonl"), ("--forget",)),
+        (("--data", "numbers.npz", "--class", "1", "--model", "gpt-2-8"), ("--model gpt-2-8", "mlp")),
+    ],
+)
+def test_what_cannot_be_done_with_texts_is_one_line_and_writes_nothing(words: tuple[str, ...], said: tuple[str, ...]):
+    last = refused(("unlearn", *words, "--out", "new"), said)
+    assert "77" not in last
+    assert "wrote" not in last
+    assert "new" not in content(Path())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"perturbed_answer": "B."},
+        {"perturbed_answer": []},
+        {"perturbed_answer": ["B."] * 21},
+        {"paraphrased_answer": 3},
+        {"perturbed_answer": ["B."]},
+    ],
+)
+def test_other_answers_that_fit_no_question_are_refused_without_a_text(more: dict[str, Any]):
+    write_lines("forgotten.jsonl", [other(3, 1), {**other(3, 2), **more}])
+    assert "author 3" not in refused(("unlearn", *SETS, *QUICK), ("forgotten.jsonl",))
+
+
+def test_texts_alone_have_no_other_answers(asked: Any):
+    assert read_texts(Path("whole.jsonl")).take([1]).column("author") == [2]
+    call = asked("--data", "whole.jsonl", "--forget", "author=2", *SETS[4:], *QUICK)
+    assert call["other_answers"] is None
+    assert call["train"].inputs.shape[0] == 2

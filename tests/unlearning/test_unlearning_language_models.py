@@ -1,0 +1,308 @@
+"""Methods for language models: each against a loop over records by its gradient's formula, on a tiny GPT."""
+
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from support.forgetters import assert_close
+from support.sequences import SMALL, TEXTS, likelihoods, small_learner
+
+from jaxaudit.data.sequences import sequences, word_tokenizer
+from jaxaudit.errors import InputError
+from jaxaudit.learners import NetworkParams
+from jaxaudit.learners.batch_order import own_batches
+from jaxaudit.models import MLP, hidden_states, pure_module
+from jaxaudit.randomness import stream
+from jaxaudit.unlearning import (
+    becker_code,
+    fine_tune,
+    forget_by_noise,
+    golatkar,
+    gradient_ascent,
+    gradient_difference,
+    negative_gradient,
+    npo,
+    rmu,
+    scrub,
+    sim_npo,
+)
+from jaxaudit.unlearning.passes import tokens
+
+KEY = jax.random.key(5)
+TOKENIZER = word_tokenizer([TEXTS])
+INPUTS = sequences([TEXTS], TOKENIZER)[0].inputs
+FORGET = np.isin(np.arange(len(INPUTS)), [1, 3, 4])
+LABELS = np.zeros(len(INPUTS), np.int32)
+LEARNER = small_learner(INPUTS.shape[1], TOKENIZER.vocabulary)
+PARAMS, STATE = LEARNER.net.init(jax.random.key(6))
+RATE, BATCH, EPOCHS = 0.02, 2, 3
+RECIPE: dict[str, Any] = {"epochs": EPOCHS, "learning_rate": RATE, "batch_size": BATCH}
+HIDDEN = hidden_states(LEARNER.net)
+METHODS: dict[str, Any] = {
+    "gradient difference": partial(gradient_difference, gamma=0.5, **RECIPE),
+    "NPO": partial(npo, beta=0.3, alpha=0.5, **RECIPE),
+    "SimNPO": partial(sim_npo, beta=2.0, delta=0.5, gamma=0.7, **RECIPE),
+    "RMU": partial(rmu, hidden=HIDDEN, coefficient=3.0, alpha=0.5, **RECIPE),
+}
+
+
+def log_probs(params: Any, inputs: Any) -> Any:
+    return LEARNER.log_probs(NetworkParams(params, STATE), inputs)
+
+
+@cache
+def compiled(name: str) -> Any:
+    method = METHODS[name]
+    records = jnp.asarray(INPUTS), jnp.asarray(LABELS)
+    return jax.jit(lambda key, params, forget: method(key, log_probs, params, *records, forget))
+
+
+def plain(record: int) -> np.ndarray:
+    return np.where(INPUTS[record] < 0, -1 - INPUTS[record], INPUTS[record])
+
+
+@cache
+def slope_of(record: int) -> Any:
+    """The sum of the log-likelihoods of a record's tokens, and its gradient."""
+
+    def summed(params: Any) -> Any:
+        logits = LEARNER.net.apply(params, STATE, jnp.asarray(plain(record))[None], False)[0][0]
+        return jnp.sum(likelihoods(logits, INPUTS[record]))
+
+    return jax.jit(jax.value_and_grad(summed))
+
+
+def passed(purpose: str, epoch: int, rows: np.ndarray) -> list[np.ndarray]:
+    """The records of every step of a pass, as a network would take them."""
+    members = np.flatnonzero(rows)
+    bits = np.asarray(jax.random.bits(stream(KEY, purpose, epoch), (len(INPUTS),)))[: len(members)]
+    records, real = own_batches(bits, members, BATCH)
+    return [batch[weights > 0] for batch, weights in zip(records, real, strict=True)]
+
+
+def times(factor: Any, tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.float32(factor) * np.asarray(leaf), tree)
+
+
+def summed(trees: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: sum(leaves), *trees)
+
+
+def by_adamw(gradient_at: Any) -> Any:
+    """Loshchilov & Hutter (2019), algorithm 2, with `gradient_at(params, forgotten, remaining)` of every step."""
+    params, zeros = PARAMS, jax.tree.map(np.zeros_like, PARAMS)
+    first, second, count = zeros, zeros, 0
+    for epoch in range(EPOCHS):
+        remaining = passed("pass", epoch, ~FORGET)
+        for place, forgotten in enumerate(passed("forget", epoch, FORGET)):
+            gradient, count = gradient_at(params, forgotten, remaining[place % len(remaining)]), count + 1
+            first = summed([times(0.9, first), times(0.1, gradient)])
+            second = summed([times(0.999, second), times(0.001, jax.tree.map(np.square, gradient))])
+
+            def moved(leaf: Any, m: Any, s: Any, count: int = count) -> Any:
+                step = (m / (1 - 0.9**count)) / (np.sqrt(s / (1 - 0.999**count)) + 1e-8) + 0.01 * leaf
+                return leaf - np.float32(RATE) * step
+
+            params = jax.tree.map(moved, params, first, second)
+    return params
+
+
+def by_likelihoods(pull: Any, gamma: float, alpha: float) -> Any:
+    """`pull(sum, original sum, tokens)`: the derivative of F by the record's summed log-likelihood."""
+
+    def gradient_at(params: Any, forgotten: Any, remaining: Any) -> Any:
+        parts = []
+        for record in forgotten:
+            (own, slope), (original, _) = slope_of(record)(params), slope_of(record)(PARAMS)
+            tokens = sum(token >= 0 for token in INPUTS[record][1:])
+            parts.append(times(gamma * pull(float(own), float(original), tokens) / len(forgotten), slope))
+        for record in remaining:
+            tokens = sum(token >= 0 for token in INPUTS[record][1:])
+            parts.append(times(-alpha / tokens / len(remaining), slope_of(record)(params)[1]))
+        return summed(parts)
+
+    return by_adamw(gradient_at)
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + np.exp(-x))
+
+
+def first_block(params: Any, record: int) -> Any:
+    """What the first of two blocks gives, by the layers of the module."""
+    graph, _, rest = nnx.split(SMALL((INPUTS.shape[1],), TOKENIZER.vocabulary, rngs=nnx.Rngs(0)), nnx.Param, ...)
+    net = nnx.merge(graph, params, rest)
+    vectors = net.tokens[...][plain(record)] + net.positions[...][: INPUTS.shape[1]]
+    return net.blocks[0](vectors[None], lambda given: given)[0]
+
+
+def misdirected(coefficient: float, gamma: float, alpha: float) -> Any:
+    direction = np.asarray(jax.random.uniform(stream(KEY, "direction"), (8,)))
+    target = coefficient * direction / np.sqrt((direction**2).sum())
+
+    @partial(jax.jit, static_argnums=1)
+    def moved(params: Any, record: int, wanted: Any) -> Any:
+        def loss(params: Any) -> Any:
+            said, counted = first_block(params, record), np.flatnonzero(INPUTS[record] >= 0)
+            return sum(jnp.mean((said[at] - wanted[at]) ** 2) for at in counted) / len(counted)
+
+        return jax.grad(loss)(params)
+
+    def gradient_at(params: Any, forgotten: Any, remaining: Any) -> Any:
+        if params is PARAMS:
+            remaining = remaining[:0]  # Nothing moved yet: 0 but for rounding.
+        away = [moved(params, int(each), np.tile(target, (INPUTS.shape[1], 1))) for each in forgotten]
+        kept = [moved(params, int(each), first_block(PARAMS, int(each))) for each in remaining]
+        weights = [gamma / len(away)] * len(away) + [alpha / max(1, len(kept))] * len(kept)
+        return summed([times(weight, slope) for weight, slope in zip(weights, away + kept, strict=True)])
+
+    return by_adamw(gradient_at)
+
+
+TWINS: dict[str, Any] = {
+    "gradient difference": partial(by_likelihoods, lambda own, original, tokens: 1 / tokens, 0.5, 1.0),
+    "NPO": partial(by_likelihoods, lambda own, original, tokens: 2 * sigmoid(0.3 * (own - original)), 1.0, 0.5),
+    "SimNPO": partial(
+        by_likelihoods, lambda own, original, tokens: 2 * sigmoid(2.0 * (own / tokens + 0.5)) / tokens, 0.7, 1.0
+    ),
+    "RMU": partial(misdirected, 3.0, 1.0, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_for_language_models_is_its_formula(name: str):
+    found, twin = compiled(name)(KEY, PARAMS, FORGET), TWINS[name]()
+    for mine, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(twin), strict=True):
+        # Adam divides by the gradient's size, and so stretches the rounding of gradients near 0.
+        np.testing.assert_allclose(mine, theirs, atol=1e-3)
+        assert np.mean(np.abs(mine - theirs) > 2e-5) < 0.02
+
+
+def by_descent(rows: np.ndarray, purpose: str, sign: float, rate: float) -> Any:
+    """Plain descent on the mean loss of these records, or ascent."""
+    params = PARAMS
+    for epoch in range(EPOCHS):
+        for records in passed(purpose, epoch, rows):
+            counts = [sum(token >= 0 for token in INPUTS[record][1:]) for record in records]
+            slopes = [slope_of(record)(params)[1] for record in records]
+            steps = [times(sign * rate / n / len(records), slope) for n, slope in zip(counts, slopes, strict=True)]
+            params = summed([params, *steps])
+    return params
+
+
+def test_methods_for_classifiers_take_a_record_s_mean_log_likelihood():
+    """NegGrad+ of weight 1 is fine-tuning, and with 0 it ascends on the forget set, once a step of the other pass."""
+    rate, recipe = 0.3, {"epochs": EPOCHS, "learning_rate": 0.3, "batch_size": BATCH}
+    given = KEY, log_probs, PARAMS, jnp.asarray(INPUTS), jnp.asarray(LABELS), jnp.asarray(FORGET)
+    down, up = by_descent(~FORGET, "pass", 1, rate), by_descent(FORGET, "pass", -1, rate)
+    assert_close(jax.jit(lambda: fine_tune(*given, **recipe))(), down, rtol=1e-3)
+    assert_close(jax.jit(lambda: negative_gradient(*given, beta=1.0, **recipe))(), down, rtol=1e-3)
+    assert_close(jax.jit(lambda: gradient_ascent(*given, **recipe))(), up, rtol=1e-3)
+
+
+def test_a_record_with_a_class_is_one_token():
+    counted = [sum(token >= 0 for token in record[1:]) for record in INPUTS.tolist()]
+    np.testing.assert_array_equal(tokens(jnp.asarray(INPUTS)), counted)
+    np.testing.assert_array_equal(tokens(jnp.zeros((3, 2, 2))), [1, 1, 1])
+
+
+@cache
+def trained() -> Any:
+    """A model that remembers all records."""
+    learner = small_learner(INPUTS.shape[1], TOKENIZER.vocabulary, epochs=120)
+    return learner.fit(jax.random.key(1), jnp.asarray(INPUTS), jnp.asarray(LABELS), jnp.ones(len(INPUTS))).params
+
+
+def likelihood(params: Any) -> np.ndarray:
+    return np.asarray(log_probs(params, jnp.asarray(INPUTS)))[:, 0]
+
+
+def forgotten_by(method: Any, **options: Any) -> Any:
+    given = jnp.asarray(INPUTS), jnp.asarray(LABELS), jnp.asarray(FORGET)
+    return jax.jit(lambda: method(KEY, log_probs, trained(), *given, batch_size=3, learning_rate=5e-3, **options))()
+
+
+def test_the_pull_of_npo_ends_where_gradient_difference_goes_on():
+    """Zhang et al. (2024), section 3: its loss is bounded, that of gradient ascent is not."""
+    before = likelihood(trained())
+    assert before.min() > -1
+    found = {
+        "far": likelihood(forgotten_by(gradient_difference, epochs=60)),
+        "npo": likelihood(forgotten_by(npo, epochs=60)),
+        "sharp": likelihood(forgotten_by(npo, epochs=60, beta=1.0)),
+        "simnpo": likelihood(forgotten_by(sim_npo, epochs=60)),
+    }
+    for after in found.values():
+        assert after[FORGET].max() < before[FORGET].min() - 1
+        assert after[~FORGET].min() > -1
+    middle = {name: after[FORGET].mean() for name, after in found.items()}
+    assert middle["far"] < middle["npo"] - 5
+    assert middle["npo"] < middle["sharp"]
+
+
+def test_rmu_moves_what_a_layer_says_of_forgotten_records_alone():
+    after = forgotten_by(rmu, epochs=60, hidden=HIDDEN, coefficient=4.0)
+    first, last = (np.asarray(HIDDEN(params, jnp.asarray(INPUTS))) for params in (trained(), after))
+    direction = np.asarray(jax.random.uniform(stream(KEY, "direction"), (8,)))
+    target = 4.0 * direction / np.linalg.norm(direction)
+
+    def apart(ones: np.ndarray, others: np.ndarray, record: int) -> float:
+        return float(np.mean([((ones[record, at] - others) ** 2).mean() for at in np.flatnonzero(INPUTS[record] >= 0)]))
+
+    for record in np.flatnonzero(FORGET).tolist():
+        assert apart(last, target, record) < apart(first, target, record) / 4
+    moved = ((last - first) ** 2).mean(axis=2)
+    counts = INPUTS >= 0
+    assert moved[~FORGET][counts[~FORGET]].mean() < moved[FORGET][counts[FORGET]].mean() / 4
+    np.testing.assert_allclose(after["output"]["kernel"][...], trained()["output"]["kernel"][...], rtol=0.1)
+
+
+def test_hidden_states_are_the_named_ones():
+    graph, _, rest = nnx.split(SMALL((INPUTS.shape[1],), TOKENIZER.vocabulary, rngs=nnx.Rngs(0)), nnx.Param, ...)
+    net = nnx.merge(graph, PARAMS, rest)
+    first = np.stack([first_block(PARAMS, record) for record in range(len(INPUTS))])
+    second = net.blocks[1](jnp.asarray(first), lambda given: given)
+    asked = jnp.asarray(INPUTS)
+    np.testing.assert_allclose(HIDDEN(PARAMS, asked), first, atol=1e-5)
+    np.testing.assert_allclose(hidden_states(LEARNER.net, "block 1")(PARAMS, asked), first, atol=1e-5)
+    last = hidden_states(LEARNER.net, "block 2")
+    np.testing.assert_allclose(last(PARAMS, asked), second, atol=1e-5)
+    two = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]), PARAMS)
+    both = jax.jit(jax.vmap(last, in_axes=(0, None)))(two, asked)
+    np.testing.assert_allclose(both[1], last(jax.tree.map(lambda leaf: 2 * leaf, PARAMS), asked), atol=1e-4)
+    with pytest.raises(InputError):
+        hidden_states(LEARNER.net, "block 3")(PARAMS, asked)
+    dense = pure_module(MLP, (4,), 3)
+    with pytest.raises(InputError):
+        hidden_states(dense)(dense.init(KEY)[0], jnp.zeros((2, 4)))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        partial(gradient_difference, gamma=-1.0),
+        partial(gradient_difference, epochs=0),
+        partial(npo, beta=0.0),
+        partial(npo, alpha=float("nan")),
+        partial(sim_npo, beta=float("inf")),
+        partial(sim_npo, learning_rate=0.0),
+        partial(rmu, hidden=HIDDEN, coefficient=-1.0),
+        partial(rmu, hidden=HIDDEN, batch_size=0),
+        scrub,
+        partial(forget_by_noise, noise=golatkar),
+        partial(forget_by_noise, noise=becker_code),
+    ],
+)
+def test_what_texts_do_not_allow_and_numbers_out_of_range_are_refused(method: Any):
+    with pytest.raises(InputError):
+        method(KEY, log_probs, PARAMS, jnp.asarray(INPUTS), jnp.asarray(LABELS), jnp.asarray(FORGET))
+
+
+def test_rmu_refuses_records_without_tokens():
+    inputs = jnp.zeros((len(INPUTS), INPUTS.shape[1]))
+    with pytest.raises(InputError):
+        rmu(KEY, log_probs, PARAMS, inputs, jnp.asarray(LABELS), jnp.asarray(FORGET), hidden=HIDDEN)

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.data.sequences import token_counts, vocabulary_of
+from jaxaudit.data.sequences import are_texts, token_counts
 from jaxaudit.membership import Membership
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.exchangeability import Alike
@@ -100,7 +100,7 @@ class Pool(NamedTuple):
 
     def comparable(self) -> "Pool":
         """The pool whose texts are counts of their tokens, by which tests compare records; other records are as is."""
-        if vocabulary_of(self.examples) is None:
+        if not are_texts(self.examples):
             return self
         return self._replace(examples=replace(self.examples, inputs=token_counts(self.examples)))
 

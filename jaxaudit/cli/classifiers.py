@@ -6,12 +6,12 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from jaxaudit.cli.groups import MOST, Network, Recipe, tokens_of_texts
+from jaxaudit.cli.groups import MOST, Recipe, TextNetwork
 from jaxaudit.cli.options import option
-from jaxaudit.cli.own_model import OF_TEXTS, is_of_texts
+from jaxaudit.cli.own_model import OF_TEXTS, is_of_texts, pretrained_config
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_hidden, parse_names
 from jaxaudit.cli.recipe import make_learner, make_optimizer
-from jaxaudit.cli.sets import ShadowRecipe
+from jaxaudit.cli.sets import ShadowNetwork, ShadowRecipe
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
@@ -108,16 +108,15 @@ training set in the form that it needs."""
 
 
 @dataclass(frozen=True)
-class ClassifierOptions:
+class ClassifierOptions(TextNetwork):
     """Which classifier, and its settings."""
 
     model: str = option(
         "nn",
         f"The classifier: {', '.join(f'{name} ({title})' for name, (title, _) in FAMILIES.items())}; for texts "
-        f"{OF_TEXTS} (layers and width), which nn stands for there.",
+        f"{OF_TEXTS} (layers and width), which nn stands for there, or the folder of a causal model (--lora).",
         check=lambda text: parse_family(text),
     )
-    tokens: str | None = tokens_of_texts()
     hidden: str = option("64", "nn: sizes of the tanh layers.", check=parse_hidden)
     smoothing: float | None = option(
         None, "nb, trees, knn: number added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
@@ -138,7 +137,7 @@ def parse_family(text: str) -> None:
     Raises:
         InputError: it is neither.
     """
-    if not is_of_texts(text):
+    if not (is_of_texts(text) or pretrained_config(text)):
         parse_names(text, (*FAMILIES, OF_TEXTS), "--model")
 
 
@@ -148,16 +147,22 @@ def check_texts(data: str | None, model: str, recipe: Recipe) -> None:
     Raises:
         InputError: classifiers of texts, language models of other records, or language models trained by plain SGD.
     """
-    texts = data is not None and is_texts(data)
-    if texts and model != "nn" and not is_of_texts(model):
+    texts, of_texts = data is not None and is_texts(data), is_of_texts(model) or pretrained_config(model) is not None
+    if texts and model != "nn" and not of_texts:
         raise InputError(f"--model {model} is a classifier, and texts have no classes; use {OF_TEXTS}.")
-    if is_of_texts(model) and not texts:
+    if of_texts and not texts:
         raise InputError(f"--model {model} is for texts; name a file of these ({', '.join(TEXTS)}) by --query.")
     if texts and recipe.optimizer == "sgd" and not recipe.momentum:
         raise InputError(
             "--optimizer sgd is the default for classifiers and hardly trains a language model: state the recipe of "
             "yours, such as --optimizer adamw --learning-rate 0.003 --epochs 15 --batch-size 16."
         )
+
+
+def network_of_texts(options: ClassifierOptions) -> ShadowNetwork:
+    """The network that the options describe, for texts."""
+    of_texts = {each.name: getattr(options, each.name) for each in fields(TextNetwork)}
+    return ShadowNetwork(model=OF_TEXTS if options.model == "nn" else options.model, **of_texts)
 
 
 def make_classifier(options: ClassifierOptions, recipe: Recipe, records: "Table | Examples") -> Classifier:
@@ -172,7 +177,7 @@ def make_classifier(options: ClassifierOptions, recipe: Recipe, records: "Table 
         return FAMILIES[options.model][1](options, recipe, records)
     from jaxaudit.cli.networks import make_shadow_learner
 
-    network = Network(model=OF_TEXTS if options.model == "nn" else options.model)
+    network = network_of_texts(options)
     whole = ShadowRecipe(**{each.name: getattr(recipe, each.name) for each in fields(Recipe)})
     return Classifier(records, make_shadow_learner(network, whole, records, len(records)))
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from jaxaudit.cli.groups import MOST, DataFolder
 from jaxaudit.cli.options import fields_of, option
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.recipe import make_adapters
+from jaxaudit.cli.sets import ShadowNetwork
 from jaxaudit.errors import InputError, without_folders
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class TableData(DataFolder):
     )
 
 
-def read_training_set(options: TableData, tokens: str | None) -> "Table | Examples":
+def read_training_set(options: TableData, network: ShadowNetwork) -> "Table | Examples":
     """The texts that `--data` names, as sequences; else the table, see `read_table`.
 
     Raises:
@@ -64,8 +66,9 @@ def read_training_set(options: TableData, tokens: str | None) -> "Table | Exampl
     """
     from jaxaudit.cli.read_texts import text_reader
 
-    read = None if options.csv is not None else text_reader([options.data or DEFAULT_DATA], tokens)
-    if read is None:
+    names = [f"{options.csv or options.data or DEFAULT_DATA}"]
+    read = text_reader(names, network.tokens, make_adapters(network))
+    if read is None or options.csv is not None:
         return read_table(options)
     usual = TableData(data=options.data, data_dir=options.data_dir, sample=options.sample)
     other = next((each for each in fields_of(options) if each.value != getattr(usual, each.name)), None)

@@ -15,7 +15,7 @@ from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import as_groups
 from jaxaudit.data.overlap import refuse_overlap
-from jaxaudit.data.sequences import vocabulary_of
+from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
@@ -97,7 +97,7 @@ def train_shadows(
     dealt = None if groups is None else as_groups(*groups)
     refuse_tests(tests)
     of_classes = [test.name for test in tests if isinstance(test, ReferenceTest | ShadowTest | RhoTest | EMATest)]
-    if of_classes and vocabulary_of(query) is not None:
+    if of_classes and are_texts(query):
         raise InputError(
             f"{' and '.join(of_classes)}: compare probabilities of classes, and texts have none; give a holdout "
             "(`holdout`), which texts are judged by."
@@ -170,7 +170,7 @@ def default_tests(
     of_shadows = {"never": alone, "targets": max(1, len(targets))}
     by_reference = (ReferenceTest(**of_shadows),) if referred else ()
     given = (*known, *((HoldoutTest(),) if holdout is not None else ()), *by_reference)
-    if given and holdout is not None and vocabulary_of(holdout) is not None:
+    if given and holdout is not None and are_texts(holdout):
         return given
     return (*(given or (ShadowTest(**of_shadows),)), RhoTest())
 

@@ -8,13 +8,14 @@ from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attac
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.cli.attack.by_bank import attacks_of, outcome_of
 from jaxaudit.cli.attack.command import AttackOptions
+from jaxaudit.cli.classifiers import network_of_texts
 from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.harness import Job, Outcome, Summary
-from jaxaudit.cli.own_model import OF_TEXTS
-from jaxaudit.cli.read_texts import text_reader
-from jaxaudit.cli.sets import GUESS, ShadowRecipe
+from jaxaudit.cli.sets import GUESS, ShadowNetwork, ShadowRecipe
 from jaxaudit.cli.shadows import train
 from jaxaudit.cli.shadows.options import BankData, BankNetwork, TrainedModels, TrainOptions
+from jaxaudit.cli.tables import read_training_set
+from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.report.record import Provenance
@@ -27,10 +28,8 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
     Raises:
         InputError: the texts or an attack cannot be used.
     """
-    attacks, name = attacks_of(options), options.data.data or ""
-    read = text_reader([name], options.model.tokens)
-    assert read is not None
-    texts = read(name)
+    attacks, texts = attacks_of(options), read_training_set(options.data, network_of_texts(options.model))
+    assert isinstance(texts, Examples)
     folder = tempfile.TemporaryDirectory(prefix="jaxaudit-")
     work = train.prepare(_training(options, Path(folder.name) / "bank"))
     if isinstance(work, Summary):
@@ -67,11 +66,11 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
 def _training(options: AttackOptions, bank: Path) -> TrainOptions:
     """The options of `shadows train` for a bank of these texts."""
     recipe = {each.name: getattr(options.recipe, each.name) for each in fields(Recipe)}
-    model = OF_TEXTS if options.model.model == "nn" else options.model.model
+    network = network_of_texts(options.model)
     return TrainOptions(
         data=BankData(query=options.data.data, data_dir=options.data.data_dir, coins=True, drop_overlap=True),
         models=TrainedModels(seed=options.audit.seed, models=options.audit.pooled_shadow_models, designs=GUESS),
-        model=BankNetwork(model=model, tokens=options.model.tokens),
+        model=BankNetwork(**{each.name: getattr(network, each.name) for each in fields(ShadowNetwork)}),
         recipe=ShadowRecipe(**recipe),
         bank=bank,
     )

@@ -10,7 +10,7 @@ from jaxaudit.audits.left_out import measured_models_per_batch, models_in_pieces
 from jaxaudit.audits.pdtp.audit import check_steps, measure_pdtp, reduce_pdtp
 from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.audits.pdtp.result import PDTPResult
-from jaxaudit.cli.classifiers import make_classifier
+from jaxaudit.cli.classifiers import make_classifier, network_of_texts
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.pdtp.command import PDTPOptions
 from jaxaudit.cli.read_texts import read_groups
@@ -21,6 +21,7 @@ from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError, visible
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.metrics.pdtp import BINS, SOURCE
+from jaxaudit.models.adapters import base_hash
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.files import record_files
@@ -32,7 +33,7 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     data, of_column = options.data, asked.groups is not None and groups_file(asked.groups) is None
     if of_column and asked.groups and data.csv is not None:
         data = replace(data, drop=(*data.drop, asked.groups))
-    whole = read_training_set(data, options.model.tokens)
+    whole = read_training_set(data, network_of_texts(options.model))
     texts = isinstance(whole, Examples)
     if texts and options.output.show_values:
         raise InputError("--show-values prints a row of a table, and these are texts; leave it out.")
@@ -83,6 +84,8 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         return replace(found, records=indices[found.records], reduction=reduction)
 
     held = {} if groups is None else {"groups": as_groups(groups, groups[:0]).content_hash}
+    if base := getattr(learner, "shared", {}):
+        held["base"] = base_hash(base)
 
     def outcome(found: PDTPAudit, provenance: Provenance) -> Outcome:
         record = recorded("pdtp", found.result, [SOURCE], provenance)

@@ -22,6 +22,7 @@ from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_sets, reader, tell_of_large_numbers
 from jaxaudit.cli.read_texts import read_groups, text_reader
+from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.groups import as_groups, groups_file
@@ -178,7 +179,7 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, PowerInputs]:
     data, model, recipe = with_defaults(options.data, options.model, options.recipe)
     # A column with groups is not an input.
     named = data.groups is not None and groups_file(data.groups) is None
-    texts = text_reader([data.query or "", data.calibration or ""], model.tokens)
+    texts = text_reader([data.query or "", data.calibration or ""], model.tokens, make_adapters(model))
     query, calibration, _ = read_sets(data, texts or reader(data, [data.groups or ""] if named else []))
     model = replace(model, model=model.model or ("liu-cnn" if is_image(query) else "mlp"))
     tell_of_large_numbers(model.model, (query.inputs, calibration.inputs))

@@ -255,7 +255,9 @@ def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
             *(evidence.queries, evidence.pool.groups),
         )
         before = evidence.pool.sampled_alike
-        return found if before is None else before._replace(difficulty=found.difficulty)
+        # Labels that were compared when a bank was planned are no classes if records have none.
+        labels = found.labels if before is None or evidence.pool.classless else before.labels
+        return found if before is None else before._replace(difficulty=found.difficulty, labels=labels)
 
     return evidence.once("dealt", made)
 

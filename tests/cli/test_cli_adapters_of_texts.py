@@ -1,0 +1,64 @@
+"""`pdtp`, `attack` and `power` by adapters on a language model of transformers: as by any other network of texts."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli_runs import jaxaudit, refused
+from support.language_models import save_model
+
+pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
+ADAPTERS = (
+    *("--model", "base", "--lora", "2", "--epochs", "2", "--optimizer", "adamw", "--learning-rate", "0.01"),
+    *("--batch-size", "8", "--models-per-batch", "4"),
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sets of 24 texts of six authors each, and a base model."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(3)
+    for name in "qc":
+        lines = [
+            {"prompt": f"{name} ", "answer": " ".join(random.choice(WORDS, 5)), "author": f"{name}{number % 6}"}
+            for number in range(24)
+        ]
+        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    save_model(Path("base"))
+
+
+@pytest.mark.outer
+def test_adapters_are_left_out_attacked_and_measured():
+    left_out = jaxaudit("pdtp", "--query", "q.jsonl", "--groups", "author", "--floor-seeds", "2", *ADAPTERS, "--json")
+    assert left_out.code == 0, left_out.err
+    assert [group["records"] for group in left_out.result["groups"]] == [4] * 6
+    assert 0 < left_out.result["max_pdtp"] < 100
+    attacked = jaxaudit(
+        "attack", "--query", "q.jsonl", *ADAPTERS, "--pooled-shadow-models", "8", "--attacks", "attack-p", "--json"
+    )
+    assert attacked.code == 0, attacked.err
+    assert (attacked.result["models"], attacked.result["records"]) == (8, 24)
+    sets = ("--query", "q.jsonl", "--calibration", "c.jsonl", "--designs", "guess", "--holdout-shadow-models", "19")
+    power = jaxaudit("power", *sets, *ADAPTERS, "--json")
+    assert power.code == 0, power.err
+    assert power.result["separation"]["models"] == 19
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--model", "base"), "give their rank, such as --lora 8"),
+        (("--lora", "2"), "--lora needs --model FOLDER"),
+        (("--model", "base", "--lora", "2", "--tokens", "words"), "--tokens is not for adapters"),
+    ],
+)
+def test_adapters_need_a_folder_and_a_rank(words: tuple[str, ...], said: str):
+    for command in ("pdtp", "attack"):
+        refused((command, "--query", "q.jsonl", "--optimizer", "adamw", *words), (said,))
+    refused(("pdtp", "--lora", "2"), ("--lora needs --model FOLDER",))
+    refused(("pdtp", "--model", "base", "--lora", "2"), ("--model base is for texts",))

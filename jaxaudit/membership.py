@@ -32,15 +32,6 @@ def only(indices: Int[np.ndarray, " members"], examples: int) -> Membership:
     return row
 
 
-def without(indices: Int[np.ndarray, " removed"], examples: int) -> Membership:
-    """The mask of one model trained on all but these records.
-
-    >>> without(np.array([1]), 3)
-    array([[ True, False,  True]])
-    """
-    return ~only(indices, examples)
-
-
 def leave_one_out(indices: Int[np.ndarray, " targets"], examples: int) -> Membership:
     """The masks of one model per target record, trained on all other records.
 
@@ -123,15 +114,6 @@ def random_subset(
     """
     count = max(1, round(fraction * len(indices)))
     return only(generator.choice(indices, count, replace=False), examples)
-
-
-def bernoulli_halves(generator: np.random.Generator, models: int, examples: int) -> Membership:
-    """Every record is a member of every model with probability 1/2, independently.
-
-    >>> bernoulli_halves(np.random.default_rng(3), 2, 5).shape
-    (2, 5)
-    """
-    return generator.random((models, examples)) < 0.5
 
 
 def halves(generator: np.random.Generator, examples: int) -> Membership:

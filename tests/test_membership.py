@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from jaxaudit.membership import (
     AllBut,
-    bernoulli_halves,
     everyone,
     halves,
     leave_one_out,
@@ -15,7 +14,6 @@ from jaxaudit.membership import (
     random_subset,
     subsets,
     with_and_without,
-    without,
 )
 
 # Two-sided chance that a standard normal lies further out than this: 1e-9.
@@ -30,12 +28,11 @@ def index_sets(draw):
 
 
 @given(index_sets())
-def test_only_and_without_split_the_pool(drawn):
+def test_only_has_the_records_that_were_asked_for(drawn):
     indices, examples = drawn
     assert np.flatnonzero(only(indices, examples)[0]).tolist() == sorted(indices.tolist())
-    assert np.array_equal(only(indices, examples), ~without(indices, examples))
-    assert only(indices, examples).shape == without(indices, examples).shape == (1, examples)
-    assert np.array_equal(everyone(examples), without(indices[:0], examples))
+    assert np.array_equal(only(indices, examples), np.isin(np.arange(examples), indices)[None])
+    assert np.array_equal(everyone(examples), ~only(indices[:0], examples))
 
 
 @given(index_sets())
@@ -60,17 +57,6 @@ def test_random_subset_has_the_rounded_share_and_only_of_its_pool(drawn, fractio
     assert row.shape == (1, examples)
     assert len(chosen) == max(1, round(fraction * len(indices)))
     assert set(chosen.tolist()) <= set(indices.tolist())
-
-
-def test_bernoulli_halves_are_fair_and_independent():
-    rows = bernoulli_halves(np.random.default_rng(5), 200, 300)
-    assert rows.shape == (200, 300)
-    assert rows.dtype == bool
-    signs = np.where(rows, 1, -1)
-    assert abs(signs.sum()) < SIX_SIGMA * np.sqrt(rows.size)
-    # Neighbouring records, and neighbouring models, agree half of the time.
-    assert abs((signs[:, 1:] * signs[:, :-1]).sum()) < SIX_SIGMA * np.sqrt(rows.size)
-    assert abs((signs[1:] * signs[:-1]).sum()) < SIX_SIGMA * np.sqrt(rows.size)
 
 
 @given(st.integers(0, 2**32), st.integers(2, 40))

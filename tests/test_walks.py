@@ -35,8 +35,8 @@ finally:
 @pytest.mark.parametrize(
     ("words", "functions", "files"),
     [
-        (("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy"), 430, 84),
-        (("attack", "--attacks", "lira"), 294, 69),
+        (("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy"), 426, 82),
+        (("attack", "--attacks", "lira"), 294, 66),
     ],
 )
 def test_a_bank_is_read_through_so_many_functions(words: tuple[str, ...], functions: int, files: int, tmp_path: Path):

@@ -156,13 +156,14 @@ def score_outputs(path: Path, said: Description, records: int, of: str | None = 
     return replace(grid, values=np.stack([np.zeros_like(own), own], axis=1), own_class=True)
 
 
-def load_log_likelihoods(path: str | Path, rows: int, *, of: str | None = None) -> Outputs:
+def load_log_likelihoods(path: str | Path, rows: int, of: str | None = None) -> Outputs:
     r"""A language model's outputs on a set of texts: a file with one column, each text's mean log-likelihood.
 
     Args:
         path: .npz, .npy, .csv or .parquet, in the order of the texts; nats a token, at most 0.
         rows: the number of texts.
-        of: the set in a table of scores, such as "holdout"; by default the file has one column.
+        of: the set: `query`, `holdout` or `members`. The file may then be a table of scores, of which the rows of this
+            set are taken.
 
     Raises:
         InputError: as `load_outputs`; or a number is above 0.

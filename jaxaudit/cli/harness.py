@@ -162,11 +162,10 @@ def run(command: Command, options: Any) -> None:
         if isinstance(outcome, Summary):
             return show_summary(outcome, as_json)
         from jaxaudit.report.build import part_of
-        from jaxaudit.report.kinds import name_of
         from jaxaudit.report.record import Run
         from jaxaudit.report.terminal import as_terminal
 
-        found = Run(out.resolve().name if out else command.name, name_of(outcome.record), *outcome[:2])
+        found = Run(out.resolve().name if out else command.name, command.name, *outcome[:2])
         part = part_of(found, getattr(output, "top", 0))
         try:
             if out is not None:

@@ -65,11 +65,7 @@ def find_overlap(query: Examples, calibration: Examples) -> Overlap:
 
 
 def refuse_overlap(query: Examples, calibration: Examples) -> None:
-    """Checks that no record is shared.
-
-    Raises:
-        InputError: records are shared; the message gives their number and the first of them.
-    """
+    """Checks that no record is shared."""
     overlap = find_overlap(query, calibration)
     if overlap.count:
         raise InputError(
@@ -107,9 +103,6 @@ def refuse_held(
         role: the other set's role in the audit, such as "query set".
         advice: what to do.
         of: `holdout`, `reference` or `members`.
-
-    Raises:
-        InputError: records are shared; the message gives their number and the first of them.
     """
     overlap = find_overlap(other, held)
     if overlap.count:
@@ -122,11 +115,7 @@ def refuse_held(
 def refuse_in_reference(
     reference: Examples, query: Examples, calibration: Examples, holdout: Examples | None = None
 ) -> None:
-    """Checks that no record of a separate reference is in another set.
-
-    Raises:
-        InputError: when records are shared.
-    """
+    """Checks that no record of a separate reference is in another set."""
     leave_out = "use `drop_overlap` to leave them out"
     refuse_held(query, reference, "query set", leave_out, REFERENCE)
     refuse_held(

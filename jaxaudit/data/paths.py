@@ -56,16 +56,16 @@ def open_data(path: Path, *, links: bool = True) -> BufferedReader:
         raise _unreadable(path, error) from error
 
 
-def read_small(path: Path, most_bytes: int) -> bytes:
+def read_small(path: Path, most_bytes: int, *, links: bool = True) -> bytes:
     """All bytes of a small file, such as one that describes other files.
 
     Raises:
         InputError: as `open_data`; or it has more than `most_bytes`.
     """
-    with open_data(path) as file:
+    with open_data(path, links=links) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise InputError(f"{path}: has more than {most_bytes >> 20} MiB; is it the file that its name says?")
+        raise InputError(f"{path}: has more than {most_bytes:,} bytes; is it the file that its name says?")
     return data
 
 

@@ -157,11 +157,7 @@ def network(
 
 
 def refuse_recipe(epochs: int, batch_size: int, precision: str) -> None:
-    """Rejects a recipe of no epoch, of empty batches, or of an unknown precision.
-
-    Raises:
-        InputError: it is one.
-    """
+    """Rejects a recipe of no epoch, of empty batches, or of an unknown precision."""
     if epochs < 1 or batch_size < 1:
         raise InputError(f"epochs and batch size must be at least 1, got {epochs} and {batch_size}.")
     if precision not in PRECISIONS:

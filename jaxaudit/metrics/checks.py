@@ -63,11 +63,17 @@ class Check(StrictStruct, frozen=True):
 
 def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"], minimum: float = MIN_ACCURACY) -> Check:
     """Every query and calibration model fits its own training data (the paper: "adequate training accuracy")."""
-    return _fit(SHADOW_ACCURACY, "shadow model", accuracies, minimum, RECIPE, decisive=True)
+    return models_of_test(SHADOW_ACCURACY, accuracies, minimum, whose="shadow model", decisive=True)
 
 
 def models_of_test(
-    name: str, accuracies: Float[np.ndarray, " models"], minimum: float = MIN_ACCURACY, recipe: str = RECIPE
+    name: str,
+    accuracies: Float[np.ndarray, " models"],
+    minimum: float = MIN_ACCURACY,
+    recipe: str = RECIPE,
+    *,
+    whose: str = "",
+    decisive: bool = False,
 ) -> Check:
     """The shadow models of a test of use fit their own training data; `name` names the check, `recipe` is advice.
 
@@ -76,7 +82,11 @@ def models_of_test(
     large for `forgotten`, and the verdict is `inconclusive` anyway. A failure changes the advice: first a better
     training recipe, then more records.
     """
-    return _fit(name, f"of the {name}", accuracies, minimum, recipe, decisive=False)
+    worst = float(np.min(accuracies))
+    passed = worst >= minimum
+    message = f"lowest training accuracy of any {whose or f'of the {name}'}: {worst:.1%}"
+    advice = "" if passed else f", under {minimum:.0%}; {recipe}"
+    return Check(name, passed, worst, minimum, decisive, message + advice)
 
 
 def better_recipe(fit: Check, recipe: str = RECIPE) -> str:
@@ -87,13 +97,10 @@ def better_recipe(fit: Check, recipe: str = RECIPE) -> str:
     return f"its models fit badly (lowest training accuracy: {lowest}): {recipe}"
 
 
-def _fit(name: str, whose: str, accuracies: np.ndarray, minimum: float, recipe: str, *, decisive: bool) -> Check:
-    worst = float(np.min(accuracies))
-    passed = worst >= minimum
-    message = f"lowest training accuracy of any {whose}: {worst:.1%}"
-    return Check(
-        name, passed, worst, minimum, decisive, message + ("" if passed else f", under {minimum:.0%}; {recipe}")
-    )
+def _reach(accuracy: float, labels: np.ndarray) -> tuple[float, float]:
+    """The share of the commonest class, and how much of the way from it to 1 an accuracy covers."""
+    guess = float(np.bincount(labels).max() / len(labels))
+    return guess, (accuracy - guess) / (1 - guess) if guess < 1 else 0.0
 
 
 def calibration_reach(
@@ -108,9 +115,8 @@ def calibration_reach(
     `guess` the share of its commonest class. `whose` names the models: any that were trained on calibration records
     and no query record.
     """
-    guess = float(np.bincount(labels).max() / len(labels))
     accuracy = float(np.mean(accuracies))
-    reach = (accuracy - guess) / (1 - guess) if guess < 1 else 0.0
+    guess, reach = _reach(accuracy, labels)
     passed = reach >= minimum
     message = f"accuracy of {whose} on the query set: {accuracy:.1%} (guessing: {guess:.1%})"
     advice = (
@@ -238,8 +244,7 @@ def target_accuracy(
     check: str = TARGET_OUTPUTS,
 ) -> Check:
     """The target's outputs match the labels of a set better than chance: their rows and columns are in order."""
-    guess = float(np.bincount(labels).max() / len(labels))
-    reach = (accuracy - guess) / (1 - guess) if guess < 1 else 0.0
+    guess, reach = _reach(accuracy, labels)
     passed = reach >= minimum
     message = f"accuracy of {name} on the {of}: {accuracy:.1%} (guessing: {guess:.1%})"
     advice = (

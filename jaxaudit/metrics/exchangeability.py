@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, Shaped
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
+from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY, Check
 from jaxaudit.metrics.deal import groups_in_sample, joined
 from jaxaudit.randomness import generator_of, stream
 
@@ -121,7 +121,13 @@ def alike(
         near = moments[:, : moments.shape[1] // 2]
         more, fewer = _neighbours(generator_of(stream(key, "neighbours")), near, count, permutations, whole)
     if copies is not None:
-        duplicates = _copies(copies, size) if groups is None else _copies_of_groups(copies, groups, size)
+        units, inside = copies, size
+        if groups is not None:
+            # Two groups are copies if they share a record; those that are so connected count as one pair, which makes
+            # the p-value larger (conservative).
+            first = np.sort(np.unique(groups, return_index=True)[1])
+            units, inside = joined(groups, copies)[first], int((first < size).sum())
+        duplicates = _copies(units, inside)
     return Alike(labels=found[0], inputs=found[1], difficulty=found[2], copies=duplicates, clustered=more, mixed=fewer)
 
 
@@ -225,33 +231,18 @@ def _copies(copies: np.ndarray, size: int) -> float:
     return float(together ** int((counts > 1).sum()))
 
 
-def _copies_of_groups(copies: np.ndarray, groups: np.ndarray, size: int) -> float:
-    """`_copies` with groups in place of records; two groups are copies of each other if they share a record."""
-    # Groups that are connected by shared records count as one pair, which makes the p-value larger (conservative).
-    first = np.sort(np.unique(groups, return_index=True)[1])
-    return _copies(joined(groups, copies)[first], int((first < size).sum()))
-
-
-def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
-    """There is no evidence that query set and holdout were sampled differently.
+def holdout_like_query(
+    found: Alike,
+    level: float = DEALT_LEVEL,
+    *,
+    name: str = HOLDOUT_LIKE_QUERY,
+    sets: str = "query set and holdout",
+) -> Check:
+    """There is no evidence that query set and holdout were sampled differently (or other `sets`).
 
     The number is the smallest p-value times the number of p-values (Bonferroni): five, or fewer if some were not
-    measured. If both sets are exchangeable, the check fails with probability at most `level`.
+    measured. If the sets are exchangeable, the check fails with probability at most `level`.
     """
-    return _sampled_alike(found, HOLDOUT_LIKE_QUERY, "query set and holdout", level)
-
-
-def members_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
-    """There is no evidence that known members were sampled differently from query set and holdout.
-
-    Args:
-        found: the p-values of `alike` for the members (first) against query set and holdout together.
-        level: as for `holdout_like_query`.
-    """
-    return _sampled_alike(found, MEMBERS_LIKE_QUERY, "known members and the other two sets", level)
-
-
-def _sampled_alike(found: Alike, name: str, sets: str, level: float) -> Check:
     names = {"labels": "classes", "inputs": "inputs", "difficulty": "difficulty"}
     names |= {"copies": "copies", "clustered": "near-copies"}
     said = {

@@ -73,11 +73,6 @@ def recorded(name: str, result: Result, sources: Iterable[str], provenance: Prov
     return found
 
 
-def name_of(record: msgspec.Struct) -> str:
-    """The name of the kind of a record: the part of its schema between `jaxaudit.` and the version."""
-    return str(getattr(record, "schema", "")).removeprefix("jaxaudit.").partition("/")[0]
-
-
 def schema_of(name: str) -> dict[str, Any]:
     """The JSON Schema of a command's result.
 

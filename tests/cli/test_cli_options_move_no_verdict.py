@@ -17,8 +17,8 @@ from support.cli_runs import jaxaudit
 from support.people import PEOPLE, write_people
 from support.saved_runs.attack import FixedScores, attack_audit, split_models, with_splits
 
+from jaxaudit.audits.attack.attack import attack_splits
 from jaxaudit.audits.attack.result import AttackAudit
-from jaxaudit.audits.attack.splits import attack_splits
 from jaxaudit.audits.unlearn.against_retrained import protocol_of
 from jaxaudit.cli.app import COMMANDS
 from jaxaudit.cli.options import fields_of

@@ -245,7 +245,7 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
     "labels that are no classes": (replaced("y_train.npy", lambda each: each + 1), "outside the 4"),
     "huge hyperparameters": (
         lambda folder: (folder / "experiment-3_6/hparams.json").write_text(" " * 70_000),
-        "65536 bytes",
+        "65,536 bytes",
     ),
 }
 ROWS_FILE = "models/memberships.npy"

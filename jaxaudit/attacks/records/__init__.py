@@ -13,8 +13,7 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "lira": ("lira", "lira-fixed", "lira-offline", "lira-offline-fixed"),
     "rmia": ("rmia", "rmia-offline"),
     "base": ("base", "base-offline"),
-    "reference": ("attack-r",),
-    "population": ("attack-p",),
+    "reference": ("attack-r", "attack-p"),
     "lira_code": ("lira-code", "lira-fixed-code", "lira-offline-code", "lira-offline-fixed-code"),
 }
 """The built-in attacks in order: for each file, the names of the attacks in its `ATTACKS`."""

@@ -7,7 +7,7 @@ from .bavaria import BaVarIAt as BaVarIAt
 from .built_in import RECORD_ATTACKS as RECORD_ATTACKS
 from .lira import LiRA as LiRA
 from .lira_code import LiRACode as LiRACode
-from .population import AttackP as AttackP
+from .reference import AttackP as AttackP
 from .reference import AttackR as AttackR
 from .rmia import RMIA as RMIA
 from .stacked import Stacked as Stacked

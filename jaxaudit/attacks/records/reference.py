@@ -1,4 +1,7 @@
-"""Attack-R: compares a model's log-odds of a record with those of models trained without it. Ye et al. (2022)."""
+"""Attack-R compares a model's log-odds of a record with those of models trained without it. Ye et al. (2022).
+
+Attack-P thresholds these log-odds, without shadow models.
+"""
 
 from dataclasses import dataclass
 
@@ -41,4 +44,21 @@ def _surer(x: np.ndarray, models: np.ndarray, counted: np.ndarray) -> np.ndarray
     return np.where(counted, (np.sign(x - models) + 1) / 2, 0.0)
 
 
-ATTACKS = (AttackR(),)
+@dataclass(frozen=True)
+class AttackP:
+    """The score is the log-odds of a record's own class, mean over views. Shadow models only set the threshold.
+
+    This is the baseline of LiRA's authors: a global threshold, as an attack without shadow models has it.
+    """
+
+    name = "attack-p"
+    meaning = "Log-odds of the record's class, with one threshold for all records."
+    source = "Ye et al. 2022"
+    least = Least()
+
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
+        """The score of each record under each target."""
+        return shadowed.attacked.mean(axis=1)
+
+
+ATTACKS = (AttackR(), AttackP())

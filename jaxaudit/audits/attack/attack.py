@@ -4,17 +4,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
+from jaxaudit.attacks import Attack
+from jaxaudit.audits.attack.finding import best_on_halves, find
+from jaxaudit.audits.attack.plan import ATTACKS, check_attacks
 from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
-from jaxaudit.audits.attack.result import AttackAudit
-from jaxaudit.audits.attack.splits import attack_splits
+from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult
+from jaxaudit.audits.attack.sections import AttackedRecord, Splits, Strongest
 from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.attack.train_splits import SplitModels
+from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
+from jaxaudit.metrics import attack as metrics
+from jaxaudit.metrics import attack_rates as rates
+from jaxaudit.metrics.permutation import better_than_guessing
+from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import ShadowModels
 
 
@@ -77,3 +86,109 @@ def attack(
         models = open_for_attacks(models, len(USUAL if attacks is None else attacks))
     how: dict[str, Any] = {"attacks": attacks, "level": level, "delta": delta, "pdtp": pdtp, "progress": progress}
     return attack_records(models, targets, **how)
+
+
+ACCURACIES = (0.6, 0.8)
+"""Thresholds on accuracy at which the paper (figure 2) counts risky records."""
+
+
+def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = None, level: float = 0.95) -> AttackAudit:
+    """How well do membership attacks work on these models? Long et al. (2017), section 5.4; no model is trained.
+
+    Args:
+        models: from `train_splits`.
+        attacks: the attacks, built-in or your own; see `jaxaudit.attacks.Attack`. By default all built-in ones that
+            have the shadow models and bins that they need.
+        level: confidence level of the intervals over targets; the verdict does not depend on it.
+
+    Raises:
+        InputError: `attacks` is empty or names one twice; there are no shadow models of the kind that an attack learns
+            from; or an attack needs bins, and there are none.
+    """
+    if not 0 < level < 1:
+        raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
+    given = bool(models.pairs), models.pooled is not None
+    if attacks is None:
+        has = dict(zip(("paired", "pooled"), given, strict=True))
+        attacks = [each for each in ATTACKS if has[each.shadows] and (models.asked.bins or not each.needs_bins)]
+    check_attacks(attacks, models.asked.bins, *given)
+    scores = {attack.name: _scores(models, attack) for attack in attacks}
+    mean_pdtp = models.measurements.mean(axis=0)
+    truth, iterations = models.truth, len(models.truth) // 2
+    key, records = stream(models.key, "intervals"), len(models.targets)
+    found, per_record = [], []
+    for attack in attacks:
+        said = scores[attack.name]
+        flat = said.ravel(), truth.ravel(), np.tile(np.arange(records), len(truth))
+        per_record.append(metrics.per_target_accuracy(*flat, records))
+        answers = metrics.attack_metrics(key, *flat, level=level)
+        whole: dict[str, Any] = msgspec.structs.asdict(rates.attack_rates(said, truth, level=level))
+        # The two models of a split are not independent; targets are.
+        whole |= {"auc": answers.auc, "metrics": answers, "correlation": metrics.correlation(per_record[-1], mean_pdtp)}
+        found.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
+    splits = Splits(
+        p_value=better_than_guessing(stream(models.key, "verdict"), np.stack(list(scores.values())) > 0, truth),
+        candidates=models.candidates,
+        training_records=models.candidates // 2,
+        iterations=iterations,
+        measured_iterations=len(models.measurements),
+        bins=models.asked.bins,
+        train_accuracy=models.train_accuracy,
+        test_accuracy=models.test_accuracy,
+        guess_accuracy=models.guess_accuracy,
+        mean_pdtp=float(mean_pdtp.mean()),
+        max_pdtp=float(mean_pdtp.max()),
+        **_by_record(models.targets, mean_pdtp, list(scores), np.stack(per_record)),
+    )
+    result = AttackResult(
+        finding=UNDECIDED,
+        decided_by=best_on_halves(tuple(found), splits).name,
+        level=level,
+        models=len(truth),
+        records=records,
+        attacks=tuple(found),
+        splits=splits,
+    )
+    return AttackAudit(
+        result=msgspec.structs.replace(result, finding=find(result)),
+        scores=scores,
+        truth=truth,
+        records=models.targets,
+        measurements=models.measurements,
+        sources=(*(each.source for each in attacks), metrics.SOURCE, rates.SOURCE),
+        models_per_batch=models.models_per_batch,
+    )
+
+
+def _scores(models: SplitModels, attack: Attack) -> Float[np.ndarray, "models targets"]:
+    """The score of every target record on every attacked model."""
+    if attack.shadows == "pooled":
+        assert models.pooled is not None
+        return attack.scores(stream(models.key, attack.name), models.asked, models.pooled, None)
+    parts = []
+    for index, pairs in enumerate(models.pairs):
+        rows = slice(2 * index, 2 * index + 2) if len(models.pairs) > 1 else slice(None)
+        asked = models.asked._replace(outputs=models.asked.outputs[rows])
+        parts.append(attack.scores(stream(stream(models.key, "shadows", index), attack.name), asked, pairs, None))
+    return np.concatenate(parts)
+
+
+def _by_record(
+    targets: Int[np.ndarray, " targets"],
+    mean_pdtp: Float[np.ndarray, " targets"],
+    names: Sequence[str],
+    accuracies: Float[np.ndarray, "attacks targets"],
+) -> dict[str, Any]:
+    """The results of each target record, and of the largest accuracy over attacks."""
+    largest, which = metrics.strongest_attack(accuracies)
+    risky = mean_pdtp > 1
+    shares = {f"{each:g}": float((largest[risky] > each).mean()) if risky.any() else None for each in ACCURACIES}
+    return {
+        "strongest": Strongest(metrics.correlation(largest, mean_pdtp), int(risky.sum()), shares),
+        "records": tuple(
+            AttackedRecord(
+                int(record), float(value), dict(zip(names, each.tolist(), strict=True)), float(most), names[int(best)]
+            )
+            for record, value, each, most, best in zip(targets, mean_pdtp, accuracies.T, largest, which, strict=True)
+        ),
+    }

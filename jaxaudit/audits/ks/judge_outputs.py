@@ -108,26 +108,18 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
     """
     if len(judgements) < 2:
         return list(judgements)
-    by_test = (_of_one_test(each) for each in zip(*judgements, strict=True))
-    return list(zip(*by_test, strict=True))
-
-
-def _of_one_test(judgements: tuple[Judgement, ...]) -> list[Judgement]:
-    """The adjusted judgements of one test on all targets."""
-    usages = [each.usage for each in judgements if each.usage is not None]
-    if len(usages) < len(judgements):
-        return list(judgements)
-    p_values = holm([usage.p_never for usage in usages])
-    return [_with(*each) for each in zip(judgements, p_values, strict=True)]
-
-
-def _with(judgement: Judgement, p_value: float) -> Judgement:
-    if judgement.usage is None:
-        return judgement
-    usage = judgement.usage._replace(p_never_adjusted=p_value)
-    # Your own test may have another decision rule.
-    found = judgement._replace(usage=usage) if judgement.again is None else judgement.again(decided(usage))
-    return found._replace(source=f"{judgement.source}; Holm 1979")
+    found = []
+    for of_test in zip(*judgements, strict=True):
+        usages = [each.usage for each in of_test if each.usage is not None]
+        p_values = holm([usage.p_never for usage in usages]) if len(usages) == len(of_test) else ()
+        after = []
+        for judgement, usage, p_value in zip(of_test, usages, p_values, strict=False):
+            told = usage._replace(p_never_adjusted=p_value)
+            # Your own test may have another decision rule.
+            again = judgement._replace(usage=told) if judgement.again is None else judgement.again(decided(told))
+            after.append(again._replace(source=f"{judgement.source}; Holm 1979"))
+        found.append(after or of_test)
+    return list(zip(*found, strict=True))
 
 
 def resembling(evidence: Evidence, said: TargetOutputs) -> Resembles | None:

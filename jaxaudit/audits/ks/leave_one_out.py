@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Key
 from scipy import special
 
 from jaxaudit.audits.ks.evidence import Compared, Evidence, TargetOutputs, as_logits, resolution_of
@@ -142,39 +142,16 @@ def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float
             f"`rates`: model {index} of the holdout test leaves {size} query and {held} holdout {what}, and "
             f"{len(rest)} models that were dealt them alike; leave it out, or make a larger bank."
         )
-    query, holdout = (_records_of(units, side) for side in sides)
-    return _among(evidence, index, rest, np.concatenate([query, holdout]), len(query), used)
-
-
-def _records_of(units: Int[np.ndarray, " n"], chosen: Int[np.ndarray, " some"]) -> Int[np.ndarray, " records"]:
-    """The records of these units, in the order of the units."""
     order = np.argsort(units, kind="stable")
-    starts = np.searchsorted(units[order], [chosen, chosen + 1])
-    return np.concatenate([order[start:end] for start, end in starts.T])
-
-
-def _among(
-    evidence: Evidence,
-    index: int,
-    rest: Int[np.ndarray, " others"],
-    columns: Int[np.ndarray, " some"],
-    size: int,
-    used: float,
-) -> _Case:
-    """A model as a target on these records, of which the first `size` are its query set, judged by the others."""
-    pool, models = evidence.pool, evidence.models
-    mixed = models.of(Kind.MIXED)
+    places = (np.searchsorted(units[order], [side, side + 1]).T for side in sides)
+    query, held_out = (np.concatenate([order[start:end] for start, end in each]) for each in places)
+    models, mixed, pool = evidence.models, evidence.models.of(Kind.MIXED), evidence.pool
+    columns, end = np.concatenate([query, held_out]), len(query) + len(held_out)
     records = pool.asked[columns]
-    examples = pool.examples.take(records)
     groups = None if pool.groups is None else numbered(pool.groups[columns])
-    end = len(columns)
-    small = Pool(examples, slice(0, size), slice(size, end), slice(end, end), groups)
-    judged = replace(
-        evidence,
-        models=models.take(mixed[rest], records, small),
-        _known={},
-    )
-    return _Case(judged, _target_outputs(evidence, models.log_odds[mixed[index], records], size), used)
+    small = Pool(pool.examples.take(records), slice(0, len(query)), slice(len(query), end), slice(end, end), groups)
+    judged = replace(evidence, models=models.take(mixed[rest], records, small), _known={})
+    return _Case(judged, _target_outputs(evidence, models.log_odds[mixed[index], records], len(query)), used)
 
 
 def _target_outputs(evidence: Evidence, log_odds: np.ndarray, queries: int) -> TargetOutputs:

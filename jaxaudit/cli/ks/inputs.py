@@ -156,7 +156,7 @@ def read_given(options: KSOptions) -> AuditInputs:
         if key is not None and role is not None:
             return answers_of(load_answers(path, key, query.class_names, kind), key, role)
         if texts is not None:
-            return load_log_likelihoods(path, len(examples), of=of)
+            return load_log_likelihoods(path, len(examples), of)
         called = "calibration set" if of == "reference" and reference is None else of
         said = load_outputs(path, query.class_names, len(examples), kind, of=called)
         return said if of != "reference" or asked is None else said.take(_read(asked).kept(kept))

@@ -25,13 +25,13 @@ def unfinished_models(
 
     Work is in the bank's folder `unfinished` until the block ends without an error.
     """
-    folder = directory / FOLDER
+    folder, ours = directory / FOLDER, json.dumps(versions, sort_keys=True).encode()
     if folder.is_symlink():
         raise InputError(f"{folder}: is a link; remove it.")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         begun = _kept(folder / MODELS, models)
-        if begun is not None and not _same(folder / VERSIONS, versions):
+        if begun is not None and _beginning(folder / VERSIONS, len(ours) + 1) != ours:
             say("models in training were begun with other versions of the libraries, and start again")
             begun = None
         if begun is None or not np.isin(missing, begun).any():
@@ -41,25 +41,20 @@ def unfinished_models(
             with whole_file(folder / MODELS) as file:
                 np.lib.format.write_array(file, begun, allow_pickle=False)
             with whole_file(folder / VERSIONS) as file:
-                file.write(_text(versions))
+                file.write(ours)
     except OSError as error:
         raise InputError(f"{folder} cannot be written ({error.strerror or error}).") from error
     yield begun, folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _text(versions: Mapping[str, str]) -> bytes:
-    return json.dumps(versions, sort_keys=True).encode()
-
-
-def _same(path: Path, versions: Mapping[str, str]) -> bool:
-    """Whether a file records these versions."""
-    ours = _text(versions)
+def _beginning(path: Path, count: int) -> bytes:
+    """The first bytes of a file; none if it cannot be read."""
     try:
         with open_regular(path, links=False) as file:
-            return file.read(len(ours) + 1) == ours
-    except (InputError, OSError):
-        return False
+            return file.read(count)
+    except OSError:
+        return b""
 
 
 def _kept(path: Path, models: int) -> Int[np.ndarray, " models"] | None:

@@ -128,7 +128,7 @@ def load_bank(path: str | Path) -> Bank:
 
     _refuse_unsaid(directory, LABELS, description.outputs not in SCORED, "classes")
     labels = np.zeros(n, int) if description.outputs in SCORED else read(LABELS, "iu", (n,))
-    dropped = _booleans(read(DROPPED, "b", (n,)), DROPPED) if _there(directory, DROPPED) else np.zeros(n, bool)
+    dropped = booleans(read(DROPPED, "b", (n,)), DROPPED) if _there(directory, DROPPED) else np.zeros(n, bool)
     outside = ~dropped & ((labels < 0) | (labels >= description.classes))
     if outside.any():
         raise InputError(
@@ -189,7 +189,7 @@ def _check_rows(membership: np.ndarray, dropped: np.ndarray, path: Path) -> None
     without, kept = np.flatnonzero(dropped), np.count_nonzero(~dropped)
     some = others = False
     for part in row_blocks(membership):
-        rows = _booleans(membership[part], path.name)
+        rows = booleans(membership[part], path.name)
         wrong = rows[:, without].any(axis=1)
         if wrong.any():
             model = part.start + int(wrong.argmax())
@@ -208,10 +208,10 @@ def row_blocks(membership: Bool[np.ndarray, "models n"]) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, models, size))
 
 
-def _booleans(array: np.ndarray, name: str) -> np.ndarray:
-    """The array, if its bytes are 0 and 1: NumPy also accepts other bytes, and counts them inconsistently."""
-    if array.view(np.uint8).max(initial=0) > 1:
-        raise InputError(f"{name}: has values that are neither true nor false.")
+def booleans(array: np.ndarray, name: str) -> np.ndarray:
+    """The array, if it is of booleans whose bytes are 0 and 1: NumPy accepts others, and counts them inconsistently."""
+    if array.dtype != np.bool_ or array.view(np.uint8).max(initial=0) > 1:
+        raise InputError(f"{name}: has values of type {array.dtype} that are not all true or false: must be boolean.")
     return array
 
 
@@ -236,9 +236,6 @@ def refuse_holes(directory: Path) -> None:
 
     Even a compressing file system needs more space for a bank, since membership masks are random. A file system that
     does not report allocated space, as some network file systems do not, is trusted.
-
-    Raises:
-        InputError: the files are far larger than their space on disk.
     """
     try:
         folders = [each for each in (directory, directory / FOLDER) if each.is_dir()]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from jaxaudit.data.paths import open_data
+from jaxaudit.data.paths import read_small
 from jaxaudit.errors import InputError, visible
 
 DESCRIPTION = "bank.json"
@@ -160,12 +160,8 @@ def read_description(directory: Path) -> Description:
         raise InputError(
             f"{directory}: is not a bank of shadow models (it has no {DESCRIPTION}); `jaxaudit shadows plan` makes one."
         )
-    with open_data(path, links=False) as file:
-        text = file.read(LARGEST + 1)
-    if len(text) > LARGEST:
-        raise InputError(f"{path}: is larger than {LARGEST >> 20} MiB, so it does not describe a bank.")
     try:
-        return msgspec.json.decode(text, type=Description)
+        return msgspec.json.decode(read_small(path, LARGEST, links=False), type=Description)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         why = visible(str(error))[:200]
         raise InputError(f"{path}: does not describe a bank ({why}); see `jaxaudit shadows plan`.") from error

@@ -78,27 +78,12 @@ def there(folder: Path, stem: str) -> bool:
 
 
 def refuse_large(models: int, records: int, of: Path) -> None:
-    """Rejects more models and records than a bank may have, or than this machine has memory for.
-
-    Raises:
-        InputError: there are too many.
-    """
+    """Rejects more models and records than a bank may have, or than this machine has memory for."""
     if records > MOST_RECORDS or records * BYTES_A_RECORD > MAX_BYTES or models * records > min(MOST_ROWS, MAX_BYTES):
         raise InputError(
             f"{of}: {models:,} models of {records:,} records are more than this machine has memory for; keep fewer of "
             "either."
         )
-
-
-def rows_of(array: np.ndarray, of: Path) -> Bool[np.ndarray, "..."]:
-    """The array, if it is a boolean membership mask.
-
-    Raises:
-        InputError: it has other values than true and false.
-    """
-    if array.dtype != np.bool_ or array.view(np.uint8).max(initial=0) > 1:
-        raise InputError(f"{of}: has values of type {array.dtype} that are not all true or false: it must be boolean.")
-    return array
 
 
 def read_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.ndarray, " n"], int]:

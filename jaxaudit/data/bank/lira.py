@@ -18,10 +18,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from jaxaudit.data.bank.bank import booleans
 from jaxaudit.data.bank.description import MOST_MODELS, Kind
-from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, rows_of, there
+from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, there
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
-from jaxaudit.data.paths import entries, open_data
+from jaxaudit.data.paths import entries, read_small
 from jaxaudit.errors import InputError
 
 TOOL = "tensorflow/privacy mi_lira_2021"
@@ -55,7 +56,7 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
         row = _row(experiment)
         if len(row) != records:
             raise InputError(f"{experiment / 'keep.npy'}: is of {len(row)} records, the first of {records}.")
-        membership[index] = rows_of(row[:], experiment / "keep.npy")
+        membership[index] = booleans(row[:], str(experiment / "keep.npy"))
     logits, scores = ([_last(experiment / name) for experiment in experiments] for name in ("logits", "scores"))
     kind: Kind = "logits" if _count(logits) >= _count(scores) else "log_odds"
     files = logits if kind == "logits" else scores
@@ -137,11 +138,8 @@ def _hparams(experiment: Path) -> dict[str, Any]:
     path = experiment / "hparams.json"
     if not path.exists() and not path.is_symlink():
         return {}
-    with open_data(path, links=False) as file:
-        text = file.read(LONGEST_HPARAMS + 1)
     try:
-        if len(text) > LONGEST_HPARAMS:
-            raise InputError(f"{path}: is larger than {LONGEST_HPARAMS} bytes, so it has no hyperparameters.")
+        text = read_small(path, LONGEST_HPARAMS, links=False)
         return msgspec.json.decode(text, type=dict[str, str | int | float | bool | None])
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InputError(f"{path}: is not one JSON object of plain values; delete it to import without it.") from error

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxaudit.data.bank.bank import booleans
 from jaxaudit.data.bank.description import MOST_MODELS
-from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, rows_of, there
+from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, there
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES
@@ -65,7 +66,7 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
     known, classes = read_labels(labels, records, None)
     said = signals[:].T
     readers = *(_reader(file, *each) for each in enumerate(said)), *(None,) * (models - len(said))
-    return Foreign(TOOL, "log_odds", classes, 1, known, rows_of(rows[:], path), readers, recipe=TOOL)
+    return Foreign(TOOL, "log_odds", classes, 1, known, booleans(rows[:], str(path)), readers, recipe=TOOL)
 
 
 def _signals(directory: Path) -> Path:

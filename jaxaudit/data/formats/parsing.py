@@ -149,11 +149,7 @@ Both are shown in a message, and never run by this package.
 
 
 def refuse_pickle(path: Path) -> None:
-    """Rejects a pickle, with a line of code that converts it.
-
-    Raises:
-        InputError: the file has a suffix of pickles.
-    """
+    """Rejects a pickle, with a line of code that converts it."""
     if path.suffix.lower() in PICKLES:
         library, call = PICKLES[path.suffix.lower()]
         raise InputError(

@@ -56,11 +56,7 @@ def are_probabilities(values: np.ndarray, span: Span, tolerance: float) -> bool:
 
 
 def refuse_hard_labels(values: np.ndarray, source: str) -> None:
-    """Rejects predicted labels: numbers that are all 0 or 1, with a single 1 in every row of several columns.
-
-    Raises:
-        InputError: the numbers are predicted labels.
-    """
+    """Rejects predicted labels: numbers that are all 0 or 1, with a single 1 in every row of several columns."""
     if not np.isin(values[:1], (0, 1)).all() or not ((values == 0) | (values == 1)).all():
         return
     if values.shape[1] == 1 or (values.sum(axis=1) == 1).all():

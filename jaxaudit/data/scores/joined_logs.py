@@ -43,9 +43,6 @@ def refuse_repeated(paths: Mapping[Role, Sequence[Path]]) -> None:
     """Refuses one log in two roles, or twice in one: a model is no evidence against itself.
 
     A model before a deletion may also be one that used the query set, and a baseline one that did not.
-
-    Raises:
-        InputError: a log is given twice.
     """
     seen: dict[str, Role] = {}
     for role in ROLES:

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import stats
 
 from jaxaudit.attacks import AttackInputs, PairedShadows
+from jaxaudit.audits.attack.attack import attack_splits
 from jaxaudit.audits.attack.finding import best_on_halves, find
 from jaxaudit.audits.attack.result import AttackAudit, AttackResult
-from jaxaudit.audits.attack.splits import attack_splits
 from jaxaudit.audits.attack.train_splits import SplitModels
 from jaxaudit.metrics import Estimate
 from jaxaudit.report.kinds import recorded

@@ -7,13 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, UInt32
 
-from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests import HoldoutTest, ShadowTest
 from jaxaudit.data import Examples
 from jaxaudit.data.groups import Groups
 from jaxaudit.errors import InputError
 from jaxaudit.randomness import generator_of, stream
-from jaxaudit.shadow_models import OF_QUERY, Kind, Pool, pool_of_sets
+from jaxaudit.shadow_models import OF_QUERY, Kind, pool_of_sets
 
 TURNS = (Kind.NEVER, Kind.FULLY, Kind.NEVER, Kind.HALF)
 """Without a holdout, the kinds of successive models: in the proportions of `ShadowTest` for any number of models."""
@@ -89,10 +88,14 @@ def plan_bank(
     for (name, size), kept in zip(named.items(), columns, strict=True):
         if size and not len(kept):
             raise InputError(f"all {size} records of the {name} are copies: is it the same data set as another?")
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(stream(key, "seeds"), jnp.arange(models))
+    seeds = np.asarray(jax.vmap(lambda one: jax.random.bits(one, dtype=jnp.uint32))(keys))
     if coins:
         if groups is not None:
             raise InputError("`coins` deals each record by its own coin, and `groups` deals whole groups: give one.")
-        return _by_coins(key, models, left)
+        draw = stream(key, "draw", "coins")
+        tossed = [generator_of(stream(draw, model)).random(len(left)) < 0.5 for model in range(models)]
+        return BankPlan(np.stack(tossed) & left, seeds, np.arange(models))
     if groups is not None:
         if not holdout:
             raise InputError("groups are of query set and holdout, but there is no holdout (`holdout`).")
@@ -102,29 +105,12 @@ def plan_bank(
     records = Examples(np.zeros((sum(sizes), 0), np.float32), np.zeros(sum(sizes), int), ("",), "records")
     pool = pool_of_sets(records, sizes, groups=None if groups is None else groups.dealt)
     kinds = np.array([Kind.MIXED if holdout else TURNS[model % len(TURNS)] for model in range(models)])
-    rows = _draw(stream(key, "draw"), kinds.tolist(), pool)
+    never, half, fully = (int((kinds == kind).sum()) for kind in OF_QUERY)
+    test = HoldoutTest(mixed=models) if holdout else ShadowTest(never=never, half=half, fully=fully)
+    rows = test.draw(stream(key, "draw"), pool)
     membership, indices = np.zeros((models, len(left)), bool), np.zeros(models, int)
     for kind in set(kinds.tolist()):
         own = np.flatnonzero(kinds == kind)
         indices[own] = np.arange(len(own))
         membership[np.ix_(own, np.flatnonzero(left))] = rows[kind]
-    return BankPlan(membership, _seeds(stream(key, "seeds"), models), indices)
-
-
-def _by_coins(key: Key[Array, ""], models: int, left: Bool[np.ndarray, " n"]) -> BankPlan:
-    """Includes each record that is not dropped in each model independently with probability 1/2."""
-    draw = stream(key, "draw", "coins")
-    tossed = [generator_of(stream(draw, model)).random(len(left)) < 0.5 for model in range(models)]
-    return BankPlan(np.stack(tossed) & left, _seeds(stream(key, "seeds"), models), np.arange(models))
-
-
-def _draw(key: Key[Array, ""], kinds: list[str], pool: Pool) -> Rows:
-    if Kind.MIXED in kinds:
-        return HoldoutTest(mixed=len(kinds)).draw(key, pool)
-    without, half, within = map(kinds.count, OF_QUERY)
-    return ShadowTest(never=without, half=half, fully=within).draw(key, pool)
-
-
-def _seeds(key: Key[Array, ""], models: int) -> UInt32[np.ndarray, " models"]:
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(models))
-    return np.asarray(jax.vmap(lambda one: jax.random.bits(one, dtype=jnp.uint32))(keys))
+    return BankPlan(membership, seeds, indices)

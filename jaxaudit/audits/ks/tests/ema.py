@@ -66,11 +66,7 @@ def medians(emas: tuple[EMA, ...]) -> tuple[float, float]:
 
 
 def refuse_without_records(rows: Membership, pool: Pool) -> None:
-    """Checks that there are calibration models, and that each leaves out records for EMA to learn from.
-
-    Raises:
-        InputError: there are none, or one leaves out no record.
-    """
+    """Checks that there are calibration models, and that each leaves out records for EMA to learn from."""
     if not len(rows):
         raise InputError("EMA learns from rho's calibration models, and there are none: add RhoTest() to the tests.")
     if rows[:, pool.calibration].all(axis=1).any():

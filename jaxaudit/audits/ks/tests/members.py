@@ -20,7 +20,6 @@ from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import (
     holdout_apart,
     holdout_like_query,
-    members_like_query,
 )
 from jaxaudit.metrics.members import LEAST_MEMBERS, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
@@ -112,7 +111,9 @@ class MembersTest(WithoutModels):
         indices, members = np.r_[evidence.known, evidence.dealt], evidence.known.stop - evidence.known.start
         own = stream(key, "members alike"), evidence, indices, members, groups, pool.at_hand
         alike_members = evidence.once("members", lambda: sets_alike(*own))
-        checks = (holdout_like_query(found), holdout_apart(found), members_like_query(alike_members))
+        three = "known members and the other two sets"
+        members_alike = holdout_like_query(alike_members, name=MEMBERS_LIKE_QUERY, sets=three)
+        checks = (holdout_like_query(found), holdout_apart(found), members_alike)
         decide = partial(self.decide, checks=checks, answer=answer)
         return decide(answer.usage)._replace(again=decide)
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import Run
 from support.html_pages import Parsed
 from support.saved_runs import as_json
 from support.saved_runs.provenance import provenance

@@ -15,6 +15,7 @@ A command with few options has them without a group, and without a heading in th
 
 import dataclasses
 import enum
+import re
 import typing
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -160,7 +161,8 @@ def plain(options: Any) -> dict[str, Any]:
         if isinstance(value, list | tuple):
             return [one(each, names) for each in value]
         if names == "codes" and isinstance(value, str):
-            return ",".join(without_folders(each.strip()) for each in value.split(","))
+            # Only what stands between blanks is a path; the blanks stay, so that the words mean the same options.
+            return re.sub(r"[^,\s](?:[^,]*[^,\s])?", lambda found: without_folders(found[0]), value)
         return without_folders(str(value)) if isinstance(value, Path) or (names and isinstance(value, str)) else value
 
     source = source_of(options)

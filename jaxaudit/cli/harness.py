@@ -188,14 +188,21 @@ def run(command: Command, options: Any) -> None:
 
 
 def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Summary:
-    from jaxaudit.cli.own_code import source_hashes
+    from jaxaudit.cli.own_code import base_hash, source_hashes
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.cli.tuning import recall_models_per_batch, remember_models_per_batch
     from jaxaudit.report.record import Provenance
     from jaxaudit.runs.identity import run_identity
     from jaxaudit.runs.provenance import describe_machine
 
-    facts = {**plain(job.options), "command": name, "record": list(job.record_shape), "classes": job.classes}
+    sources = source_hashes(job.options)
+    facts = {
+        **plain(job.options),
+        "base": base_hash(job.options),
+        "command": name,
+        "record": list(job.record_shape),
+        "classes": job.classes,
+    }
     # Work without training has no number of models per batch.
     machines = _recipe(job.options)
     recipe = machines if job.record_shape else None
@@ -211,7 +218,6 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         from jaxaudit.cli.trial import tried
 
         return tried(name, job, number, machines)
-    sources = source_hashes(job.options)
     checkpoints = None
     if job.models is not None and job.kept is None:
         identity = run_identity(name, identity_of(job.options), job.hashes, {"model": None, **sources})

@@ -5,7 +5,6 @@ W x + (alpha / r) B A x, and only A `[r, in]` and B `[out, r]` are trained. Mode
 W, so one base model is in memory, and its products are those of one batch of all models' records.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -151,15 +150,6 @@ def write_adapter(folder: Path, adapters: Adapters, params: Mapping[str, Array |
                 file.write(content)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror or error}); give a new folder.") from error
-
-
-def base_hash(base: Mapping[str, Array]) -> str:
-    """`blake2b:...` of the tensors of a base model, the `shared` ones of its learner."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, each in sorted(base.items()):
-        digest.update(f"{name} {each.shape}\n".encode())
-        digest.update(np.ascontiguousarray(each, "<f4").data)
-    return f"blake2b:{digest.hexdigest()}"
 
 
 def _sizes(part: Any) -> tuple[int, int] | None:

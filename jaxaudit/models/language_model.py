@@ -1,17 +1,18 @@
 """Causal language models of `transformers` from a folder on disk: no download, no foreign code, safetensors only."""
 
+import hashlib
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import ml_dtypes
 import numpy as np
 
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import exists, read_small
+from jaxaudit.data.paths import exists, open_data, read_small
 from jaxaudit.data.weights.weights import read_weights, weight_files
 from jaxaudit.errors import InputError
 from jaxaudit.models.pretrained import (
@@ -36,6 +37,21 @@ LARGEST_TOKENIZER = 256 * 2**20
 PRECISIONS = ("float32", "bfloat16", "float16")
 POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "n_ctx")
 """Names of the number of positions in configurations."""
+
+
+def folder_hash(folder: Path) -> str:
+    """`blake2b:...` of the configuration, tokenizer and weights in a folder of `save_pretrained`.
+
+    Raises:
+        InputError: a file cannot be read, or there are no weights.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    names = sorted({CONFIG, *TOKENIZER_FILES, *(path.name for path in weight_files(folder))})
+    for name in names:
+        if exists(folder / name):
+            with open_data(folder / name) as file:
+                digest.update(f"{name} {hashlib.file_digest(cast(Any, file), hashlib.blake2b).hexdigest()}\n".encode())
+    return f"blake2b:{digest.hexdigest()}"
 
 
 class Encoded(NamedTuple):

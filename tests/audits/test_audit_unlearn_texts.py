@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxaudit.report.record import Run
 from support.html_pages import Parsed
 from support.saved_runs import as_json
 from support.saved_runs.provenance import provenance
@@ -23,6 +22,7 @@ from jaxaudit.learners import NetworkParams
 from jaxaudit.metrics import Answers, challenge_score, forget_quality, mia_auc, privleak, u_lira
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import recorded
+from jaxaudit.report.record import Run
 from jaxaudit.unlearning import npo, scrub
 
 KEY, SEEDS = jax.random.key(8), 17

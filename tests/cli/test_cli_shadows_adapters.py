@@ -52,7 +52,7 @@ def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
     bank = load_bank("bank")
     said = bank.description
     assert (said.outputs, said.direction, said.records) == ("log_likelihood", "higher", 3 * COUNT)
-    for part in ("model base", "lora 2", "lora layers c_attn,c_proj", "weights of the base blake2b:"):
+    for part in ("model base", "lora 2", "lora layers c_attn,c_proj", "source of model blake2b:"):
         assert part in said.recipe
     scored = jaxaudit(
         "scores", "lm", "base", "--query", "q.jsonl", "--holdout", "h.jsonl", "--members", "m.jsonl", "--out", "s.csv"

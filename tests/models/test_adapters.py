@@ -17,7 +17,7 @@ from jaxaudit.ensemble import log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import LanguageModelLearner
 from jaxaudit.learners.stepped import compiled
-from jaxaudit.models.adapters import PREFIX, Adapters, base_hash, write_adapter
+from jaxaudit.models.adapters import PREFIX, Adapters, write_adapter
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -109,7 +109,6 @@ def test_the_base_is_in_memory_once_and_no_constant_of_a_program(tmp_path: Path)
     learner = learner_of(Adapters(str(tmp_path / "base"), 2))
     params = learner.net.init(jax.random.key(1))[0]
     assert set(params).isdisjoint(learner.shared)
-    assert base_hash(learner.shared) == base_hash(dict(reversed(learner.shared.items())))
 
     @compiled()
     def outputs(learner: Any, params: Any, inputs: Any) -> Any:

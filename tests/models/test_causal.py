@@ -10,7 +10,7 @@ import pytest
 from support.language_models import save_model
 
 from jaxaudit.models.causal import causal_model
-from jaxaudit.models.language_model import LanguageModel
+from jaxaudit.models.language_model import LanguageModel, folder_hash
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -32,3 +32,14 @@ def test_logits_are_those_of_pytorch_and_padding_changes_none(kind: str, tmp_pat
     assert sum(each.size for each in made.weights.values()) == sum(each.numel() for each in module.parameters())
     # torchax is imported by now, and states an accelerator that PyTorch cannot use.
     assert LanguageModel(tmp_path / kind).load().device.type in ("cpu", "cuda")
+
+
+def test_the_hash_of_a_folder_is_of_what_the_model_computes_with(tmp_path: Path):
+    for name, seed in (("one", 0), ("same", 0), ("other", 1)):
+        save_model(tmp_path / name, seed=seed)
+    first = folder_hash(tmp_path / "one")
+    (tmp_path / "one/README.md").write_text("A note changes nothing.")
+    assert folder_hash(tmp_path / "one") == folder_hash(tmp_path / "same") == first
+    assert folder_hash(tmp_path / "other") != first
+    (tmp_path / "same/tokenizer.json").write_text("{}")
+    assert folder_hash(tmp_path / "same") != first

@@ -21,7 +21,6 @@ from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError, visible
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.metrics.pdtp import BINS, SOURCE
-from jaxaudit.models.adapters import base_hash
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.files import record_files
@@ -84,8 +83,6 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         return replace(found, records=indices[found.records], reduction=reduction)
 
     held = {} if groups is None else {"groups": as_groups(groups, groups[:0]).content_hash}
-    if base := getattr(learner, "shared", {}):
-        held["base"] = base_hash(base)
 
     def outcome(found: PDTPAudit, provenance: Provenance) -> Outcome:
         record = recorded("pdtp", found.result, [SOURCE], provenance)

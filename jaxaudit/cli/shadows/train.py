@@ -225,20 +225,15 @@ def _in_bank(options: TrainOptions, recipes: Recipes, query: Examples) -> Planne
     """The options of the models in the form of `shadows plan`."""
     several = ",".join(recipes.names) if len(recipes.names) > 1 else None
     asked = options.models
-    planned = PlannedModels(seed=asked.seed, models=asked.models, designs=several, recipe=_in_words(options, recipes))
+    planned = PlannedModels(seed=asked.seed, models=asked.models, designs=several, recipe=_in_words(options))
     return replace(planned, outputs="log-likelihood", direction="higher") if are_texts(query) else planned
 
 
-def _in_words(options: TrainOptions, recipes: Recipes) -> str:
+def _in_words(options: TrainOptions) -> str:
     """The recipe of the guess in words: every option of the network and its training, and hashes of your own code."""
     sources = [f"source of {role} {digest}" for role, digest in source_hashes(options).items()]
     if options.model.learner is not None:
         return ", ".join([f"learner {options.model.learner}", *sources])
-    if options.model.lora is not None:
-        from jaxaudit.models.adapters import base_hash
-
-        base = getattr(recipes.learners[0], "shared", {})
-        sources.append(f"weights of the base {base_hash(base)}")
     facts = [
         f"{field.flag.removeprefix('--').replace('-', ' ')} {_shown(field.value)}"
         for field in fields_of(options)

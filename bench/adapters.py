@@ -120,7 +120,7 @@ def counted_limit(learner: LanguageModelLearner) -> float:
     """How many times the frozen products' work is the whole: the thin products of adapters come on top of them."""
     params, _ = jax.eval_shape(learner.net.init, jax.random.key(1))
     thin = sum(each.size for each in jax.tree.leaves(params))
-    frozen = sum(each.size for name, each in learner.shared.items() if each.ndim == 2 and "wpe" not in name)
+    frozen = sum(each.size for name, each in learner.shared[0].items() if each.ndim == 2 and "wpe" not in name)
     # Forward and the gradient of inputs for frozen weights; the gradient of the weights, too, for adapters.
     return (2 * frozen + 3 * thin) / (2 * frozen)
 

@@ -6,7 +6,15 @@ from typing import Any
 
 from jaxaudit.cli.options import EVERY_SOURCE, Source, option, training_option
 from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer
-from jaxaudit.cli.parsers import groups_place, parse_cluster, parse_hidden, parse_image_size, parse_tokens, share_check
+from jaxaudit.cli.parsers import (
+    groups_place,
+    parse_cluster,
+    parse_hidden,
+    parse_image_size,
+    parse_template,
+    parse_tokens,
+    share_check,
+)
 from jaxaudit.errors import InputError
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
@@ -68,6 +76,13 @@ class TextNetwork:
     """A network of texts."""
 
     tokens: str | None = tokens_of_texts("bytes; the model's own with --lora")
+    template: str | None = option(
+        None,
+        "Text before an answer: {} is the prompt or question, \\n a line break. [default: a prompt as it is; a "
+        "question as 'Question: {}\\nAnswer: ']",
+        check=parse_template,
+        of=TRAINED,
+    )
     lora: int | None = training_option(
         None,
         "--model is the folder of a causal model of transformers and its tokenizer, which is frozen; train adapters of "

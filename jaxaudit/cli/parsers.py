@@ -233,6 +233,15 @@ def parse_tokens(text: str) -> int | None:
     return None if text == "bytes" else int(found[1] or WORDS)
 
 
+def parse_template(text: str) -> str:
+    """The text before an answer, with `{}` for the prompt; a backslash and an n are a line break."""
+    if text.count("{}") != 1:
+        raise InputError(
+            "--template must have {} once, where the prompt or question goes, such as '[INST] {} [/INST]'."
+        )
+    return text.replace("\\n", "\n")
+
+
 def is_texts(path: str | Path) -> bool:
     """Whether the name is that of a file of texts.
 

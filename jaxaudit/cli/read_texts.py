@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Shaped
 
-from jaxaudit.cli.parsers import TEXTS, is_texts, parse_tokens
+from jaxaudit.cli.groups import TextNetwork
+from jaxaudit.cli.parsers import TEXTS, is_texts, parse_template, parse_tokens
 from jaxaudit.data import Examples
 from jaxaudit.data.groups import groups_file, load_groups
 from jaxaudit.data.paths import expanded
@@ -20,21 +21,22 @@ if TYPE_CHECKING:
 
 
 def text_reader(
-    names: Sequence[str], tokens: str | None, adapters: "Adapters | None" = None
+    names: Sequence[str], network: TextNetwork, adapters: "Adapters | None" = None
 ) -> Callable[[str], Examples] | None:
     """A function that returns the texts of a file as sequences of one length; None if the sets are no texts.
 
     Args:
         names: of all sets, since the word vocabulary and the length are of all of them.
-        tokens: as for `--tokens`.
+        network: how texts become tokens, and the template.
         adapters: of a base model, whose own tokenizer is then taken.
 
     Raises:
-        InputError: only some sets are texts, `tokens` is given and none is, or a file cannot be read.
+        InputError: only some sets are texts, an option of texts is given and none is, or a file cannot be read.
     """
     if not any(map(is_texts, names)):
-        if tokens is not None or adapters is not None:
-            flag = "--lora" if tokens is None else "--tokens"
+        given = {"--tokens": network.tokens, "--template": network.template, "--lora": adapters}
+        flag = next((name for name, value in given.items() if value is not None), None)
+        if flag is not None:
             raise InputError(f"{flag} is for texts, and --query {names[0]} is none ({', '.join(TEXTS)}).")
         return None
     other = next((name for name in names if not is_texts(name)), None)
@@ -43,14 +45,18 @@ def text_reader(
             f"{other}: is no file of texts ({', '.join(TEXTS)}), as another set is; give all sets as texts."
         )
     sets = [read_texts(expanded(Path(name))) for name in names]
+    template = None if network.template is None else parse_template(network.template)
+    if template is not None and any(each.form == "text" for each in sets):
+        raise InputError("--template is for prompts and questions, and lines of a set have a 'text'; leave it out.")
     if adapters is None:
-        words = parse_tokens(tokens or "bytes")
-        made = sequences(sets, BYTES if words is None else word_tokenizer(sets, words))
+        words = parse_tokens(network.tokens or "bytes")
+        made = sequences(sets, BYTES if words is None else word_tokenizer(sets, words, template), template=template)
     else:
         from jaxaudit.models.language_model import LanguageModel
 
         base = LanguageModel(Path(adapters.folder))
-        made = padded(sets, [base.encode(prompts_of(each), each.answers) for each in sets], base.end, base.positions)
+        encoded = [base.encode(prompts_of(each, template), each.answers) for each in sets]
+        made = padded(sets, encoded, base.end, base.positions)
     return dict(zip(names, made, strict=True)).__getitem__
 
 

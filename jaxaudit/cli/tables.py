@@ -67,7 +67,7 @@ def read_training_set(options: TableData, network: ShadowNetwork) -> "Table | Ex
     from jaxaudit.cli.read_texts import text_reader
 
     names = [f"{options.csv or options.data or DEFAULT_DATA}"]
-    read = text_reader(names, network.tokens, make_adapters(network))
+    read = text_reader(names, network, make_adapters(network))
     if read is None or options.csv is not None:
         return read_table(options)
     usual = TableData(data=options.data, data_dir=options.data_dir, sample=options.sample)

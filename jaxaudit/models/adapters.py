@@ -71,7 +71,7 @@ class Adapters:
             raise InputError(f"the rank of adapters (`lora`) is 1 to {MOST_RANK:,}, got {self.rank:,}.")
         made = causal_model(Path(self.folder), self._added)
         shapes = {name: each.shape for name, each in made.weights.items() if name.endswith((A, B))}
-        base = {name: each for name, each in made.weights.items() if name not in shapes} | made.rest
+        base = {name: each for name, each in made.weights.items() if name not in shapes}, made.rest
 
         def init(key: Key[Array, ""]) -> tuple[dict[str, Array], Any]:
             params = {name: jnp.zeros(shape) for name, shape in shapes.items()}
@@ -84,9 +84,11 @@ class Adapters:
         def apply(base: Any, params: Any, state: Any, tokens: Array, training: bool) -> tuple[Array, Any]:
             own, after = jax.random.split(state) if training and self.dropout else (None, state)
             precision = next(iter(params.values())).dtype
-            # With adapters in bfloat16 the frozen products are in bfloat16, too.
-            base = {name: each.astype(precision) for name, each in base.items()}
-            return made.apply({**base, **params}, tokens, own), after
+            # With adapters in bfloat16 the frozen products are, too; other tensors, such as frequencies of positions,
+            # keep their precision.
+            frozen, rest = base
+            frozen = {name: each.astype(precision) for name, each in frozen.items()}
+            return made.apply({**frozen, **rest, **params}, tokens, own), after
 
         shared = Shared(base, apply)
         return PureModule(init, partial(apply, base), False, bool(self.dropout), origin=Origin("torch"), shared=shared)

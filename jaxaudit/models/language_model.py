@@ -34,6 +34,7 @@ TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "special_tokens_map.json", "adde
 TOKENIZER_FILES += ("vocab.json", "vocab.txt", "merges.txt")
 LARGEST_TOKENIZER = 256 * 2**20
 """The most bytes of each file of a tokenizer."""
+VERSION = "transformers_version"
 PRECISIONS = ("float32", "bfloat16", "float16")
 POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "n_ctx")
 """Names of the number of positions in configurations."""
@@ -102,6 +103,15 @@ class LanguageModel:
         self.positions = next((each for each in stated if isinstance(each, int) and each > 0), None)
         self._tokenizer = self._read_tokenizer()
         self._end: int | None = self._tokenizer.eos_token_id
+
+    def computes_as(self, other: "LanguageModel") -> bool:
+        """Whether both have one network and one tokenizer, whatever their weights."""
+        return self._network() == other._network()
+
+    def _network(self) -> tuple[Any, Any]:
+        entries = without(entries_of(read_config(self._folder / CONFIG), self._folder / CONFIG), {*NOT_OF_THE_NETWORK})
+        known = {name: each for name, each in entries.items() if not name.startswith("_") and name != VERSION}
+        return known, self._tokenizer.backend_tokenizer.to_str()
 
     def encode(self, prompts: Sequence[str], answers: Sequence[str]) -> list[Encoded]:
         """Records as tokens: prompt and answer are one text, and the tokens behind those of the prompt are scored.

@@ -139,7 +139,11 @@ REFUSED = {
     "no class": (("--likelihood", "bernoulli"), "--likelihood and --true-fisher are of records with labels"),
     "no expectation": (("--true-fisher",), "--likelihood and --true-fisher are of records with labels"),
     "untrained": (("--reference", "untrained"), "--reference untrained is of other networks"),
-    "another architecture": (("--reference", "other=llama"), "other: its parameters are not those of gpt2"),
+    "another architecture": (
+        ("--reference", "other=llama"),
+        "--reference other: its config.json or its tokenizer is not",
+    ),
+    "another network": (("--reference", "other=heads"), "--reference other: its config.json or its tokenizer is not"),
     "a template of texts": (("--data", "texts.jsonl", "--template", "{}"), "--template is for prompts and questions"),
     "a template of numbers": (("--data", "digits", "--template", "{}"), "--template is of texts"),
 }
@@ -153,6 +157,7 @@ def test_what_cannot_be_measured_is_one_line(name: str, here: Path):
     edited("code", auto_map={"AutoModelForCausalLM": "own.Net"})
     edited("quantised", quantization_config={"bits": 4})
     edited("small", vocab_size=100)
+    edited("heads", n_head=4)
     edited("classes", architectures=["GPT2ForSequenceClassification"])
     write_lines("empty.jsonl", [*QUESTIONS[1:], *({**each, "answer": ""} for each in QUESTIONS[:2])])
     write_lines("single.jsonl", [*TEXTS, {"text": "A"}])

@@ -9,7 +9,10 @@ import pytest
 from support.cli_runs import jaxaudit, refused
 from support.language_models import POSITIONS, save_model, write_lines
 
+from jaxaudit.cli.groups import TextNetwork
+from jaxaudit.cli.read_texts import text_reader
 from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.errors import InputError
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -70,7 +73,10 @@ def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
     words = ("--target", "q.csv", "--holdout-target", "h.csv", "--members", str(COUNT), "--members-target", "m.csv")
     again = jaxaudit("ks", "--shadows", "bank", *words, "--json")
     assert again.result["targets"][0]["usage"] == judged.result["targets"][0]["usage"]
-    # Another base model is another bank.
+    words = ("--target", "s.csv", "--holdout-target", "s.csv", "--before", "s.csv", "--holdout-before", "s.csv")
+    refused(("ks", "--shadows", "bank", *words), ("s.csv: is a table of scores, and outputs before the deletion",))
+    # Another base model, or another template, is another bank.
+    refused((*TRAIN, "--drop-overlap", "--template", "Q: {} A: "), ("bank",))
     save_model(here / "other", seed=1)
     refused((*TRAIN, "--drop-overlap", "--model", "other"), ("bank",))
 
@@ -90,6 +96,19 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 def test_options_of_adapters_that_do_not_fit_are_refused(name: str, here: Path):
     words, said = REFUSED[name]
     refused(("shadows", "train", *SETS, "--drop-overlap", "--models", "4", "--out", "bank", *words), (said,))
+
+
+def test_a_template_is_part_of_every_record(here: Path):
+    assert text_reader(["q.jsonl"], TextNetwork()) is not None
+    read = [text_reader(["q.jsonl"], TextNetwork(template=each)) for each in (None, "{}", "Q: {} A: ")]
+    usual, same, longer = (each("q.jsonl").inputs for each in read if each is not None)
+    np.testing.assert_array_equal(usual, same)
+    assert not np.array_equal(longer, usual)
+    # As many tokens count, whatever stands before them.
+    np.testing.assert_array_equal((longer >= 0).sum(axis=1), (usual >= 0).sum(axis=1))
+    write_lines("t.jsonl", [{"text": "ann bo"}])
+    with pytest.raises(InputError, match="--template is for prompts"):
+        text_reader(["t.jsonl"], TextNetwork(template="Q: {}"))
 
 
 BAD: dict[str, tuple[list[dict[str, Any]], str]] = {

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from jaxaudit.data.scores.reading import load_scores
+from jaxaudit.data.scores.reading import load_scores, target_on
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
 
@@ -143,3 +143,17 @@ def test_a_column_that_is_not_used_may_hold_text_and_a_renamed_one_empty_cells(t
     found = load_scores(path, rename={"my.nll": "unused.truth_ratio"})
     assert found.ignored == ("model.name",)
     assert len(found.of("unused")) == 1
+
+
+def test_a_bank_takes_the_target_of_a_set_from_a_table(tmp_path: Path):
+    path = tmp_path / "s.csv"
+    path.write_text("set,target.loss,before.loss\nholdout,3,1\nquery,1,2\nquery,2,5\n")
+    np.testing.assert_array_equal(target_on(path, "query", True, 1), [-1, -2])
+    np.testing.assert_array_equal(target_on(path, "query", False, -1), [1, 2])
+    with pytest.raises(InputError, match="the bank's scores are the other way"):
+        target_on(path, "query", False, 1)
+    path.write_text("set,target.a.loss,target.b.loss\nholdout,3,1\nquery,1,2\n")
+    with pytest.raises(InputError, match="2 targets"):
+        target_on(path, "query", True, 1)
+    path.write_text("score\n1\n2\n")
+    assert target_on(path, "query", True, 1) is None

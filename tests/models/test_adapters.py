@@ -18,6 +18,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import LanguageModelLearner
 from jaxaudit.learners.stepped import compiled
 from jaxaudit.models.adapters import PREFIX, Adapters, write_adapter
+from jaxaudit.models.causal import causal_model
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -108,7 +109,8 @@ def test_the_base_is_in_memory_once_and_no_constant_of_a_program(tmp_path: Path)
     save_model(tmp_path / "base")
     learner = learner_of(Adapters(str(tmp_path / "base"), 2))
     params = learner.net.init(jax.random.key(1))[0]
-    assert set(params).isdisjoint(learner.shared)
+    frozen, rest = learner.shared
+    assert set(params).isdisjoint({**frozen, **rest})
 
     @compiled()
     def outputs(learner: Any, params: Any, inputs: Any) -> Any:
@@ -117,11 +119,11 @@ def test_the_base_is_in_memory_once_and_no_constant_of_a_program(tmp_path: Path)
 
     program = jax.make_jaxpr(lambda params, inputs: outputs(learner, params, inputs))(params, jnp.abs(tokens()))
     (called,) = (each for each in program.eqns if each.primitive.name in ("jit", "pjit"))
-    largest = max(each.size for each in learner.shared.values())
+    largest = max(each.size for each in frozen.values())
     assert all(np.size(each) < largest for each in called.params["jaxpr"].consts)
     assert largest in [each.aval.size for each in called.invars]
     # With other tensors in their place, the same program computes with them.
-    there = learner.having({name: 2 * each for name, each in learner.shared.items()})
+    there = learner.having(({name: 2 * each for name, each in frozen.items()}, rest))
     given = jnp.abs(tokens())
     assert not np.allclose(there.net.apply(params, None, given, False)[0], outputs(learner, params, given))
 
@@ -140,6 +142,20 @@ def test_dropout_is_of_training_alone_and_bfloat16_trains(tmp_path: Path):
     assert after is state
     assert not np.allclose(first, calm)
     assert not np.allclose(first, again)
+    adapters = Adapters(str(tmp_path / "llama"), 2)
+    save_model(tmp_path / "llama", "llama")
+    shared = adapters().shared
+    assert shared is not None
+    frozen, rest = shared.arrays
+    assert any("inv_freq" in name for name in rest)
+    # Frequencies of positions keep their precision: in bfloat16 they would be those of other positions.
+    lower = {name: each.astype(jnp.bfloat16) for name, each in adapters().init(jax.random.key(1))[0].items()}
+    made = adapters().apply(lower, None, given, False)[0]
+    whole = causal_model(tmp_path / "llama")
+    cast = {name: each.astype(jnp.bfloat16) for name, each in frozen.items()}
+    seen = [whole.apply({**cast, **own}, given) for own in (rest, {k: v.astype(jnp.bfloat16) for k, v in rest.items()})]
+    np.testing.assert_array_equal(made, seen[0])
+    assert not np.array_equal(made, seen[1])
     short = learner_of(Adapters(str(tmp_path / "base"), 2), precision="bfloat16")
     numbers = [trained(each, tokens())[0] for each in (plain, short)]
     np.testing.assert_allclose(numbers[0], numbers[1], atol=0.1)

@@ -7,8 +7,7 @@ from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOu
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
-from jaxaudit.cli.parsers import check_weights, is_texts, parse_hidden, parse_reference
-from jaxaudit.cli.scores.lm import parse_template
+from jaxaudit.cli.parsers import check_weights, is_texts, parse_hidden, parse_reference, parse_template
 from jaxaudit.errors import InputError
 
 LIKELIHOODS = ("categorical", "bernoulli", "gaussian")

@@ -82,7 +82,14 @@ def read_text_inputs(options: EfficacyOptions) -> TextInputs:
     (examples,) = padded([texts], [encoded], tokenizer.end, tokenizer.positions)
     say(f"reading {len(sources) + 1} language model{'s' if sources else ''}")
     judged = causal_model(folder)
-    references = [_named(name, causal_model(path)) for name, path in sources if path]
+    others = {name: causal_model(path) for name, path in sources if path}
+    for name, each in others.items():
+        if not each.model.computes_as(judged.model):
+            raise InputError(
+                f"--reference {name}: its config.json or its tokenizer is not that of {judged.model.name}; weights are "
+                "compared in one network."
+            )
+    references = [_named(name, each) for name, each in others.items()]
     return TextInputs(judged, _named(judged.model.name, judged), references, examples)
 
 

@@ -32,6 +32,7 @@ from jaxaudit.data.overlap import (
     refuse_in_reference,
     without_copies,
 )
+from jaxaudit.data.scores.reading import is_score_table
 from jaxaudit.errors import InputError, without_folders
 
 
@@ -125,9 +126,7 @@ def read_given(options: KSOptions) -> AuditInputs:
         check_files(key, data.challenge.parent)
     simulated = [parse_target_data(text)[0] for text in target.target_data]
     names = [data.query, data.calibration, data.holdout, data.members, data.reference, *simulated]
-    texts = text_reader(
-        [name for name in names if name is not None], options.model.tokens, make_adapters(options.model)
-    )
+    texts = text_reader([name for name in names if name is not None], options.model, make_adapters(options.model))
     read = texts or reader(data, group_columns(data))
     query, calibration, whole = (
         (read(data.query or ""), None, None) if data.calibration is None else read_sets(data, read)
@@ -189,6 +188,12 @@ def file_targets(target: Targets, read: Callable[[Path, str], Outputs]) -> tuple
         "before_on_holdout": target.holdout_before,
         "on_members": target.members_target,
     }
+    table = next((path for path in (*target.before, *target.holdout_before) if is_score_table(path)), None)
+    if table is not None:
+        raise InputError(
+            f"{table.name}: is a table of scores, and outputs before the deletion are files of one column for each set "
+            "(--before, --holdout-before)."
+        )
     files = {
         name: name_apart([read(path, OF_SETS[name]) for path in paths], list(paths)) for name, paths in given.items()
     }

@@ -18,6 +18,7 @@ from jaxaudit.cli.groups import (
 )
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
+from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.tables import TableData
 from jaxaudit.errors import InputError
 
@@ -79,6 +80,8 @@ def _check(options: PDTPOptions) -> None:
     if options.output.show_values and options.output.as_json:
         raise InputError("--show-values prints below the table; leave out --json.")
     check_texts(options.data.data, options.model.model, options.recipe)
+    if options.audit.reduce and options.data.data is not None and is_texts(options.data.data):
+        raise InputError("--reduce removes records of a table, and these are texts; leave it out.")
     if options.audit.reduce and options.audit.groups:
         raise InputError("--reduce removes records one by one; leave out --groups.")
     if options.audit.reduce and options.audit.measured_records is not None:

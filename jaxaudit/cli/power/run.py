@@ -179,7 +179,7 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, PowerInputs]:
     data, model, recipe = with_defaults(options.data, options.model, options.recipe)
     # A column with groups is not an input.
     named = data.groups is not None and groups_file(data.groups) is None
-    texts = text_reader([data.query or "", data.calibration or ""], model.tokens, make_adapters(model))
+    texts = text_reader([data.query or "", data.calibration or ""], model, make_adapters(model))
     query, calibration, _ = read_sets(data, texts or reader(data, [data.groups or ""] if named else []))
     model = replace(model, model=model.model or ("liu-cnn" if is_image(query) else "mlp"))
     tell_of_large_numbers(model.model, (query.inputs, calibration.inputs))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import option
+from jaxaudit.cli.parsers import parse_template
 from jaxaudit.errors import InputError
 
 
@@ -13,15 +14,6 @@ def claim_table(path: Path) -> None:
     from jaxaudit.data.scores.reading import claim_scores
 
     claim_scores(path)
-
-
-def parse_template(text: str) -> str:
-    """The text before an answer, with `{}` for the prompt; a backslash and an n are a line break."""
-    if text.count("{}") != 1:
-        raise InputError(
-            "--template must have {} once, where the prompt or question goes, such as '[INST] {} [/INST]'."
-        )
-    return text.replace("\\n", "\n")
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.scores.lm import LMOptions, parse_template
+from jaxaudit.cli.scores.lm import LMOptions
 from jaxaudit.data import sequences
 from jaxaudit.data.scores.reading import write_scores
 from jaxaudit.data.texts import SETS, Texts, read_texts

@@ -60,7 +60,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     """
     names = [name for name in (data.query, data.holdout, data.calibration) if name is not None]
     adapters = None if model is None else make_adapters(model)
-    read = text_reader(names, model and model.tokens, adapters) or reader(data, group_columns(data))
+    read = text_reader(names, model or BankNetwork(), adapters) or reader(data, group_columns(data))
     query = read(data.query or "")
     held = None if data.holdout is None else read(data.holdout)
     other = None if data.calibration is None else read(data.calibration)

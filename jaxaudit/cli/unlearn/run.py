@@ -92,6 +92,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             "training set": train.content_hash,
             "test set": test.content_hash,
             "forgotten": hashlib.blake2b(np.packbits(parts.forget).tobytes(), digest_size=16).hexdigest(),
+            **_hash_of_answers(parts),
         },
         audit=audit,
         outcome=outcome,
@@ -102,6 +103,12 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
         classes=len(train.class_names),
         measure=partial(_measured, key, parts, learner, seeds),
     )
+
+
+def _hash_of_answers(parts: Parts) -> dict[str, str]:
+    if parts.answers is None:
+        return {}
+    return {"other answers": hashlib.blake2b(np.ascontiguousarray(parts.answers).data, digest_size=16).hexdigest()}
 
 
 def _filled(options: UnlearnOptions) -> UnlearnOptions:

@@ -9,7 +9,6 @@ from jaxaudit.cli.own_model import OF_TEXTS
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_tokens
 from jaxaudit.cli.unlearn.command import UnlearnData, UnlearnOptions
 from jaxaudit.data import Examples, concatenate
-from jaxaudit.data.overlap import find_overlap
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import BYTES, sequences, word_tokenizer
 from jaxaudit.data.texts import Texts, other_answers, read_texts
@@ -73,10 +72,14 @@ def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Exa
         removed = whole.take(rows)
     more = other_answers(removed)
     sets = [whole, removed, test, *([] if more is None else [more])]
-    words = parse_tokens(tokens or "bytes")
-    every, forgotten, tested, *others = sequences(sets, BYTES if words is None else word_tokenizer(sets, words))
-    equal = find_overlap(forgotten, every).calibration_indices
-    rest = np.setdiff1d(np.arange(len(every)), equal)
+    words, gone = parse_tokens(tokens or "bytes"), {*zip(removed.prompts, removed.answers, strict=True)}
+    there = [each in gone for each in zip(whole.prompts, whole.answers, strict=True)]
+    rest = np.flatnonzero(~np.array(there))
+    # Of all training records, those to forget among them, and no other: what is forgotten changes no token.
+    known = {*zip(whole.prompts, whole.answers, strict=True)}
+    new = [row for row, each in enumerate(zip(removed.prompts, removed.answers, strict=True)) if each not in known]
+    counted = [whole, removed.take(new), test]
+    every, forgotten, tested, *others = sequences(sets, BYTES if words is None else word_tokenizer(counted, words))
     if not len(rest):
         raise InputError("--forget is all of --data, and no record would remain; name fewer texts.")
     train = concatenate([every.take(rest), forgotten], every.name)

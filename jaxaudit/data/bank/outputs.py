@@ -72,7 +72,8 @@ def load_into(path: Path, description: Description, of: str | None = None) -> np
     if description.outputs in SCORED:
         expected = Expected(description.records, 1, None, of or "bank")
         likely = description.outputs == "log_likelihood"
-        values = None if of is None else target_on(path, of.partition(" ")[0], likely)
+        direction = 1 if likely or description.direction == "higher" else -1
+        values = None if of is None else target_on(path, of.partition(" ")[0], likely, direction)
         if values is None:
             values = read_outputs(path, expected).values
             if values.shape[1:] != (1,):

@@ -66,7 +66,14 @@ def load_scores(
     return score_table(found, name=path.name, lower=lower, higher=higher)
 
 
-def target_on(path: Path, of: str, log_likelihood: bool) -> np.ndarray | None:
+def is_score_table(path: Path) -> bool:
+    """Whether the file is a table with a column `set`."""
+    from jaxaudit.data.tables.columns import read_text_table
+
+    return path.suffix.lower() in TABLES and "set" in (read_text_table(path)[0].header or [])
+
+
+def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.ndarray | None:
     """`float64[n]`: the score of the target in a table on the records of one set, in the table's order.
 
     Args:
@@ -74,16 +81,16 @@ def target_on(path: Path, of: str, log_likelihood: bool) -> np.ndarray | None:
         of: the set.
         log_likelihood: whether to take the target's `log_likelihood`, or its `loss` with the other sign; else its one
             score as it is.
+        direction: of that score, as in `ScoreTable.directions`.
 
     Returns:
         None if the file is no table with a column `set`.
 
     Raises:
-        InputError: it is one, and cannot be read; or it has not one target, or not one such score.
+        InputError: it is one, and cannot be read; or it has not one target, or not one such score, or one of the other
+            direction.
     """
-    from jaxaudit.data.tables.columns import read_text_table
-
-    if path.suffix.lower() not in TABLES or "set" not in (read_text_table(path)[0].header or []):
+    if not is_score_table(path):
         return None
     table = load_scores(path)
     targets, rows = table.of("target"), table.rows(of)
@@ -91,6 +98,11 @@ def target_on(path: Path, of: str, log_likelihood: bool) -> np.ndarray | None:
     signs = {"log_likelihood": 1, "loss": -1} if log_likelihood else dict.fromkeys(list(scores)[: len(scores) == 1], 1)
     for name, sign in signs.items():
         if name in scores:
+            if sign * table.directions.get(name, 0) == -direction:
+                raise InputError(
+                    f"{path.name}: {name} is {'lower' if direction > 0 else 'higher'} for records that were used, and "
+                    "the bank's scores are the other way; give the score that its models gave."
+                )
             return sign * scores[name][rows]
     wanted = "`log_likelihood` or `loss`" if log_likelihood else "score"
     raise InputError(

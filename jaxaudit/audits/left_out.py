@@ -13,6 +13,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, LeavesOneOut, LeftOut, ReadsAllForEach, ValidatedLearner
 from jaxaudit.learners.left_out import LeftOutModels
+from jaxaudit.learners.stepped import compiled
 from jaxaudit.membership import AllBut, everyone, leave_group_out
 
 
@@ -156,6 +157,6 @@ def _own(learner: Learner, inputs: np.ndarray, asked: np.ndarray, params: Any, m
     return np.asarray(_log_probs_each(learner, params, inputs[asked[models]]))
 
 
-@partial(jax.jit, static_argnames="learner")
+@compiled()
 def _log_probs_each(learner: Learner, params: Any, own: Array) -> Array:
     return jax.vmap(learner.log_probs)(params, own)

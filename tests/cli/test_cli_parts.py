@@ -188,7 +188,8 @@ def test_target_data():
 
 @pytest.mark.parametrize("name", SHARES)
 def test_shares_and_factors(name: str):
-    check, unbounded = share_check(name), name.startswith("ssd") or name.endswith("rate")
+    check = share_check(name)
+    unbounded = name.startswith("ssd") or name.endswith(("rate", "alpha", "o_beta", "coefficient"))
     for right in (0.95, 10.0) if unbounded else (0.95,):
         check(right)
     for wrong in (-0.1, *(() if unbounded else (1.1,)), float("nan"), float("inf")):

@@ -188,7 +188,7 @@ def run(command: Command, options: Any) -> None:
 
 
 def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Summary:
-    from jaxaudit.cli.own_code import base_hash, source_hashes
+    from jaxaudit.cli.own_code import source_hashes
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.cli.tuning import recall_models_per_batch, remember_models_per_batch
     from jaxaudit.report.record import Provenance
@@ -198,7 +198,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     sources = source_hashes(job.options)
     facts = {
         **plain(job.options),
-        "base": base_hash(job.options),
+        "source": sources.get("model"),
         "command": name,
         "record": list(job.record_shape),
         "classes": job.classes,

@@ -161,20 +161,12 @@ def source_hashes(options: Any) -> dict[str, str]:
     `model` is the hash of their base model.
     """
     found = {role: source_hash(own) for field in fields_of(options) for role, own in _own_of(field)}
-    base = base_hash(options)
-    if base is not None:
-        found["model"] = base
-    return {role: digest for role, digest in found.items() if digest is not None}
-
-
-def base_hash(options: Any) -> str | None:
-    """`blake2b:...` of the files of the model below adapters (`--lora`); None without adapters."""
     values = {field.name: field.value for field in fields_of(options)}
-    if values.get("lora") is None:
-        return None
-    from jaxaudit.models.language_model import folder_hash
+    if values.get("lora") is not None:
+        from jaxaudit.models.language_model import folder_hash
 
-    return folder_hash(Path(os.path.expanduser(values["model"])))
+        found["model"] = folder_hash(Path(os.path.expanduser(values["model"])))
+    return {role: digest for role, digest in found.items() if digest is not None}
 
 
 def _own_of(field: Field) -> Iterator[tuple[str, OwnCode | None]]:

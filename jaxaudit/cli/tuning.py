@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DECIDING = (
     *("command", "model", "hidden", "batch_size", "optimizer", "classes", "models_per_batch", "record"),
     *("momentum", "dropout", "augment", "precision", "patience"),
-    *("tokens", "base", "lora", "lora_layers"),
+    *("tokens", "source", "lora", "lora_layers"),
 )
 """The facts that affect the speed, or the memory that a model takes; those that were not given are left out."""
 

@@ -15,7 +15,7 @@ from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.networks import mean_cost
 from jaxaudit.cli.options import fields_of, plain
-from jaxaudit.cli.own_code import base_hash
+from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.parsers import parse_time
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.tuning import (
@@ -139,7 +139,11 @@ def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: St
     few steps are timed.
     """
     work = {**plain(options), "command": "ks", "model": design[0], "hidden": design[1]}
-    work |= {"record": list(query.inputs.shape[1:]), "classes": len(query.class_names), "base": base_hash(options)}
+    work |= {
+        "record": list(query.inputs.shape[1:]),
+        "classes": len(query.class_names),
+        "source": source_hashes(options).get("model"),
+    }
     known = recall_speed(work)
     if known is None:
         number = options.recipe.models_per_batch or recall_models_per_batch(work)

@@ -8,7 +8,7 @@ from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.ks.budget import FIXED_SECONDS, TRAINING_SHARE, USUAL, speed_of
 from jaxaudit.cli.networks import mean_cost
 from jaxaudit.cli.options import plain
-from jaxaudit.cli.own_code import base_hash
+from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import duration
 from jaxaudit.cli.tuning import recall_models_per_batch, remember_models_per_batch
@@ -73,7 +73,11 @@ def _pace(options: PowerOptions, query: Examples, learner: SteppedLearner, desig
     model, recipe = options.model, options.recipe
     speed = speed_of((model.model or "", model.hidden or ""), options, query, learner)
     facts = {**plain(options), "command": "power"}
-    facts |= {"record": list(query.inputs.shape[1:]), "classes": len(query.class_names), "base": base_hash(options)}
+    facts |= {
+        "record": list(query.inputs.shape[1:]),
+        "classes": len(query.class_names),
+        "source": source_hashes(options).get("model"),
+    }
     number = recipe.models_per_batch or recall_models_per_batch(facts)
     if number is None:
         # So that a run without a budget uses the same number of models per batch and gets the same results.

@@ -24,12 +24,13 @@ import numpy as np
 import optax
 
 import jaxaudit as ja
-from bench.harness import Bench, Claim, interleave, report, resident_mebibytes
+from bench.harness import Bench, Claim, Spread, interleave, report
 from jaxaudit.learners import LanguageModelLearner
 from jaxaudit.models.adapters import Adapters
 
-MODELS, RECORDS, LENGTH, BATCH, RANK, ROUNDS = 16, 64, 64, 8, 8, 5
+MODELS, RECORDS, LENGTH, BATCH, RANK, ROUNDS = 16, 64, 64, 8, 8, 3
 WORDS, WIDTH, LAYERS = 2048, 256, 4
+QUIET = {**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 PEFT, COMPILED = "peft, a loop", "peft, compiled"
 
 
@@ -58,17 +59,18 @@ def learner_of(folder: Path, words: int = WORDS) -> LanguageModelLearner:
     return ja.language_model(adapters, LENGTH, words, optimizer=optax.adamw(1e-3), epochs=1, batch_size=BATCH)
 
 
-def side_by_side(
-    learner: LanguageModelLearner, number: int, models: int = MODELS, words: int = WORDS
-) -> Callable[[], Any]:
+def _models() -> tuple[Any, Any, Any, Any]:
+    """Keys, training sets, records and labels of all models."""
+    keys, membership = jax.random.split(jax.random.key(1), MODELS), np.ones((MODELS, RECORDS), bool)
+    return keys, membership, records(), np.zeros(RECORDS, np.int32)
+
+
+def side_by_side(learner: LanguageModelLearner, number: int) -> "partial[Any]":
     """An epoch of all models, this many at a time."""
-    keys, inputs = jax.random.split(jax.random.key(1), models), records(words)
-    membership, labels = np.ones((models, RECORDS), bool), np.zeros(RECORDS, np.int32)
-    execution = ja.Execution(number)
-    return partial(ja.fit_many, keys, membership, inputs, labels, learner, execution=execution, members_only=True)
+    return partial(ja.fit_many, *_models(), learner, execution=ja.Execution(number), members_only=True)
 
 
-def one_by_one(folder: Path, compiled: bool, models: int = MODELS) -> Callable[[], None]:
+def one_by_one(folder: Path, compiled: bool) -> Callable[[], None]:
     """The same epoch of all models by `peft`."""
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
@@ -92,7 +94,7 @@ def one_by_one(folder: Path, compiled: bool, models: int = MODELS) -> Callable[[
     loss = torch.compile(loss_of) if compiled else loss_of
 
     def train() -> None:
-        for seed in range(models):
+        for seed in range(MODELS):
             with torch.no_grad():
                 for each, first in zip(params, start, strict=True):
                     each.copy_(first)
@@ -108,12 +110,38 @@ def one_by_one(folder: Path, compiled: bool, models: int = MODELS) -> Callable[[
     return train
 
 
+def serve(folder: str, compiled: str) -> None:
+    """Trains by `peft` once for each line on stdin, and answers with a line."""
+    train = one_by_one(Path(folder), compiled == COMPILED)
+    for _ in sys.stdin:
+        train()
+        print("done", flush=True)
+
+
+def beside(folder: Path, compiled: str) -> Callable[[], None]:
+    """`one_by_one` in a process of its own: once torchax is imported, `torch.compile` fails."""
+    words = [sys.executable, "-c", f"from bench.adapters import serve; serve({str(folder)!r}, {compiled!r})"]
+    process = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=QUIET
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    ask, answer = process.stdin, process.stdout
+
+    def train() -> None:
+        ask.write("train\n")
+        ask.flush()
+        assert answer.readline() == "done\n", "peft could not train"
+
+    return train
+
+
 def counted_mebibytes(learner: LanguageModelLearner) -> float:
-    """One base model, and sixteen adapters with their gradients and both moments of the optimiser."""
+    """One base model, and sixteen adapters with both moments of the optimiser."""
     base = sum(each.nbytes for each in jax.tree.leaves(learner.shared))
     params, _ = jax.eval_shape(learner.net.init, jax.random.key(1))
     adapters = sum(each.size * each.dtype.itemsize for each in jax.tree.leaves(params))
-    return (base + 4 * MODELS * adapters) / 2**20
+    return (base + 3 * MODELS * adapters) / 2**20
 
 
 def counted_limit(learner: LanguageModelLearner) -> float:
@@ -126,14 +154,18 @@ def counted_limit(learner: LanguageModelLearner) -> float:
 
 
 def memory() -> None:
-    """Prints the memory that training sixteen adapters takes at once, beside the count; in a process of its own."""
+    """Prints the memory of all arrays while sixteen adapters train, beside the count; in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         save_base(Path(folder))
         learner = learner_of(Path(folder))
-    train = side_by_side(learner, MODELS)
-    train()
-    arrays = sum(each.nbytes for each in jax.live_arrays()) / 2**20
-    print(json.dumps({"counted": counted_mebibytes(learner), "arrays": arrays, "resident": resident_mebibytes()}))
+    seen: list[int] = []
+    execution = ja.Execution(MODELS, progress=lambda done, total: seen.append(_live()))
+    ja.fit_many(*_models(), learner, execution=execution, members_only=True)
+    print(json.dumps({"counted": counted_mebibytes(learner), "arrays": max(seen) / 2**20}))
+
+
+def _live() -> int:
+    return sum(each.nbytes for each in jax.live_arrays())
 
 
 def main() -> None:
@@ -141,12 +173,12 @@ def main() -> None:
         save_base(Path(folder))
         learner = learner_of(Path(folder))
         contenders: dict[str, Callable[[], Any]] = {
-            PEFT: one_by_one(Path(folder), False),
-            COMPILED: one_by_one(Path(folder), True),
+            PEFT: beside(Path(folder), PEFT),
+            COMPILED: beside(Path(folder), COMPILED),
         }
         contenders |= {f"jaxaudit, {number} at a time": side_by_side(learner, number) for number in (1, 8, 16)}
         timings = interleave(f"{MODELS} models, {RECORDS // BATCH} steps each", contenders, ROUNDS)
-    ours = list(contenders)[2:]
+    ours = list(contenders)[3:]
     claims = [
         Claim(f"{theirs} / {own}", timings.ratio(theirs, own), 1.0) for theirs in (PEFT, COMPILED) for own in ours
     ]
@@ -155,9 +187,10 @@ def main() -> None:
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+        env=QUIET,
     )
     found = json.loads(said.stdout.splitlines()[-1])
+    claims.append(Claim("memory of arrays / counted", Spread.of([found["arrays"] / found["counted"]]), 1.2, False))
     notes = [
         f"work of the adapters beside the frozen products: {counted_limit(learner):.2f} times these alone",
         f"memory in MiB: {', '.join(f'{name} {value:.0f}' for name, value in found.items())}",

@@ -355,6 +355,28 @@ def rates(result: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def drawn(result: dict[str, Any]) -> Any:
+    """What is found by questions of an author, and the attacks."""
+    figure, (left, right) = panels(1, 2, width=9.5, height=3.6)
+    for used in SHARES:
+        found = [np.mean(np.array(each["p"]) <= 0.05) for each in result["questions"] if each["used"] == used]
+        left.plot(FEWER, found, marker="o", ms=3, label=f"{used} used")
+    left.set(title="Found at 5%", xlabel="questions of each author", ylim=(-0.02, 1.02))
+    left.legend(fontsize=6)
+    curve = partial(filter, lambda each: each["models"])
+    right.plot(
+        *zip(*((each["models"], each["auc"]) for each in curve(result["attacks"])), strict=True), marker="o", ms=3
+    )
+    alone = [each for each in result["attacks"] if not each["models"]]
+    for each, style in zip(alone, (":", "--", "-."), strict=True):
+        right.axhline(each["auc"], linewidth=0.8, linestyle=style, label=each["attack"], color="0.4")
+    right.set(title="Attacks on a record", xlabel="shadow adapters", ylabel="area under the curve", xscale="log")
+    right.set_xticks(MODELS, [str(each) for each in MODELS])
+    right.minorticks_off()
+    right.legend(fontsize=6)
+    return figure
+
+
 def summary(result: dict[str, Any]) -> list[Row]:
     rows = rates(result)
     never = [each for each in rows if each["used"] == "none"]
@@ -392,22 +414,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(recipe, [(each["used"], each["verdict"], each["upper"]) for each in result["judged"][-len(names) :]])
         result["attacks"] = attacked(bank, sets)
     result |= describe_run(vars(given), time.time() - started)
-    figure, (left, right) = panels(1, 2, width=9.5, height=3.6)
-    for used in SHARES:
-        found = [np.mean(np.array(each["p"]) <= 0.05) for each in result["questions"] if each["used"] == used]
-        left.plot(FEWER, found, marker="o", ms=3, label=f"{used} used")
-    left.set(title="Found at 5%", xlabel="questions of each author", ylim=(-0.02, 1.02))
-    left.legend(fontsize=6)
-    curve = partial(filter, lambda each: each["models"])
-    right.plot(
-        *zip(*((each["models"], each["auc"]) for each in curve(result["attacks"])), strict=True), marker="o", ms=3
-    )
-    for each in result["attacks"]:
-        if not each["models"]:
-            right.axhline(each["auc"], linewidth=0.8, linestyle=":", label=each["attack"], color="0.4")
-    right.set(title="Attacks on a record", xlabel="shadow adapters", ylabel="area under the curve", xscale="log")
-    right.legend(fontsize=6)
-    write(RESULTS, "adapters_authors", result, page(result), figure)
+    write(RESULTS, "adapters_authors", result, page(result), drawn(result))
 
 
 if __name__ == "__main__":

@@ -64,6 +64,8 @@ def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
     words = ("--target", "s.csv", "--holdout-target", "s.csv", "--members", str(COUNT), "--members-target", "s.csv")
     judged = jaxaudit("ks", "--shadows", "bank", *words, "--json")
     assert judged.result["targets"][0]["usage"][0]["method"] == "members"
+    texts = ("--target", "s.csv", "--holdout-target", "s.csv", "--members", "m.jsonl", "--members-target", "s.csv")
+    assert jaxaudit("ks", "--shadows", "bank", *texts, "--json").result["targets"] == judged.result["targets"]
     # The same numbers as from a file of one column for each set.
     lines = Path("s.csv").read_text().splitlines()
     column = lines[0].split(",").index("target.loss")

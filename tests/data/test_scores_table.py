@@ -155,5 +155,8 @@ def test_a_bank_takes_the_target_of_a_set_from_a_table(tmp_path: Path):
     path.write_text("set,target.a.loss,target.b.loss\nholdout,3,1\nquery,1,2\n")
     with pytest.raises(InputError, match="2 targets"):
         target_on(path, "query", True, 1)
-    path.write_text("score\n1\n2\n")
-    assert target_on(path, "query", True, 1) is None
+    for plain in ("score\n1\n2\n", "0.5,0.5\n0.25,0.75\n", ""):
+        path.write_text(plain)
+        assert target_on(path, "query", True, 1) is None
+    parquet.write_table(pa.table({"set": ["query", "holdout"], "target.loss": [1.0, 2.0]}), tmp_path / "s.parquet")
+    np.testing.assert_array_equal(target_on(tmp_path / "s.parquet", "query", True, 1), [-1])

@@ -20,6 +20,7 @@ from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, with
 from jaxaudit.cli.ks.run import described_files, outcome_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import reader
+from jaxaudit.cli.read_texts import read_groups
 from jaxaudit.cli.sets import ALL
 from jaxaudit.cli.shadows.sets import count_of
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -27,7 +28,6 @@ from jaxaudit.data.bank.description import SCORED, Sizes
 from jaxaudit.data.classes import align_target_data
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import npy_shape
-from jaxaudit.data.groups import load_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import exists
 from jaxaudit.ensemble import Execution
@@ -163,7 +163,7 @@ def _members_groups(options: KSOptions, bank: Bank, members: Examples | None) ->
         raise InputError(
             "--members-groups goes with a bank that dealt whole groups, and is needed there: the group of each member."
         )
-    return None if given is None else load_groups(given, data.members or "", len(members), "members", data.data_dir)
+    return None if given is None else read_groups(given, data.members or "", len(members), "members", data.data_dir)
 
 
 def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:

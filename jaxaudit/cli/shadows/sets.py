@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
+from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import group_columns, reader
 from jaxaudit.cli.read_texts import read_groups, text_reader
@@ -16,7 +17,9 @@ from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, Sampled
 from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.groups import COLUMN, Groups, as_groups, load_groups
 from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
+from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import are_texts, token_counts
+from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.exchangeability import alike
 from jaxaudit.randomness import stream
@@ -135,16 +138,18 @@ def count_bank_sets(data: BankData) -> BankSets:
 
 
 def count_of(flag: str, text: str) -> int:
-    """A number of records: in digits, or of the rows of a .npy file.
+    """A number of records: in digits, of the rows of a .npy file, or of a file of texts.
 
     Raises:
         InputError: it is neither.
     """
+    if is_texts(text):
+        return len(read_texts(expanded(Path(text))).answers)
     rows = npy_shape(Path(text))[:1] if text.lower().endswith(".npy") else (int(text),) if text.isdecimal() else ()
     if not rows or not 0 < rows[0] <= MOST_RECORDS:
         raise InputError(
-            f"{flag} {text}: give the number of records, such as 400, or a .npy file with a row for each; a bank of "
-            "scores needs no more of them."
+            f"{flag} {text}: give the number of records, such as 400, or a .npy file with a row for each, or texts; a "
+            "bank of scores needs no more of them."
         )
     return rows[0]
 

@@ -7,6 +7,7 @@ there, and only its owner may read it, whatever the umask is.
 import csv
 import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +21,7 @@ from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import open_bounded
 from jaxaudit.data.formats.text_table import MOST_COLUMNS, trimmed
-from jaxaudit.data.paths import whole_file
+from jaxaudit.data.paths import open_data, whole_file
 from jaxaudit.data.scores.table import OWN, ScoreTable, is_number, score_table
 from jaxaudit.errors import InputError
 
@@ -67,10 +68,17 @@ def load_scores(
 
 
 def is_score_table(path: Path) -> bool:
-    """Whether the file is a table with a column `set`."""
-    from jaxaudit.data.tables.columns import read_text_table
+    """Whether the file is a table with a column `set`; no file is refused here."""
+    if path.suffix.lower() not in TABLES:
+        return False
+    with open_data(path) as stream:
+        first = stream.read(LONGEST_LINE)
+    if first.startswith(b"PAR1"):
+        from jaxaudit.data.tables.columns import read_text_table
 
-    return path.suffix.lower() in TABLES and "set" in (read_text_table(path)[0].header or [])
+        return "set" in (read_text_table(path)[0].header or [])
+    names = re.split(rb"[,;\t]", first.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf"))
+    return b"set" in [each.strip(b' \r"') for each in names]
 
 
 def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.ndarray | None:

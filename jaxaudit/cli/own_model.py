@@ -49,7 +49,10 @@ def parse_judged(name: str) -> OwnCode | None:
     """As `parse_model`, for a command that only judges: the name may also be that of a configuration."""
     config = pretrained_config(name)
     if config is None:
-        return parse_model(name)
+        try:
+            return parse_model(name)
+        except InputError as error:
+            raise InputError(f"{error} There is no folder of this name, either.") from error
     if not config.exists():
         raise InputError(
             f"--model {name}: there is no such {'file' if config.suffix == '.json' else 'folder'}; give the path that "

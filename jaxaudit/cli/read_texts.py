@@ -46,8 +46,6 @@ def text_reader(
         )
     sets = [read_texts(expanded(Path(name))) for name in names]
     template = None if network.template is None else parse_template(network.template)
-    if template is not None and any(each.form == "text" for each in sets):
-        raise InputError("--template is for prompts and questions, and lines of a set have a 'text'; leave it out.")
     if adapters is None:
         words = parse_tokens(network.tokens or "bytes")
         made = sequences(sets, BYTES if words is None else word_tokenizer(sets, words, template), template=template)

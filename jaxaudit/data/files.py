@@ -143,7 +143,7 @@ def _from_npy(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
 
 def _from_table(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
     # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.tables.columns import load_columns
+    from jaxaudit.data.tables.numeric import load_columns
 
     choose_splits([None], split, path.name)
     return load_columns(path, drop)

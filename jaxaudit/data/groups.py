@@ -235,7 +235,7 @@ def _of_archive(archive: NpzArrays, key: str) -> Callable[[str | None], np.ndarr
 def _of_table(path: Path, key: str) -> Callable[[str | None], np.ndarray]:
     """A function from the only split of a table with named columns to the values of all its records."""
     # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.tables.columns import read_text_table
+    from jaxaudit.data.tables.numeric import read_text_table
 
     # Listed in `drop`, because the index of pandas may hold the groups.
     table, _ = read_text_table(path, drop=(key,))

@@ -211,8 +211,16 @@ def _encoded(texts: Texts, tokenizer: Tokenizer, template: str | None) -> list[t
 
 
 def prompts_of(texts: Texts, template: str | None = None) -> Sequence[str]:
-    """The text before each answer, in its template; see `sequences`."""
+    """The text before each answer, in its template; see `sequences`.
+
+    Raises:
+        InputError: there is a template, and the texts have no prompts.
+    """
     if texts.form == "text":
+        if template is not None:
+            raise InputError(
+                f"{texts.source}: `template` is for prompts and questions, and its lines have a 'text'; leave it out."
+            )
         return texts.prompts
     before = TEMPLATES[texts.form] if template is None else template
     return [before.replace("{}", each) for each in texts.prompts]

@@ -37,7 +37,7 @@ def hidden_states(net: PureModule, name: str | None = None) -> HiddenStates:
     """
 
     def outputs(params: Any, inputs: Any) -> Any:
-        # What the state holds of a network without running statistics is not used in evaluation mode.
+        # What the state holds of a network without running statistics is not used in evaluation mode, nor is this key.
         _, state = net.init(jax.random.key(0))
         if jnp.issubdtype(inputs.dtype, jnp.integer):
             inputs = jnp.where(inputs < 0, ~inputs, inputs)

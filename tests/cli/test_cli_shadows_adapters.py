@@ -109,7 +109,7 @@ def test_a_template_is_part_of_every_record(here: Path):
     # As many tokens count, whatever stands before them.
     np.testing.assert_array_equal((longer >= 0).sum(axis=1), (usual >= 0).sum(axis=1))
     write_lines("t.jsonl", [{"text": "ann bo"}])
-    with pytest.raises(InputError, match="--template is for prompts"):
+    with pytest.raises(InputError, match="is for prompts and questions"):
         text_reader(["t.jsonl"], TextNetwork(template="Q: {}"))
 
 

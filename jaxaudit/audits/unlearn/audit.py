@@ -13,10 +13,11 @@ from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.unlearn import evaluate
 from jaxaudit.audits.unlearn.against_retrained import Outputs, compared, distinguishability, protocol_of
+from jaxaudit.audits.unlearn.applied import end, on_host, traced, unlearned
 from jaxaudit.audits.unlearn.evaluate import RETRAIN, TRAIN, Attacker, Judged, costs, inputs_of, score, unlearning
 from jaxaudit.audits.unlearn.finding import decided, over_sets
 from jaxaudit.audits.unlearn.kept_params import flat_params, params_of
-from jaxaudit.audits.unlearn.refusals import check_like, check_unlearn
+from jaxaudit.audits.unlearn.refusals import check_unlearn
 from jaxaudit.audits.unlearn.result import (
     AMNESIAC,
     ORIGINAL,
@@ -30,7 +31,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.errors import InputError
-from jaxaudit.learners import Learner, NetworkLearner, NetworkParams, SteppedLearner
+from jaxaudit.learners import Learner, NetworkLearner, SteppedLearner
 from jaxaudit.learners.batch_order import init_key
 from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
@@ -138,13 +139,13 @@ def compare_unlearning(
     work = costs(learner, len(train), count, attack_epochs, attack_each, seeds, sets, names, tuple(methods))
     parts = dict(zip(work, execution.split(*work.values()), strict=True))
     keys = jax.random.split(stream(key, "train"), seeds)
-    ready = {name: _ready(name, method, learner, train) for name, method in methods.items()}
+    ready = {name: traced(name, method, learner, train) for name, method in methods.items()}
     params = _trained(keys, train, learner, forget, amnesiac, parts)
     for name, method in ready.items():
         noise = jnp.stack([jax.random.split(stream(key, "unlearn", name, index), seeds) for index in range(sets)])
         together = jax.default_backend() != "cpu"
         own = [parts[unlearning(name, index)] for index in range(sets)]
-        params[name] = _unlearned(method, noise, params[ORIGINAL], forget, together, own)
+        params[name] = unlearned(method, noise, params[ORIGINAL], forget, together, own)
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
@@ -209,7 +210,7 @@ def _trained(
         *(jnp.tile(keys, sets), removed, inputs, labels, learner), execution=parts[RETRAIN], summarize=summarize
     )
     return {
-        UNTRAINED: jax.tree.map(_on_host, _untrained(learner, keys)),
+        UNTRAINED: jax.tree.map(on_host, _untrained(learner, keys)),
         ORIGINAL: original,
         RETRAINING: jax.tree.map(lambda leaf: leaf.reshape(sets, seeds, *leaf.shape[1:]), made(learner, again)),
         **forgotten,
@@ -262,74 +263,12 @@ def _scored(
             asked = other_answers[index] if other_answers and name != UNTRAINED else None
             ratios = evaluate.truth_ratios(learner, of_set, asked)
             outputs[name].append(Outputs(seen.log_odds[:, row], seen.on_test, ratios))
-            _end(parts[name if once is not None else f"{name} {index}"])
+            end(parts[name if once is not None else f"{name} {index}"])
         scores[name] = [numbers for numbers, _ in found]
         layers[name] = {layer: np.stack([each[layer] for _, each in found]) for layer in found[0][1]}
     return scores, layers, outputs
 
 
-def _end(part: Execution) -> None:
-    """Reports that a part is done, even if nothing had to be trained for it."""
-    if part.progress is not None:
-        part.progress(1, 1)
-
-
 @partial(jax.jit, static_argnames="learner", compiler_options=RUN_ONCE)
 def _untrained(learner: NetworkLearner, keys: Key[Array, " seeds"]) -> Any:
     return jax.vmap(lambda key: learner.finish(learner.init(init_key(key))))(keys)
-
-
-def _on_host(leaf: Any) -> Any:
-    return leaf if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else np.asarray(leaf)
-
-
-def _ready(name: str, method: Unlearn, learner: NetworkLearner, train: Examples) -> Any:
-    """`(key, model, forget) -> model`, jitted: the method, traced once so that it fails before anything is trained."""
-    records = jnp.asarray(inputs_of(train)), jnp.asarray(train.labels)
-
-    def one(key: Any, model: NetworkParams, row: Any) -> NetworkParams:
-        def log_probs(params: Any, inputs: Any) -> Any:
-            return learner.log_probs(NetworkParams(params, model.state), inputs)
-
-        new = method(key, log_probs, model.params, *records, row)
-        check_like(name, model.params, new)
-        return NetworkParams(new, model.state)
-
-    ready, key = jax.jit(one), jax.eval_shape(jax.random.key, 1)
-    model = jax.eval_shape(lambda key: learner.finish(learner.init(key)), key)
-    jax.eval_shape(ready, key, model, jax.ShapeDtypeStruct((len(train),), bool))
-    return ready
-
-
-def _unlearned(
-    alone: Any,
-    keys: Key[Array, "sets seeds"],
-    originals: NetworkParams,
-    forget: np.ndarray,
-    together: bool,
-    parts: Sequence[Execution],
-) -> NetworkParams:
-    """A method's models, made one at a time or all of a set together; `parts` receive the progress of each set."""
-    at_once = jax.jit(jax.vmap(alone.__wrapped__, in_axes=(0, 0, None)))
-
-    def of_set(keys: Any, row: Any, part: Execution) -> Any:
-        if together:
-            found = jax.tree.map(_on_host, at_once(keys, originals, row))
-            _end(part)
-            return found
-        models = []
-        for m, key in enumerate(keys):
-            # Copied to the host, so that progress is reported only after the model is computed.
-            model = alone(key, jax.tree.map(lambda leaf, m=m: leaf[m], originals), row)
-            models.append(jax.tree.map(_on_host, model))
-            if part.progress is not None:
-                part.progress(m + 1, len(keys))
-        return jax.tree.map(lambda *leaves: _stacked(leaves), *models)
-
-    rows = [of_set(*each) for each in zip(keys, map(jnp.asarray, forget), parts, strict=True)]
-    return jax.tree.map(lambda *leaves: _stacked(leaves), *rows)
-
-
-def _stacked(leaves: tuple[Any, ...]) -> Any:
-    is_key = jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key)
-    return jnp.stack(leaves) if is_key else np.stack([np.asarray(leaf) for leaf in leaves])

@@ -11,12 +11,11 @@ from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.audits.efficacy.sequences import measure_sequence_efficacy
 from jaxaudit.cli.efficacy.command import EfficacyOptions
 from jaxaudit.cli.own_model import pretrained_config
-from jaxaudit.cli.parsers import parse_reference
+from jaxaudit.cli.parsers import parse_reference, parse_template
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.scores.lm_run import prompts_of
 from jaxaudit.data import Examples
 from jaxaudit.data.paths import expanded
-from jaxaudit.data.sequences import padded
+from jaxaudit.data.sequences import padded, prompts_of
 from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.likelihoods import SEQUENCE
@@ -78,7 +77,8 @@ def read_text_inputs(options: EfficacyOptions) -> TextInputs:
     if any(path is None for _, path in sources):
         raise InputError("--reference untrained is of other networks; give a language model's as NAME=FOLDER.")
     texts, tokenizer = read_texts(expanded(Path(options.data.data or ""))), LanguageModel(folder, "float32")
-    encoded = tokenizer.encode(prompts_of(texts, options.data.template), texts.answers)
+    template = options.data.template and parse_template(options.data.template)
+    encoded = tokenizer.encode(prompts_of(texts, template), texts.answers)
     (examples,) = padded([texts], [encoded], tokenizer.end, tokenizer.positions)
     say(f"reading {len(sources) + 1} language model{'s' if sources else ''}")
     judged = causal_model(folder)

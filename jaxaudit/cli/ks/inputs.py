@@ -32,7 +32,6 @@ from jaxaudit.data.overlap import (
     refuse_in_reference,
     without_copies,
 )
-from jaxaudit.data.scores.reading import is_score_table
 from jaxaudit.errors import InputError, without_folders
 
 
@@ -188,6 +187,9 @@ def file_targets(target: Targets, read: Callable[[Path, str], Outputs]) -> tuple
         "before_on_holdout": target.holdout_before,
         "on_members": target.members_target,
     }
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.scores.reading import is_score_table
+
     table = next((path for path in (*target.before, *target.holdout_before) if is_score_table(path)), None)
     if table is not None:
         raise InputError(

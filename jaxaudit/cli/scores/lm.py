@@ -11,7 +11,7 @@ from jaxaudit.errors import InputError
 
 def claim_table(path: Path) -> None:
     """Rejects a table of scores that could not be written, before any work is done."""
-    from jaxaudit.data.scores.reading import claim_scores
+    from jaxaudit.data.scores.writing import claim_scores
 
     claim_scores(path)
 

@@ -13,8 +13,8 @@ from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.lm import LMOptions
-from jaxaudit.data import sequences
-from jaxaudit.data.scores.reading import write_scores
+from jaxaudit.data.scores.writing import write_scores
+from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.texts import SETS, Texts, read_texts
 from jaxaudit.errors import InputError, visible
 from jaxaudit.models.language_model import Encoded, LanguageModel
@@ -96,7 +96,8 @@ def _records(options: LMOptions) -> Records:
         # No value of a group is written.
         numbers = {each: number for number, each in enumerate(dict.fromkeys(columns["group"])) if each is not None}
         columns["group"] = [numbers.get(each) for each in columns["group"]]
-    prompts = [prompt for each in read.values() for prompt in prompts_of(each, options.template)]
+    template = options.template and parse_template(options.template)
+    prompts = [prompt for each in read.values() for prompt in prompts_of(each, template)]
     answers = [answer for each in read.values() for answer in each.answers]
     if options.keep_text:
         columns["text"] = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
@@ -113,17 +114,6 @@ def _sets(texts: Texts) -> list[str]:
     if wrong:
         raise InputError(f"{texts.source}: record {wrong[0]}: its 'set' must be one of {', '.join(SETS)}.")
     return [str(name) for name in found]
-
-
-def prompts_of(texts: Texts, template: str | None) -> Sequence[str]:
-    """What stands before each answer, by the template or the usual one.
-
-    Raises:
-        InputError: there is a template, and the texts have no prompts.
-    """
-    if template is not None and texts.form == "text":
-        raise InputError(f"{texts.source}: --template is for prompts and questions, and its lines have a 'text'.")
-    return sequences.prompts_of(texts, template and parse_template(template))
 
 
 def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:

@@ -20,7 +20,7 @@ MODELS = "Models of known truth"
 
 
 def _claim(path: Path) -> None:
-    from jaxaudit.data.scores.reading import claim_scores
+    from jaxaudit.data.scores.writing import claim_scores
 
     claim_scores(path)
 
@@ -80,8 +80,8 @@ class OpenUnlearningOptions:
 def _joined_logs(options: OpenUnlearningOptions) -> Summary:
     from jaxaudit.data.scores.joined_logs import joined, model_names, refuse_repeated
     from jaxaudit.data.scores.open_unlearning import read_log
-    from jaxaudit.data.scores.reading import write_scores
     from jaxaudit.data.scores.table import score_table
+    from jaxaudit.data.scores.writing import write_scores
 
     known = options.known
     paths: dict[Role, Sequence[Path]] = {

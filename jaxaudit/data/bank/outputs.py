@@ -15,7 +15,6 @@ from jaxaudit.data.outputs.files import Expected, read_outputs
 from jaxaudit.data.outputs.kinds import are_probabilities, inside, refuse_hard_labels, rounding_of_sums, span_of
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.outputs.precision import coarsest_dtype, decimals_of, significant_of
-from jaxaudit.data.scores.reading import target_on
 from jaxaudit.errors import InputError
 
 FOLDER = "outputs"
@@ -70,6 +69,9 @@ def load_into(path: Path, description: Description, of: str | None = None) -> np
         InputError: as `load_outputs` and `open_outputs`.
     """
     if description.outputs in SCORED:
+        # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.scores.reading import target_on
+
         expected = Expected(description.records, 1, None, of or "bank")
         likely = description.outputs == "log_likelihood"
         direction = 1 if likely or description.direction == "higher" else -1

@@ -20,7 +20,8 @@ from jaxaudit.data.tables.cells import (
     as_numbers,
     read_cells,
 )
-from jaxaudit.data.tables.columns import check_choice, read_text_table
+from jaxaudit.data.tables.columns import check_choice
+from jaxaudit.data.tables.numeric import read_text_table
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
 

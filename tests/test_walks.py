@@ -27,7 +27,8 @@ try:
     main()
 finally:
     sys.setprofile(None)
-    print(json.dumps([len(found), len({file for file, _ in found}), sorted({"flax", "pyarrow", "torch"} & sys.modules.keys())]), file=sys.stderr)
+    heavy = sorted({"flax", "pyarrow", "torch"} & sys.modules.keys())
+    print(json.dumps([len(found), len({file for file, _ in found}), heavy]), file=sys.stderr)
 """
 
 

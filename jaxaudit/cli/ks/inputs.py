@@ -187,15 +187,15 @@ def file_targets(target: Targets, read: Callable[[Path, str], Outputs]) -> tuple
         "before_on_holdout": target.holdout_before,
         "on_members": target.members_target,
     }
-    # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.scores.reading import is_score_table
+    for path in (*target.before, *target.holdout_before):
+        # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.scores.reading import is_score_table
 
-    table = next((path for path in (*target.before, *target.holdout_before) if is_score_table(path)), None)
-    if table is not None:
-        raise InputError(
-            f"{table.name}: is a table of scores, and outputs before the deletion are files of one column for each set "
-            "(--before, --holdout-before)."
-        )
+        if is_score_table(path):
+            raise InputError(
+                f"{path.name}: is a table of scores, and outputs before the deletion are files of one column for each "
+                "set (--before, --holdout-before)."
+            )
     files = {
         name: name_apart([read(path, OF_SETS[name]) for path in paths], list(paths)) for name, paths in given.items()
     }

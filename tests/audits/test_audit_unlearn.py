@@ -11,8 +11,8 @@ from flax import nnx
 from support.tiny_learners import Dropped, NearestCentroid, Normed, flat, learner, records, small_mlp
 
 from jaxaudit.attacks.learned import EPOCHS, fit_learned, learned_probabilities
-from jaxaudit.audits.unlearn import audit as unlearn
 from jaxaudit.audits.unlearn.against_retrained import _place, protocol_of
+from jaxaudit.audits.unlearn.applied import traced, unlearned
 from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.evaluate import costs, unlearning
 from jaxaudit.audits.unlearn.result import COMPARED, Spread, UnlearnAudit
@@ -184,9 +184,9 @@ def test_whom_the_attack_learned_from(audit, each):
 
 def test_models_are_unlearned_together_as_one_by_one(audit):
     keys = jax.random.split(jax.random.key(2), (2, SEEDS))
-    call = unlearn._ready("noisy", noisy, NETWORK, TRAIN), keys, audit.models["original"].params, FORGET
+    call = traced("noisy", noisy, NETWORK, TRAIN), keys, audit.models["original"].params, FORGET
     parts = DEFAULT_EXECUTION, DEFAULT_EXECUTION
-    one_by_one, together = (unlearn._unlearned(*call, together=how, parts=parts) for how in (False, True))
+    one_by_one, together = (unlearned(*call, together=how, parts=parts) for how in (False, True))
     np.testing.assert_allclose(flat(together), flat(one_by_one), atol=1e-6)
     assert np.abs(flat(together) - flat(audit.models["untouched"].params)).max() > 1e-4
 

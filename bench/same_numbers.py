@@ -2,6 +2,7 @@
 
     python bench/same_numbers.py save before
     python bench/same_numbers.py compare before
+    python bench/same_numbers.py compare before --only ks "power by a bank"
 
 Thirty runs of all commands on small made sets: models trained here and by a bank, banks that were planned, grown,
 imported and continued after a kill, every classifier, every attack, every unlearning method. Kept are the JSON result
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,13 +121,14 @@ def jaxaudit(words: str, folder: Path, killed: Path | None = None) -> None:
         raise SystemExit(f"jaxaudit {words}\n{done.stderr}")
 
 
-def numbers() -> dict[str, dict[str, Any]]:
+def numbers(runs: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Of each run: its result, flat, and digests of its arrays."""
     found = {}
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         write_files(folder)
-        for name, words in RUNS.items():
+        for name in runs:
+            words = RUNS[name]
             out = name.replace(",", "").replace(" ", "-")
             whole, colon, other = words.partition("RUN:")
             out, words = (other, whole + other) if colon else (out, words.replace("RUN", out))
@@ -173,7 +175,7 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 def compare(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> int:
     """Prints what differs, run by run; how many runs do."""
     differing = 0
-    for name in RUNS:
+    for name in after:
         old, new = before.get(name, {}), json.loads(json.dumps(after[name]))
         said = [f"  {key}: {old[key]!r} -> {new[key]!r}"[:200] for key in old if key in new and old[key] != new[key]]
         said += [f"  gone: {key}" for key in old if key not in new] + [f"  new: {key}" for key in new if key not in old]
@@ -187,11 +189,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("save", "compare"))
     parser.add_argument("file", type=Path, help="where the numbers are kept, as JSON")
+    parser.add_argument(
+        "--only", nargs="+", choices=RUNS, default=list(RUNS), metavar="RUN", help="with those it reads"
+    )
     given = parser.parse_args()
     if given.what == "save":
-        given.file.write_text(json.dumps(numbers(), indent=1))
+        given.file.write_text(json.dumps(numbers(given.only), indent=1))
     else:
-        sys.exit(bool(compare(json.loads(given.file.read_text()), numbers())))
+        sys.exit(bool(compare(json.loads(given.file.read_text()), numbers(given.only))))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Did a deletion change a model's use of the query set? Compares its outputs before and after, with one holdout.
 
-Both models are judged on the same records. The difficulty of a record and the random split into query set and holdout
-affect both scores of a record alike, and cancel in their difference. The difference of two separate audits would
-contain them twice.
+Both models are judged on the same records, so what is common to both scores of a record, its difficulty and the random
+split, cancels in their difference. The difference of two separate audits would contain it twice.
 """
 
 import numpy as np
@@ -63,10 +62,8 @@ def before_after(
         before, after: each model's log-odds of each record's own class: `size` query records, then the holdout.
         size: the number of query records.
         shadows: the shadow models' log-odds of the same records, at the same resolution.
-        membership, groups: as for `holdout_test`.
-        permutations: random permutations.
+        membership, groups, permutations, level: as for `holdout_test`.
         alpha: the level of the critical value.
-        level: confidence level of the interval.
 
     Raises:
         InputError: as `holdout_test`.

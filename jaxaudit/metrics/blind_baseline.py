@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.metrics.exchangeability import DEALT_LEVEL, PERMUTATIONS, dealt_rows, sampled, standardised
-from jaxaudit.metrics.permuted_differences import share_as_large
+from jaxaudit.metrics.permutation import share_as_large
 from jaxaudit.randomness import generator_of, stream
 
 MOST_RECORDS = 2_000

@@ -22,17 +22,15 @@ class Effect(NamedTuple):
         variance + e(f)^2 * max(var(full) - noise, 0):
 
     the sampling variance plus the variance between models. By default e(f) = f. Records that were left out can look
-    used if similar records were used. If models of partial use show such a larger effect, e is piecewise linear from
-    (0, 0) over `partly` to (1, 1).
+    used if similar records were used: with `partly`, e is piecewise linear from (0, 0) over it to (1, 1).
 
     Attributes:
         difference: the target's statistic; 0 on average if nothing was used.
         variance: a lower bound of the sampling variance of `difference`.
         full: the statistic of each model that used all of the query set.
         noise: the part of the variance of `full` that is sampling variance.
-        critical: the critical value: use is detected if `difference` is above it.
-        partly: a used fraction in (0, 1), and the mean statistic of models that used that fraction; None if the effect
-            is proportional.
+        critical: use is detected if `difference` is above this.
+        partly: a used fraction in (0, 1), and the mean statistic of models that used it; None: e(f) = f.
     """
 
     difference: float
@@ -51,9 +49,9 @@ def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, f
 
         |difference - e d| <= t sqrt(variance + e^2 (v + var(full) / M)),  v = max(var(full) - noise, 0)
 
-    (Fieller 1954). The interval covers the true fraction at its level if the target's effect comes from the same
-    distribution as the effects of the models. An estimate below 0 or above 1 becomes 0 or 1; if the test rejects that
-    too, the interval is that one point. If full use makes no difference (d <= 0), the fraction is NaN, from 0 to 1.
+    (Fieller 1954). It covers the true fraction at its level if the target's effect is drawn like those of the models.
+    An estimate outside [0, 1] becomes 0 or 1; if the test rejects that too, the interval is that one point. If full use
+    makes no difference (d <= 0), the fraction is NaN, from 0 to 1.
 
     >>> full = np.array([0.9, 1.0, 1.1, 1.0])
     >>> [round(number, 2) for number in used_fraction(Effect(0.5, 0.01, full, 0.0, 0.16))]
@@ -74,38 +72,23 @@ def share_of_effect(effect: Effect, level: float = LEVEL) -> tuple[float, float,
     The interval is infinite on both sides if full use cannot be distinguished from no use. The share is NaN if full use
     makes no difference.
     """
-    models, mean = len(effect.full), float(np.mean(effect.full))
+    mean = float(np.mean(effect.full))
     if not mean > 0:
         return float("nan"), -float("inf"), float("inf")
-    spread = _between(effect) + float(np.var(effect.full, ddof=1)) / models
-    squared = float(special.stdtrit(models - 1, (1 + level) / 2)) ** 2
-    # (difference - e mean)^2 <= squared (variance + e^2 spread), a parabola in e.
-    a = mean**2 - squared * spread
-    b = -effect.difference * mean
-    c = effect.difference**2 - squared * effect.variance
-    if a <= 0:
-        # The accepted effects are unbounded. Those in [0, 1] that are rejected lie between the roots, if there are any.
-        return effect.difference / mean, -float("inf"), float("inf")
-    low, high = ((-b + sign * np.sqrt(max(b**2 - a * c, 0.0))) / a for sign in (-1, 1))
-    return effect.difference / mean, float(low), float(high)
+    quantile = float(special.stdtrit(len(effect.full) - 1, (1 + level) / 2))
+    low, high = accepted_shares(effect.difference, mean, (effect.variance, 0.0, _spread(effect)), quantile)
+    return effect.difference / mean, low, high
 
 
-def shares_not_rejected(
-    difference: float, full: float, variance: tuple[float, float, float], quantile: float, estimate: float
+def accepted_shares(
+    difference: float, full: float, variance: tuple[float, float, float], quantile: float
 ) -> tuple[float, float]:
-    """The smallest and the largest share f in [0, 1] that a test of "the difference is f of `full`" does not reject.
+    """The smallest and the largest share f that a test of "the difference is f of `full`" does not reject.
 
-    The test accepts f if (difference - f full)^2 <= quantile^2 (v0 + v1 f + v2 f^2) (Fieller 1954); 0 and 1 if `full`
-    is too uncertain to bound f.
+    The test accepts f if (difference - f full)^2 <= quantile^2 (v0 + v1 f + v2 f^2), with `variance` v0, v1 and v2
+    (Fieller 1954). Both ends are infinite if `full`, which is above 0, is too uncertain to bound f.
 
-    Args:
-        difference: of the target.
-        full: of full use, above 0.
-        variance: v0, v1 and v2, of the variance of difference - f full.
-        quantile: of the test's distribution.
-        estimate: a share that the limits include, whatever the test says.
-
-    >>> shares_not_rejected(0.5, 1.0, (0.01, 0.0, 0.0), 2.0, 0.5)
+    >>> accepted_shares(0.5, 1.0, (0.01, 0.0, 0.0), 2.0)
     (0.3, 0.7)
     """
     squared = quantile**2
@@ -113,16 +96,15 @@ def shares_not_rejected(
     middle = -squared * variance[1] / 2 - difference * full
     rest = difference**2 - squared * variance[0]
     if leading <= 0:
-        return 0.0, 1.0
+        return -float("inf"), float("inf")
     root = float(np.sqrt(max(middle**2 - leading * rest, 0.0)))
-    low, high = (float(np.clip((-middle + sign * root) / leading, 0, 1)) for sign in (-1, 1))
-    return min(low, estimate), max(high, estimate)
+    return (-middle - root) / leading, (-middle + root) / leading
 
 
 def upper_limit(effect: Effect, alpha: float = ALPHA) -> float:
     """The one-sided upper confidence limit of the used fraction: below the true one with probability at most `alpha`.
 
-    It is the upper end of the two-sided interval at 1 - 2 alpha (`used_fraction`); 1 if the data do not determine it.
+    The upper end of the two-sided interval at 1 - 2 alpha (`used_fraction`); 1 if the data do not determine it.
 
     >>> effect = Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)
     >>> [round(number, 2) for number in (upper_limit(effect), used_fraction(effect)[2])]
@@ -135,17 +117,15 @@ def detectable_fraction(effect: Effect, power: float = POWER) -> float | None:
     """The minimum detectable fraction: the smallest that is detected with probability `power`; None if even 1 is not.
 
     The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the notation of
-    `used_fraction`, with t the quantile of `power`. The effect is assumed to be proportional to f even if models of
-    partial use showed a larger one.
+    `used_fraction`, with t the quantile of `power`. The effect is taken as proportional to f, whatever `partly` is.
 
     >>> round(detectable_fraction(Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)), 3)
     0.411
     >>> detectable_fraction(Effect(0.0, 1.0, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 1.6)) is None
     True
     """
-    models, mean = len(effect.full), float(np.mean(effect.full))
-    spread = _between(effect) + float(np.var(effect.full, ddof=1)) / models
-    quantile = float(special.stdtrit(models - 1, power))
+    mean, spread = float(np.mean(effect.full)), _spread(effect)
+    quantile = float(special.stdtrit(len(effect.full) - 1, power))
 
     def margin(fraction: float) -> float:
         return fraction * mean - effect.critical - quantile * float(np.sqrt(effect.variance + fraction**2 * spread))
@@ -169,5 +149,7 @@ def _fraction_of(part: float, effect: Effect) -> float:
     return float(np.interp(part, [0, min(shown, 1.0), 1], [0, fraction, 1]))
 
 
-def _between(effect: Effect) -> float:
-    return max(float(np.var(effect.full, ddof=1)) - effect.noise, 0.0)
+def _spread(effect: Effect) -> float:
+    """The variance between models of full use, and that of their mean."""
+    variance = float(np.var(effect.full, ddof=1))
+    return max(variance - effect.noise, 0.0) + variance / len(effect.full)

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int, Key, Shaped
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY, Check
 from jaxaudit.metrics.deal import groups_in_sample, joined
+from jaxaudit.metrics.permutation import shuffled
 from jaxaudit.randomness import generator_of, stream
 
 PERMUTATIONS = 999
@@ -166,10 +167,9 @@ def standardised(features: np.ndarray) -> np.ndarray:
 def dealt_rows(
     generator: np.random.Generator, row: Shaped[np.ndarray, " n"], groups: np.ndarray | None, permutations: int
 ) -> Iterator[Shaped[np.ndarray, "some n"]]:
-    """Permutations of `row`, `ROWS` at a time; with groups numbered from 0, all records of a group move together."""
+    """Permutations of `row`, some at a time; with groups numbered from 0, all records of a group move together."""
     once = row if groups is None else row[np.unique(groups, return_index=True)[1]]
-    for start in range(0, permutations, ROWS):
-        rows = generator.permuted(np.tile(once, (min(ROWS, permutations - start), 1)), axis=1)
+    for rows in shuffled(generator, once, permutations, ROWS):
         yield rows if groups is None else rows[:, groups]
 
 

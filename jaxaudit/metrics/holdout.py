@@ -1,17 +1,17 @@
 """Was the query set used? An exact test against a holdout: records of the same provider that nobody trained on.
 
 If the target never used the query set, and the provider chose at random which records to share, query and holdout
-records are exchangeable. The scores of these records can then be permuted, if the score does not use which set a record
-is in. The test keeps its level in finite samples, for any target and any other training data.
+records are exchangeable. Scores that do not use which set a record is in can then be permuted: the test keeps its level
+in finite samples, for any target and any other training data.
 
 The score (`membership_scores`) comes from shadow models. Each was trained on a random choice of query *and* holdout
-records, about as many as the query set has (`dealt_alike`). Their membership masks do not depend on the split, so the
-test is exact. They show what outputs a record has with and without the record in training. A target that used all of
-the query set is exchangeable with the shadow models if it has their recipe and other data like theirs. `p_fully`, the
-used fraction and the minimum detectable fraction assume that; the p-value of "never used" does not.
+records, about as many as the query set has (`dealt_alike`); the choices do not depend on the split, so the test is
+exact. A target that used all of the query set is exchangeable with the shadow models if it has their recipe and other
+data like theirs. `p_fully`, the used fraction and the minimum detectable fraction assume that; the p-value of "never
+used" does not.
 
-If the provider chose whole groups at random (a patient's records, near-copies), groups are exchangeable and records are
-not. With `groups`, whole groups are permuted, and variances are taken over groups.
+If whole groups were chosen at random (a patient's records, near-copies), groups are exchangeable and records are not.
+With `groups`, whole groups are permuted, and variances are taken over groups.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -54,16 +54,13 @@ def holdout_test(
     - `p_never`: a permutation test of the mean score of query against holdout records. Exact: if the target never used
       the query set, it is at most u with probability at most u, for any target. The score is the membership score or,
       if `predictors` are given, that of `residual_scores`, which has more power for targets unlike the shadow models.
-    - `p_fully`: the p-value of "the target used all of the query set". Each model's difference of mean scores (records
-      in its training set minus the others) is computed, and the target's ranked among those of the shadow models. Exact
-      if the target is trained like them, other data included; too small if all shadow models share calibration data
-      and the target has other data.
-    - `fraction`: the target's difference divided by the shadow models' mean difference. The interval inverts a t-test
-      with the variances of the scores and of the shadow models' differences (`Effect`). It assumes that the target is
-      trained like the shadow models.
-    - `detectable`: from the same numbers and the critical value of the permutation test. For `fraction` and
-      `detectable`, the variance of the target's scores is taken as at least that of the shadow models: outputs that
-      hardly vary carry less information, not more.
+    - `p_fully`: the rank of the target's difference of mean scores (records in its training set minus the others) among
+      those of the shadow models. Exact if the target is trained like them, other data included; too small if all shadow
+      models share calibration data and the target has other data.
+    - `fraction`: the target's difference divided by the shadow models' mean difference, with the interval of an
+      `Effect`. It assumes that the target is trained like the shadow models.
+    - `detectable`: from the same numbers and the critical value of the permutation test. For both, the variance of the
+      target's scores is taken as at least that of the shadow models: outputs that hardly vary carry less information.
 
     The verdict is never `forgotten` if the holdout looks used, too (`holdout_used`), since use of both sets shows no
     difference, or if most of the target's outputs are the same value.
@@ -74,21 +71,17 @@ def holdout_test(
         shadows: log-odds of the shadow models; columns are the query set, then the holdout.
         membership: the shadow models' membership masks, drawn at random. Each has about `n` records (`dealt_alike`),
             all choices of that number equally likely; with groups, about as many whole groups as the query set has.
-        groups: the group of each record, if the provider chose whole groups at random: groups are permuted, and
-            variances are those of means over groups.
+        groups: the group of each record, if the provider chose whole groups at random.
         predictors: predictors of each record's difficulty (`jaxaudit.metrics.difficulty`), which do not use the split.
         permutations: the number of random permutations.
-        alpha: the level of both tests.
+        alpha, stated: the level of both tests, and the largest upper limit of `forgotten`.
         level: confidence level of the interval.
-        stated: `forgotten` requires an upper limit of the used fraction of at most this.
         printed: whether the target's log-odds come from a file of rounded probabilities.
-        recipe: advice if the shadow models fit their own data badly. It changes no verdict: `p_never` is exact for any
-            shadow models, and the other numbers are measured on them.
+        recipe: advice if the shadow models fit their own data badly. It changes no verdict.
 
     Raises:
         InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or a row of `membership`
-            does not have about `n` records, or whole groups, about as many as the query set; with groups, as
-            `check_groups`.
+            does not have about `n` records, or whole groups, about as many as the query set; or as `check_groups`.
     """
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size, target = len(query), np.concatenate([query, holdout])
@@ -136,15 +129,7 @@ def adjusted_scores(
 ) -> tuple[MembershipScores, Float[np.ndarray, "all_models n_plus_m"]]:
     """Membership scores, and scores adjusted for each record's difficulty: the target's row, then the shadow models'.
 
-    Args:
-        target: the target's log-odds of each record's own class: `size` query records, then the holdout.
-        size: the number of query records.
-        shadows: the shadow models' log-odds of the same records.
-        membership: the shadow models' membership masks.
-        groups: the group of each record, numbered from 0, if whole groups were chosen at random.
-
-    Raises:
-        InputError: as `holdout_test`.
+    `target` holds `size` query records, then the holdout; `groups` are numbered from 0. Raises as `holdout_test`.
     """
     _check_rows(membership, size, len(target), groups)
     found = membership_scores(target, shadows, membership)
@@ -160,17 +145,13 @@ def effect_of(
 ) -> Effect:
     """The target's difference of mean scores, its sampling variance, and the differences of the shadow models.
 
-    Args:
-        test: the permutation test of the first row of `scores`, query records against holdout records.
-        scores: the target's scores (or changes of scores), then the scores of each shadow model.
-        size, membership, groups: as for `adjusted_scores`.
+    The first row of `scores`, or of changes of scores, is the target's, and `test` its permutation test.
     """
-    asked = np.arange(scores.shape[1]) < size
     return Effect(
         difference=test.difference,
-        variance=sum(mean_variance(scores[0], groups, side) / int(side.sum()) for side in (asked, ~asked)),
+        variance=_sampling_variance(scores[0], np.arange(scores.shape[1]) < size, groups),
         full=differences(scores[1:], membership),
-        noise=float(np.mean(_sampling_variances(scores[1:], membership, groups))),
+        noise=float(np.mean([_sampling_variance(*each, groups) for each in zip(scores[1:], membership, strict=True)])),
         critical=test.critical,
     )
 
@@ -180,12 +161,10 @@ def without_difficulty(
     shadows: Float[np.ndarray, "shadows n"],
     membership: Bool[np.ndarray, "shadows n"],
 ) -> Float[np.ndarray, "models n"]:
-    """Scores minus the part that each record's difficulty explains.
+    """Scores minus the part that each record's difficulty explains: residuals of a least-squares fit over all records.
 
-    Returns the residuals of a least-squares fit over all query and holdout records. The predictors are the mean scores
-    of each record among shadow models trained with it, and without it. This removes the variance that comes from hard
-    records being unevenly split. The fit does not use the split, so exchangeable records stay exchangeable.
-    """
+    The predictors are the mean scores of each record among shadow models trained with it, and without it. The fit does
+    not use the split, so exchangeable records stay exchangeable."""
     without = (shadows * ~membership).sum(axis=0) / np.maximum((~membership).sum(axis=0), 1)
     within = (shadows * membership).sum(axis=0) / np.maximum(membership.sum(axis=0), 1)
     difficulty = np.stack([np.ones_like(without), without, without**2, within, within**2], axis=1)
@@ -234,13 +213,11 @@ def differences(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray,
     return (scores * membership).sum(axis=1) / inside - (scores * ~membership).sum(axis=1) / outside
 
 
-def _sampling_variances(
-    scores: np.ndarray, membership: np.ndarray, groups: np.ndarray | None
-) -> Float[np.ndarray, " models"]:
-    """The sampling variance of each model's difference: the part that is due to the choice of records or groups."""
-    sides = ((s, side) for s, m in zip(scores, membership, strict=True) for side in (m, ~m))
-    found = [mean_variance(s, groups, side) / side.sum() for s, side in sides]
-    return np.array(found).reshape(-1, 2).sum(axis=1)
+def _sampling_variance(
+    scores: Float[np.ndarray, " n"], side: Bool[np.ndarray, " n"], groups: Int[np.ndarray, " n"] | None
+) -> float:
+    """The variance of a difference of mean scores that is due to the choice of records or groups."""
+    return sum(mean_variance(scores, groups, each) / int(each.sum()) for each in (side, ~side))
 
 
 def swapped(p_smaller: float, alpha: float, question: Question = "used") -> tuple[str, ...]:
@@ -262,14 +239,11 @@ def _one_value(
     target: Float[np.ndarray, " n"], shadows: Float[np.ndarray, "models n"], printed: bool
 ) -> tuple[str, ...]:
     """Returns a doubt if most of the target's outputs are the same value, and no shadow model's are."""
-    most, theirs = _tied(target), max(_tied(each) for each in shadows)
+    most, *rest = (float(np.unique(each, return_counts=True)[1].max() / len(each)) for each in (target, *shadows))
+    theirs = max(rest)
     if most <= MOST_TIED or theirs > MOST_TIED:
         return ()
     return (
         f"{most:.0%} of the target's outputs are the same value, but at most {theirs:.0%} of any shadow model's: "
         f"rounded or sharpened outputs hide use{'; request logits or more decimals' if printed else ''}",
     )
-
-
-def _tied(outputs: Float[np.ndarray, " n"]) -> float:
-    return float(np.unique(outputs, return_counts=True)[1].max() / len(outputs))

@@ -1,8 +1,7 @@
 """Do known non-members look used? Checks of a holdout and of a reference.
 
 If the target was trained on the known non-members, too, use of the query set makes no difference and stays hidden. Each
-check compares the target's outputs on them with shadow models' outputs on records that *they* did not use. It states
-how often it raises a false alarm for a target that is trained like the shadow models.
+check compares the target's outputs on them with shadow models' outputs on records that *they* did not use.
 """
 
 import numpy as np
@@ -19,16 +18,13 @@ ROUNDING = 1e-3
 def bound_of_one_more(values: Float[np.ndarray, " models"], alpha: float) -> float:
     """The upper prediction limit (Student's t): one more model of the same kind exceeds it with probability `alpha`.
 
-    Args:
-        values: one number per model, of at least two models.
-        alpha: the probability of exceeding the limit, at most 0.5.
+    `values` has one number per model, of at least two models; `alpha` is at most 0.5.
 
     >>> round(bound_of_one_more(np.array([-1.0, 0.0, 1.0]), 0.05), 2)
     3.37
     """
-    models = len(values)
-    error = float(np.std(values, ddof=1)) * np.sqrt(1 + 1 / models)
-    return float(values.mean() - special.stdtrit(models - 1, alpha) * error)
+    error = float(np.std(values, ddof=1)) * np.sqrt(1 + 1 / len(values))
+    return float(values.mean() - special.stdtrit(len(values) - 1, alpha) * error)
 
 
 def holdout_used(
@@ -50,8 +46,7 @@ def holdout_used(
       not use the records to models that did.
 
     Args:
-        found: scores of the target and of the shadow models.
-        membership: the shadow models' membership masks.
+        found, membership: scores of the target and of the shadow models, and the latter's membership masks.
         size: the number of query records, which come first.
         stated: the used fraction that `forgotten` must rule out.
         alpha: the largest probability of a false alarm.
@@ -91,14 +86,12 @@ def reference_used(
     """Returns a doubt if the reference looks used by the target, by its outputs' used share or by its accuracy.
 
     For a target that is trained like the shadow models and did not use the reference, each of the two raises a false
-    alarm with probability at most `alpha` / 2. A target whose outputs scatter more raises it more often. The bound is
-    not widened for such targets, since use also makes outputs scatter.
+    alarm with probability at most `alpha` / 2. A target whose outputs scatter more raises it more often: the bound is
+    not widened, since use also makes outputs scatter.
 
     Args:
-        share: the used share of the reference, estimated from the target's outputs (`linear_share`).
-        shares: the same estimate for each shadow model, on records that it was not trained on.
-        accuracy: the target's accuracy on the reference.
-        accuracies: each shadow model's accuracy on reference records that it was not trained on.
+        share, accuracy: of the target on the reference; the share is that of `linear_share`.
+        shares, accuracies: the same for each shadow model, on reference records that it was not trained on.
         alpha: the largest probability of a false alarm.
     """
     most_used = bound_of_one_more(shares, alpha / 2)

@@ -1,32 +1,30 @@
 """How much of a query set was used, estimated with known members: records that the target is known to have used.
 
-Outputs on a query set and a holdout can show that a target used the query set, but never that it did not: a model that
-used everything and remembers nothing shows no difference. Known members are drawn at random like the query set. They
-show how much this target remembers of records that it used, for any network, library and recipe:
+A query set and a holdout can show that a target used the query set, but never that it did not: a model that used
+everything and remembers nothing shows no difference. Known members, drawn at random like the query set, show how much
+this target remembers of records that it used, for any network, library and recipe:
 
     a = mean score of the query set - mean score of the holdout
     b = mean score of the members   - mean score of the holdout
     fraction = a / b
 
 If the share f of the query set was used, at the same time as the members, the query set is a mixture of records like
-the members and records like the holdout. Its mean score is then f times the members' mean plus 1 - f times the
-holdout's, for any score. The limits are those of a ratio of two means (Fieller 1954). If b is not significantly above
-0, the target shows no memory of records that it did use, and f has no limit.
+the members and records like the holdout, so its mean score is f times the members' plus 1 - f times the holdout's, for
+any score. The limits are those of a ratio of two means (Fieller 1954). If b is not significantly above 0, the target
+shows no memory of records that it did use, and f has no limit.
 
-The score (`residual_scores`) is the residual of the outputs after a least-squares fit on predictors of difficulty: the
-record's class, its neighbours, and shadow models' outputs, if available (`jaxaudit.metrics.difficulty`). The fit does
-not use which of the three sets a record is in, so `p_never` stays exact.
+The score (`residual_scores`) is what a least-squares fit on predictors of difficulty leaves of the outputs
+(`jaxaudit.metrics.difficulty`). The fit does not use which of the three sets a record is in, so `p_never` stays exact.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
-from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.difficulty import residual_scores
-from jaxaudit.metrics.effect import ALPHA, LEVEL, POWER, shares_not_rejected
+from jaxaudit.metrics.effect import ALPHA, LEVEL
 from jaxaudit.metrics.holdout import mean_variance, swapped
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
 from jaxaudit.metrics.usage import (
@@ -37,6 +35,7 @@ from jaxaudit.metrics.usage import (
     Question,
     Usage,
     conclude,
+    limits_of_ratio,
     without_fraction,
 )
 from jaxaudit.randomness import stream
@@ -52,13 +51,7 @@ NO_MEMORY_LEFT = (
 
 
 class Sides(NamedTuple):
-    """The mean score of each of the three sets, and its sampling variance.
-
-    Attributes:
-        query, holdout, members: the mean scores.
-        query_variance, holdout_variance, members_variance: the sampling variances of the means.
-        freedom: degrees of freedom of the variances.
-    """
+    """The mean score of each of the three sets, its sampling variance, and the degrees of freedom of the variances."""
 
     query: float
     holdout: float
@@ -120,10 +113,8 @@ def members_test(
         groups: the group of each record, if whole groups were chosen at random.
         p_never: a p-value of another exact test of the same target, to be used in place of this test's.
         permutations: the number of random permutations.
-        alpha: the level of all tests.
+        alpha, stated, question: the level of all tests, and the others as for `conclude`.
         level: confidence level of the interval.
-        stated: `forgotten` requires an upper limit of the used fraction of at most this.
-        question: whether reasons are worded for what was used or for what memory is left; changes no number.
 
     Raises:
         InputError: there are fewer than 50 members, shapes disagree, an output is NaN, or as `permutation_test`.
@@ -153,11 +144,7 @@ def compared_with_members(
     stated: float = STATED_FRACTION,
     question: Question = "used",
 ) -> MembersAnswer:
-    """`members_test` of scores that are already made: larger means more likely used, and no set entered them.
-
-    Raises:
-        InputError: as `members_test`.
-    """
+    """`members_test` of scores that are already made: larger means more likely used, and no set entered them."""
     query, holdout, members = np.split(scores, np.cumsum(sizes)[:2])
     if len(members) < LEAST_MEMBERS or len(scores) != sum(sizes):
         raise InputError(
@@ -211,8 +198,8 @@ def limits_by_members(found: Sides, alpha: float = ALPHA, level: float = LEVEL) 
 
         |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout)
 
-    The upper limit is the upper end of the interval at 1 - 2 alpha, as in `upper_limit`. The limits are 0 and 1 if the
-    members' mean is not significantly different from the holdout's. `detectable` uses the same variances.
+    The upper limit is the upper end of the interval at 1 - 2 alpha. The limits are 0 and 1 if the members' mean is not
+    significantly different from the holdout's.
 
     >>> known = Sides(0.1, 0.0, 1.0, 0.001, 0.001, 0.001, 999)
     >>> [round(each, 2) for each in limits_by_members(known)[:4]]
@@ -221,21 +208,9 @@ def limits_by_members(found: Sides, alpha: float = ALPHA, level: float = LEVEL) 
     a, b = found.query - found.holdout, found.members - found.holdout
     if not b > 0:
         return UNKNOWN
-    estimate = float(np.clip(a / b, 0, 1))
-
-    variance = (
-        found.query_variance + found.holdout_variance,
-        -2 * found.holdout_variance,
-        found.members_variance + found.holdout_variance,
-    )
-
-    def interval(confidence: float) -> tuple[float, float]:
-        quantile = float(special.stdtrit(found.freedom, (1 + confidence) / 2))
-        return shares_not_rejected(a, b, variance, quantile, estimate)
-
-    error = float(np.sqrt(found.query_variance + found.holdout_variance))
-    least = (float(-special.ndtri(ALPHA)) + float(special.ndtri(POWER))) * error / b
-    return Limits(estimate, *interval(level), interval(1 - 2 * alpha)[1], least if least <= 1 else None)
+    of_holdout = found.holdout_variance
+    variance = (found.query_variance + of_holdout, -2 * of_holdout, found.members_variance + of_holdout)
+    return limits_of_ratio(a, b, variance, float(found.freedom), alpha, level)
 
 
 def _reversed(p_reversed: float, alpha: float, question: Question) -> tuple[str, ...]:

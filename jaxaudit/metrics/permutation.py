@@ -1,9 +1,14 @@
-"""Permutation tests: of the difference of two means, and of the answers of attacks on models of random halves."""
+"""Permutation tests of query set against holdout, and of the answers of attacks on models of random halves.
 
+All deals of the records are equally likely if the query set was never used. So the observed statistic and those of
+random other deals are exchangeable, and its rank among them is an exact p-value, whatever the statistic is.
+"""
+
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import ways
@@ -12,6 +17,9 @@ from jaxaudit.randomness import generator_of
 
 PERMUTATIONS = 1999
 CHUNK = 1 << 22
+"""Numbers that are permuted at a time: about 32 MB."""
+MOST_PERMUTED = 20_000
+"""`permuted_differences` permutes up to this many records or groups; more are rotated in one random order."""
 
 
 class Permuted(NamedTuple):
@@ -20,7 +28,7 @@ class Permuted(NamedTuple):
     Attributes:
         difference: the mean of the first sample minus that of the second.
         p_larger, p_smaller: one-sided p-values for a difference that is larger, or smaller, than by chance.
-        critical: the critical value: `p_larger` is at most alpha if and only if `difference` is above it.
+        critical: `p_larger` is at most alpha if and only if `difference` is above this.
     """
 
     difference: float
@@ -50,7 +58,7 @@ def permutation_test(
     """A permutation test of the difference of two means; p = (1 + #{as extreme}) / (1 + permutations).
 
     If the numbers are exchangeable, each p-value is at most u with probability u at most, for every u and any sizes,
-    ties included. Memory is bounded: about 32 MB.
+    ties included.
 
     Args:
         key: random key of the permutations.
@@ -70,10 +78,10 @@ def permutation_test(
     (3.0, 0.05, 1.0)
     """
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    values = np.concatenate([first, second])
-    if not len(first) or not len(second) or not np.isfinite(values).all():
+    values, size = np.concatenate([first, second]), len(first)
+    if not size or not len(second) or not np.isfinite(values).all():
         raise InputError(
-            f"a permutation test needs finite numbers in both samples; got {len(first)} and {len(second)} numbers, "
+            f"a permutation test needs finite numbers in both samples; got {size} and {len(second)} numbers, "
             f"{int((~np.isfinite(values)).sum())} of them not finite."
         )
     allowed = int(np.floor(alpha * (1 + permutations) + 1e-9))
@@ -81,13 +89,20 @@ def permutation_test(
         raise InputError(
             f"{permutations} permutations cannot give a p-value of {alpha:g} or less; use {1 / alpha:.0f} or more."
         )
-    generator = generator_of(key)
-    centred = values - values.mean()
+    generator, centred = generator_of(key), values - values.mean()
     if groups is None:
-        sums, per_sum = _permuted_records(generator, centred, len(first), permutations)
+        # The difference of means is a multiple of the smaller sample's sum, which is cheaper to compute.
+        fewer, flip = (size, 1.0) if 2 * size <= len(values) else (len(second), -1.0)
+        rows = shuffled(generator, centred, permutations)
+        sums = np.concatenate([each[:, :fewer].sum(axis=1) for each in rows])
+        per_sum = flip * (1 / size + 1 / len(second))
     else:
-        check_groups(groups, len(first), len(values), alpha)
-        sums, per_sum = _permuted_groups(generator, centred, np.asarray(groups), len(first), permutations)
+        check_groups(groups, size, len(values), alpha)
+        inside, own = _units(groups, size)
+        sizes, totals = np.bincount(own), np.bincount(own, centred)
+        dealt = [(each @ totals, each @ sizes) for each in shuffled(generator, inside, permutations)]
+        sums, counts = (np.concatenate(each) for each in zip(*dealt, strict=True))
+        per_sum = 1 / counts + 1 / (len(values) - counts)
     permuted = per_sum * sums
     observed = float(first.mean() - second.mean())
     # Sums of the same numbers in another order differ by rounding. Counting them as equal is conservative.
@@ -100,6 +115,102 @@ def permutation_test(
     )
 
 
+def shuffled(
+    generator: np.random.Generator, row: Shaped[np.ndarray, "*shape n"], times: int, most: int | None = None
+) -> Iterator[Shaped[np.ndarray, "some *shape n"]]:
+    """Random permutations of the row, or of each row, `most` at a time; by default as many as `CHUNK` allows."""
+    most = max(1, CHUNK // row.size) if most is None else most
+    for start in range(0, times, most):
+        tiled = np.tile(row, (min(most, times - start), *(1,) * row.ndim))
+        yield generator.permuted(tiled, axis=-1, out=tiled)
+
+
+def _units(groups: Int[Array | np.ndarray, " n"], size: int) -> tuple[Bool[np.ndarray, " units"], np.ndarray]:
+    """Which groups the first `size` records are of, and the number of each record's group, from 0."""
+    names, own = np.unique(groups, return_inverse=True)
+    return np.isin(np.arange(len(names)), own[:size]), own
+
+
+def permuted_differences(
+    key: Key[Array, ""],
+    values: Float[np.ndarray, "n kinds"],
+    size: int,
+    *,
+    groups: Int[np.ndarray, " n"] | None = None,
+    pairs: Int[np.ndarray, " n"] | None = None,
+    permutations: int = PERMUTATIONS,
+) -> Float[np.ndarray, "deals kinds"]:
+    """The mean of the first `size` records minus that of the others: first as dealt, then for random other deals.
+
+    What was dealt is what is permuted: records; whole `groups`; or, within each of `pairs` (numbered from 0, one number
+    a record), which of its two records is in the query set. Any statistic of one row, compared with that of all rows,
+    gives an exact p-value (`share_as_large`). Of more than `MOST_PERMUTED` records or groups, the sets are rotated in a
+    random order of all: rotations are a group of permutations, so random ones are exact (Hemerik & Goeman 2018).
+
+    Raises:
+        InputError: as `check_groups`.
+
+    >>> import jax
+    >>> found = permuted_differences(jax.random.key(1), np.array([[3.0], [4.0], [0.0], [1.0]]), 2, permutations=5)
+    >>> found.shape, found[0]
+    ((6, 1), array([3.]))
+    """
+    generator, n = generator_of(key), len(values)
+    centred = values - values.mean(axis=0)
+    if pairs is not None:
+        # A stable sort keeps a pair's query record before its holdout record.
+        return _flipped(generator, centred[np.argsort(pairs, kind="stable")], permutations)
+    totals, sizes, first = centred, np.ones(n), np.arange(n) < size
+    if groups is not None:
+        check_groups(groups, size, n)
+        first, own = _units(groups, size)
+        sizes = np.bincount(own).astype(np.float64)
+        totals = np.stack([np.bincount(own, each) for each in centred.T], axis=1)
+    both = np.concatenate([totals, sizes[:, None]], axis=1)
+    found = [first.astype(np.float64)[None] @ both]
+    if len(first) <= MOST_PERMUTED:
+        found += [each.astype(np.float64) @ both for each in shuffled(generator, first, permutations)]
+    else:
+        found.append(_rotated(generator, first, both, permutations))
+    sums = np.concatenate(found)
+    counts = sums[:, -1:]
+    return sums[:, :-1] * (1 / counts + 1 / (n - counts))
+
+
+def share_as_large(statistics: Float[np.ndarray, " deals"]) -> float:
+    """The exact p-value of the first statistic: the share of all, itself included, that are at least as large.
+
+    Statistics that are equal up to rounding count as equal, which makes the p-value larger.
+
+    >>> share_as_large(np.array([2.0, 1.0, 2.0, 0.0]))
+    0.5
+    """
+    slack = 1e-9 * (1e-12 + float(np.abs(statistics).max()))
+    return float(np.mean(statistics >= statistics[0] - slack))
+
+
+def _rotated(
+    generator: np.random.Generator, first: Bool[np.ndarray, " units"], totals: np.ndarray, permutations: int
+) -> np.ndarray:
+    """The sums of the totals of `first`, for random rotations of the units in a random order."""
+    order, steps = generator.permutation(len(first)), generator.integers(len(first), size=permutations)
+    row = np.conj(np.fft.rfft(first[order].astype(np.float64)))
+    # One kind of scores at a time, so that a million records take tens of megabytes.
+    return np.stack([np.fft.irfft(row * np.fft.rfft(each[order]), len(first))[steps] for each in totals.T], axis=1)
+
+
+def _flipped(
+    generator: np.random.Generator, values: Float[np.ndarray, "n kinds"], permutations: int
+) -> Float[np.ndarray, "deals kinds"]:
+    """The mean difference within pairs, as dealt and with random signs; the two records of a pair follow each other."""
+    apart = values[::2] - values[1::2]
+    found, rows = [apart.mean(axis=0)[None]], max(1, CHUNK // len(apart))
+    for start in range(0, permutations, rows):
+        signs = generator.integers(0, 2, (min(rows, permutations - start), len(apart)), np.int8)
+        found.append((2.0 * signs - 1) @ apart / len(apart))
+    return np.concatenate(found)
+
+
 def better_than_guessing(
     key: Key[Array, ""],
     called: Bool[np.ndarray, "attacks models targets"],
@@ -109,17 +220,12 @@ def better_than_guessing(
 ) -> float:
     """The p-value of "no attack is right more often than by guessing", corrected for the number of attacks.
 
+    `called` says whether each attack calls each target a member of each model's training set, `truth` whether it is.
     Models 2 i and 2 i + 1 were trained on the two halves of random split i. If outputs do not depend on the half, the
     split can be drawn again: the two halves are swapped, and the targets of a split permuted, at random. The statistic
     is the largest, over attacks, of the number of right answers minus its expectation by guessing, in standard
     deviations. Under the null hypothesis the p-value is at most u with probability at most u, for every u and any
     dependence between attacks.
-
-    Args:
-        key: random key of the permutations.
-        called: whether each attack calls each target a member of each model's training set.
-        truth: whether the target is a member.
-        permutations: random permutations.
 
     Raises:
         InputError: shapes disagree, or two models do not share a split.
@@ -145,11 +251,8 @@ def better_than_guessing(
         return np.tensordot(dealt, apart, axes=([1, 2], [1, 2])).max(axis=1)
 
     observed, larger = statistic(sides[None])[0], 0
-    rows = max(1, CHUNK // sides.size)
-    for start in range(0, permutations, rows):
-        tiled = np.tile(sides, (min(rows, permutations - start), 1, 1))
-        tiled = generator.permuted(tiled, axis=2, out=tiled)
-        swapped = tiled * generator.choice([-1.0, 1.0], (len(tiled), len(sides), 1))
+    for dealt in shuffled(generator, sides, permutations):
+        swapped = dealt * generator.choice([-1.0, 1.0], (len(dealt), len(sides), 1))
         larger += int((statistic(swapped) >= observed - 1e-9).sum())
     return (1 + larger) / (1 + permutations)
 
@@ -184,37 +287,3 @@ def check_groups(groups: Int[Array | np.ndarray, " n_plus_m"], size: int, record
             f"few for a p-value of {alpha:g}: there must be {1 / alpha:.0f} ways or more, such as 3 and 3 groups."
         )
     return len(first)
-
-
-def _permuted_records(
-    generator: np.random.Generator, centred: Float[np.ndarray, " n"], size: int, permutations: int
-) -> tuple[Float[np.ndarray, " permutations"], float]:
-    """The sum of the smaller sample in each permutation, and the factor that makes it the difference of the means."""
-    # The difference of means is a multiple of one sample's sum, which is cheaper to compute.
-    fewer, flip = (size, 1.0) if 2 * size <= len(centred) else (len(centred) - size, -1.0)
-    sums = []
-    rows = max(1, CHUNK // len(centred))
-    for start in range(0, permutations, rows):
-        tiled = np.tile(centred, (min(rows, permutations - start), 1))
-        sums.append(generator.permuted(tiled, axis=1, out=tiled)[:, :fewer].sum(axis=1))
-    return np.concatenate(sums), flip * (1 / size + 1 / (len(centred) - size))
-
-
-def _permuted_groups(
-    generator: np.random.Generator,
-    centred: Float[np.ndarray, " n"],
-    groups: Int[np.ndarray, " n"],
-    size: int,
-    permutations: int,
-) -> tuple[Float[np.ndarray, " permutations"], Float[np.ndarray, " permutations"]]:
-    """As `_permuted_records`, for the first sample; the factor depends on its size, and so on the groups in it."""
-    _, own = np.unique(groups, return_inverse=True)
-    sizes, totals = np.bincount(own), np.bincount(own, centred)
-    first = np.isin(np.arange(len(sizes)), own[:size])
-    found = []
-    rows = max(1, CHUNK // len(sizes))
-    for start in range(0, permutations, rows):
-        dealt = generator.permuted(np.tile(first, (min(rows, permutations - start), 1)), axis=1)
-        found.append((dealt @ totals, dealt @ sizes))
-    sums, counts = (np.concatenate(each) for each in zip(*found, strict=True))
-    return sums, 1 / counts + 1 / (len(centred) - counts)

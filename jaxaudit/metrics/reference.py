@@ -1,11 +1,10 @@
 """Was the query set used? A test with a reference: records that the target is known not to have used.
 
-The reference need not come from the query set's provider. It can be the calibration set, or other data kept from the
-target, for which the target's outputs are available. The target's design, length of training and other data affect its
-outputs on the reference, too. The statistic corrects for that: it is the used share of the query set minus the used
-share of the reference (`linear_share`), a difference in differences. A target with other data than the shadow models
-deviates from them more than they do from one another. That factor ("scatter") is measured on the reference, and the
-target's distance is divided by it.
+The reference need not come from the query set's provider: it can be the calibration set, or other data kept from the
+target. The target's design, length of training and other data affect its outputs on the reference, too. The statistic
+corrects for that: it is the used share of the query set minus the used share of the reference (`linear_share`), a
+difference in differences. A target with other data than the shadow models deviates from them more than they do from
+one another. That factor ("scatter") is measured on the reference, and the target's distance is divided by it.
 
 Two things can make the test wrong. First, a reference that is unlike the target's other data, or that the target did
 use; both are checked with the target's outputs on it. Second, training on other records of the query set's provider:
@@ -67,9 +66,7 @@ def reference_test(
     - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of partial use.
 
     The verdict is never `forgotten` if the reference looks used (`reference_used`): use of both sets shows no
-    difference.
-
-    Use shadow models of several designs: their spread then includes the error of not knowing the target's design.
+    difference. Shadow models of several designs include the error of not knowing the target's design.
 
     Args:
         target: the target's log-odds of each record's own class (`log_odds`): query records, then reference records.
@@ -78,10 +75,7 @@ def reference_test(
             the reference.
         queried: the size of the query set.
         unseen: which records the target is known not to have used; None: all of the reference.
-        alpha: the level of the tests.
-        level: confidence level of the interval.
-        stated: `forgotten` requires an upper limit of the used fraction of at most this.
-        recipe: advice if the shadow models fit their own data badly.
+        alpha, level, stated, recipe: as for `holdout_test`.
 
     Raises:
         InputError: shapes disagree, an output is NaN, fewer than 50 reference records are left, or there are too few
@@ -127,14 +121,7 @@ def reference_test(
 
 
 def refuse_few(records: int) -> None:
-    """Refuses a reference that is too small.
-
-    Args:
-        records: the number of reference records that the target is known not to have used.
-
-    Raises:
-        InputError: there are fewer than 50 such records.
-    """
+    """Refuses (`InputError`) a reference with fewer than 50 records that the target is known not to have used."""
     if records < LEAST_RECORDS:
         raise InputError(
             f"the reference has {records} records that the target is known not to have used; the reference test needs "

@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from jaxaudit.metrics.effect import ALPHA, LEVEL, POWER, shares_not_rejected
+from jaxaudit.metrics.effect import ALPHA, LEVEL
 from jaxaudit.metrics.holdout import mean_variance
-from jaxaudit.metrics.usage import UNKNOWN, Limits
+from jaxaudit.metrics.usage import UNKNOWN, Limits, limits_of_ratio
 
 
 class ShareLeft(NamedTuple):
@@ -53,13 +53,11 @@ def share_left(
 
     Args:
         target: the target's scores of the query records, and then of the holdout records, if there are any.
-        unused: scores of models trained without the query set; no models if the holdout alone shows what that looks
-            like.
+        unused: scores of models trained without the query set; none if the holdout alone shows what that looks like.
         used: scores of models trained with all of the query set.
         size: the number of query records.
         groups: the group of each record, if whole groups were dealt.
-        alpha: the level of the upper limit.
-        level: confidence level of the interval.
+        alpha, level: the level of the upper limit, and the confidence level of the interval.
 
     >>> random = np.random.default_rng(1)
     >>> records, memory = random.normal(size=300), random.uniform(1, 2, 300)
@@ -105,13 +103,7 @@ def share_left(
     estimate = float(np.clip(difference / full, 0, 1))
     at = [max(_at(each, estimate), 0.0) for each in (variance, seeds)]
     freedom = _freedom(at[0] - at[1], freedom_records, at[1], freedom_seeds)
-
-    def interval(confidence: float) -> tuple[float, float]:
-        quantile = float(special.stdtrit(freedom, (1 + confidence) / 2))
-        return shares_not_rejected(difference, full, variance, quantile, estimate)
-
-    least = float(-special.ndtri(ALPHA) + special.ndtri(POWER)) * np.sqrt(variance[0]) / full
-    limits = Limits(estimate, *interval(level), interval(1 - 2 * alpha)[1], float(least) if least <= 1 else None)
+    limits = limits_of_ratio(difference, full, variance, freedom, alpha, level)
     p_used = float(special.stdtr(freedom, (difference - full) / np.sqrt(max(_at(variance, 1.0), 1e-300))))
     return ShareLeft(limits, p_unused, p_used, effect)
 

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from scipy import special, stats
 
-from jaxaudit.metrics.permutation import PERMUTATIONS
-from jaxaudit.metrics.permuted_differences import permuted_differences, share_as_large
+from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, share_as_large
 
 PENALTIES = 10.0 ** np.arange(-6, 3)
 LEAST_FREE = 0.2

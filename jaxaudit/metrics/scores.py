@@ -206,21 +206,26 @@ def _evidence_of_others(models: np.ndarray, membership: np.ndarray, indices: np.
     return (membership_evidence(models[index], others) for index, others in zip(indices, profiles, strict=True))
 
 
-def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
+def check_outputs(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
+    """Refuses (`InputError`) outputs whose shapes disagree, or that are NaN."""
     if shadows.shape != membership.shape or target.shape != shadows.shape[1:]:
         raise InputError(
             f"the target has log-odds of shape {target.shape}, the shadow models {shadows.shape} and their membership "
             f"{membership.shape}: give one row per model and one column per record, the same records in each."
-        )
-    if len(shadows) < 4:
-        raise InputError(
-            f"{len(shadows)} shadow models are too few for membership scores; train at least 4, preferably 32."
         )
     bad = int(np.isnan(target).sum() + np.isnan(shadows).sum())
     if bad:
         raise InputError(
             f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate, and bring inputs "
             "far beyond 1 to a smaller scale, in all sets alike."
+        )
+
+
+def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
+    check_outputs(target, shadows, membership)
+    if len(shadows) < 4:
+        raise InputError(
+            f"{len(shadows)} shadow models are too few for membership scores; train at least 4, preferably 32."
         )
     if membership.all() or not membership.any():
         raise InputError(

@@ -2,10 +2,10 @@
 
 Shadow models are trained on calibration data with none, a part and all of the query set. The test assumes that the
 target's other data have the same source as the calibration data, and that the shadow models include its design and
-recipe. Then its used share (`linear_share`) has the same distribution as that of shadow models that used as much of the
-query set. The data cannot test this assumption. A target trained on *other* records of the query set's provider fits
-the query set better, too, which looks like use. The test therefore first checks that some mixture of shadow models
-reproduces the target's outputs, and is `inconclusive` if none does. Prefer a holdout or a reference.
+recipe. Then its used share (`linear_share`) is distributed like that of shadow models that used as much of the query
+set. The data cannot test this: training on *other* records of the query set's provider looks like use, too. So the test
+first checks that some mixture of shadow models reproduces the target's outputs, and is `inconclusive` if none does.
+Prefer a holdout or a reference.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from scipy import special
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
-from jaxaudit.metrics.scores import cut
+from jaxaudit.metrics.scores import check_outputs, cut
 from jaxaudit.metrics.shares import Spread, shares, spread
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
 
@@ -59,10 +59,7 @@ def shadow_test(
         membership: the shadow models' membership masks: none, a part, or all of the query set.
         designs: the design of each shadow model, as a number; None if all have the same.
         share: the random share of the calibration set that each shadow model was trained on.
-        alpha: the level of all tests.
-        level: confidence level of the interval.
-        stated: `forgotten` requires an upper limit of the used fraction of at most this.
-        recipe: advice if the shadow models fit their own data badly.
+        alpha, level, stated, recipe: as for `holdout_test`.
 
     Raises:
         InputError: shapes disagree, an output is NaN, `share` is not in [0, 1), or there are too few shadow models of
@@ -120,12 +117,8 @@ def likeness(
     """The p-value of "some mixture of shadow models reproduces the target's outputs", an assumption of the shadow test.
 
     It is the rank of the target's `mixture_log_likelihood` among those of the shadow models. Each is computed with the
-    profile of the other models, and the shadow models' deviations are multiplied by `stretch`.
-
-    Args:
-        target, shadows, membership: as for `shadow_test`.
-        stretch: the factor by which a target with its own data deviates more than the shadow models.
-    """
+    profile of the other models, and the shadow models' deviations are multiplied by `stretch`, the factor by which a
+    target with its own data deviates more."""
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
     theirs = []
     for model, members, others in zip(shadows, membership, profiles_of_others(shadows, membership), strict=True):
@@ -145,11 +138,12 @@ def mixture_log_likelihood(outputs: Float[np.ndarray, " n"], shadows: Profile, s
     >>> bool(np.isclose(mixture_log_likelihood(flat, Profile(flat, flat, flat, flat, flat)), -np.log(2 * np.pi) / 2))
     True
     """
-    scale = stretch**2
-    without = _log_normal(outputs, shadows.outside, np.sqrt(scale * shadows.outside_variance))
-    within = _log_normal(outputs, shadows.inside, np.sqrt(scale * shadows.inside_variance))
+    parts = []
+    for mean, variance in ((shadows.outside, shadows.outside_variance), (shadows.inside, shadows.inside_variance)):
+        deviation = np.sqrt(stretch**2 * variance)
+        parts.append(-(((outputs - mean) / deviation) ** 2) / 2 - np.log(np.sqrt(2 * np.pi)) - np.log(deviation))
     with np.errstate(divide="ignore"):
-        both = np.logaddexp(np.log(1 - MIXTURES)[:, None] + without, np.log(MIXTURES)[:, None] + within)
+        both = np.logaddexp(np.log(1 - MIXTURES)[:, None] + parts[0], np.log(MIXTURES)[:, None] + parts[1])
     return float(np.maximum(both, LEAST_LOG_DENSITY).mean(axis=1).max())
 
 
@@ -168,22 +162,8 @@ def _p_value(own: float, others: Float[np.ndarray, " models"], base: Spread, str
 def check_shadows(
     target: np.ndarray, shadows: np.ndarray, membership: np.ndarray, queried: int, alpha: float
 ) -> tuple[Bool[np.ndarray, " models"], Bool[np.ndarray, " models"]]:
-    """Which shadow models were trained on none, and which on all, of the query set (the first `queried` records).
-
-    Raises:
-        InputError: as `shadow_test`.
-    """
-    if shadows.shape != membership.shape or target.shape != shadows.shape[1:]:
-        raise InputError(
-            f"the target has log-odds of shape {target.shape}, the shadow models {shadows.shape} and their membership "
-            f"{membership.shape}: give one row per model and one column per record, the same records in each."
-        )
-    bad = int(np.isnan(target).sum() + np.isnan(shadows).sum())
-    if bad:
-        raise InputError(
-            f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate, and bring inputs "
-            "far beyond 1 to a smaller scale, in all sets alike."
-        )
+    """Which shadow models were trained on none, and which on all, of the first `queried` records; see `shadow_test`."""
+    check_outputs(target, shadows, membership)
     used = membership[:, :queried].sum(axis=1)
     never, fully = used == 0, used == queried
     least = int(np.ceil(1 / alpha - 1e-9)) - 1
@@ -193,8 +173,3 @@ def check_shadows(
             f"p-value of {alpha:g} requires at least {least} of each."
         )
     return never, fully
-
-
-def _log_normal(outputs: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """The log-density of a normal distribution."""
-    return -(((outputs - mean) / deviation) ** 2) / 2 - np.log(np.sqrt(2 * np.pi)) - np.log(deviation)

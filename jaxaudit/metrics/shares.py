@@ -6,8 +6,8 @@ With out, in and v the means and the variance of a record's log-odds over models
     share = sum w (x - out) / sum w gap.
 
 It is 0 on average for models that were not trained on the records and 1 for those that were trained on all of them. The
-outputs of a target with other data deviate more from the shadow models than theirs do from one another. That raises the
-variance of the share but does not change its mean. A membership score, which is not linear, would be biased upward.
+outputs of a target with other data deviate more, which raises the variance of the share but does not change its mean. A
+membership score, which is not linear, would be biased upward.
 """
 
 from typing import NamedTuple
@@ -43,26 +43,22 @@ class Spread(NamedTuple):
 
         The factor applies only to the variance within designs: the effect of a design does not depend on the data.
         """
-        return self.within * (stretch**2 + 1 / self.models) + self.between * (1 + 1 / self.designs)
+        return sum(self._parts(stretch))
 
     def freedom(self, stretch: float = 1.0) -> float:
         """Satterthwaite's (1946) degrees of freedom of `error`, at least 1."""
-        parts = (
-            (self.within * (stretch**2 + 1 / self.models), self.models - self.designs),
-            (self.between * (1 + 1 / self.designs), self.designs - 1),
-        )
-        whole = sum(part for part, _ in parts)
-        shared = sum(part**2 / max(freedom, 1) for part, freedom in parts)
-        return max(1.0, whole**2 / shared) if shared > 0 else float(self.models - 1)
+        counts = max(self.models - self.designs, 1), max(self.designs - 1, 1)
+        shared = sum(part**2 / count for part, count in zip(self._parts(stretch), counts, strict=True))
+        return max(1.0, self.error(stretch) ** 2 / shared) if shared > 0 else float(self.models - 1)
+
+    def _parts(self, stretch: float) -> tuple[float, float]:
+        return self.within * (stretch**2 + 1 / self.models), self.between * (1 + 1 / self.designs)
 
 
 def linear_share(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Records) -> float:
-    """The used share of the selected records, not cut to [0, 1]; 0 if shadow models remember none of them.
+    """The used share of the records selected by `records`, not cut to [0, 1]; 0 if shadow models remember none of them.
 
-    Args:
-        outputs: a model's log-odds of all records.
-        shadows: the profile of all records.
-        records: selects the records.
+    `outputs` are a model's log-odds of all records, and `shadows` is their profile.
 
     >>> flat = np.ones(4)
     >>> shadows = Profile(0 * flat, 2 * flat, flat, flat, flat)
@@ -112,12 +108,8 @@ def shares(
 ) -> Shares:
     """The used shares and the scatter of a target and of its shadow models.
 
-    Args:
-        target: the target's log-odds of the query set, then of the reference, if any.
-        shadows: the shadow models' log-odds of the same records.
-        membership: the shadow models' membership masks.
-        queried: the size of the query set.
-        unseen: which of all records the target is known not to have used; None: all of the reference.
+    `target` holds the target's log-odds of `queried` query records, then of the reference, if any. `unseen` says which
+    records the target is known not to have used; None: all of the reference.
     """
     index = np.arange(len(target))
     query, reference = index < queried, index >= queried
@@ -141,9 +133,8 @@ def shares(
 def spread(values: Float[np.ndarray, " models"], designs: np.ndarray) -> Spread:
     """The variances of an estimate within and between designs: a one-way analysis of variance.
 
-    Args:
-        values: the estimates of at least two models that used the same fraction of the query set.
-        designs: the design of each model. With one design, or one model per design, all variance is within.
+    The estimates are of at least two models that used the same fraction of the query set. With one design, or one model
+    per design, all variance is within.
 
     >>> found = spread(np.array([0.0, 2.0, 10.0, 12.0]), np.array([0, 0, 1, 1]))
     >>> found.within, found.between

@@ -18,33 +18,31 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.effect import ALPHA, LEVEL, POWER, Effect, detectable_fraction, upper_limit, used_fraction
+from jaxaudit.metrics.effect import (
+    ALPHA,
+    LEVEL,
+    POWER,
+    Effect,
+    accepted_shares,
+    detectable_fraction,
+    upper_limit,
+    used_fraction,
+)
 from jaxaudit.metrics.ks import Verdict
 
 STATED_FRACTION = 0.25
-"""`forgotten` requires an upper limit of the used fraction of at most this.
-
-After a deletion, none of the query set is used; without it, all is. A limit of 25% separates the two with a wide
-margin. Smaller limits need more records: `jaxaudit power` computes how many.
-"""
-
+"""`forgotten` requires an upper limit of the used fraction of at most this, which separates a deletion from none with a
+wide margin. Smaller limits need more records: `jaxaudit power` computes how many."""
 
 Question = Literal["used", "left"]
 Designs = Literal["guessed", "mixed", "none"]
 
 
 class Wording(NamedTuple):
-    """Phrases for the reasons of a verdict.
-
-    Attributes:
-        fraction: the name of the estimated fraction.
-        open: the reason if the upper limit is too large for `forgotten`; `{most}` is the limit.
-        blind: what would not be detected if not even full use would be.
-        settled: the reason for `forgotten`.
-        more: the phrase for a holdout that scores higher than another set.
-    """
+    """Phrases for the reasons of a verdict on one question; `{most}` is the upper limit."""
 
     fraction: str
     open: str
@@ -69,7 +67,6 @@ WORDING: dict[Question, Wording] = {
         "is remembered more than",
     ),
 }
-"""Phrases for both questions: how much was used, and how much memory of the query set is left."""
 
 
 def fraction_name(questions: Iterable[Question]) -> str:
@@ -92,7 +89,7 @@ class Usage(NamedTuple):
         p_fully: p-value of "the target used all of the query set"; a small value is evidence against that. None if no
             model shows what full use looks like.
         fraction: estimate of the used fraction, in [0, 1]; NaN if not available.
-        fraction_low, fraction_high: the interval of the used fraction; 0 and 1 if the data do not determine it.
+        fraction_low, fraction_high: its interval; 0 and 1 if the data do not determine it.
         detectable: the minimum detectable fraction: the smallest used fraction for which this audit would have given
             `not forgotten` with 95% probability. None if not even use of all would have been detected.
         reasons: the reasons for the verdict.
@@ -103,8 +100,8 @@ class Usage(NamedTuple):
         doubts: reasons why the fraction may be wrong; they rule out `forgotten`.
         unsettled: reasons why the upper limit is too large for `forgotten`.
         invalid: reasons why `p_never` itself may be wrong.
-        question: what `fraction` and its limits mean. `used`: the share that was used. `left`: how much memory of the
-            query set is left, as a share of the memory of known members.
+        question: what `fraction` means. `used`: the share that was used. `left`: how much memory of the query set is
+            left, as a share of the memory of known members.
     """
 
     method: str
@@ -126,10 +123,7 @@ class Usage(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The used fraction of a target, its interval, its one-sided 95% upper limit, and the minimum detectable fraction.
-
-    For the attributes see `Usage`.
-    """
+    """The used fraction of a target, its interval, upper limit, and the minimum detectable fraction; see `Usage`."""
 
     fraction: float
     low: float
@@ -145,6 +139,25 @@ UNKNOWN = Limits(float("nan"), 0.0, 1.0, 1.0, None)
 def limits_of(effect: Effect, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
     """The used fraction and its limits, from an effect."""
     return Limits(*used_fraction(effect, level), upper_limit(effect, alpha), detectable_fraction(effect))
+
+
+def limits_of_ratio(
+    difference: float, full: float, variance: tuple[float, float, float], freedom: float, alpha: float, level: float
+) -> Limits:
+    """The share difference / full, for a positive `full`, and its limits: all shares that a t-test does not reject.
+
+    `variance` holds v0, v1 and v2, where v0 + v1 f + v2 f^2 is the variance of difference - f full (`accepted_shares`),
+    and `freedom` its degrees of freedom. `detectable` uses v0.
+    """
+    estimate = float(np.clip(difference / full, 0, 1))
+
+    def interval(confidence: float) -> tuple[float, float]:
+        quantile = float(special.stdtrit(freedom, (1 + confidence) / 2))
+        low, high = np.clip(accepted_shares(difference, full, variance, quantile), 0, 1).tolist()
+        return min(low, estimate), max(high, estimate)
+
+    least = float((special.ndtri(POWER) - special.ndtri(ALPHA)) * np.sqrt(variance[0]) / full)
+    return Limits(estimate, *interval(level), interval(1 - 2 * alpha)[1], least if least <= 1 else None)
 
 
 class Share(NamedTuple):
@@ -201,13 +214,11 @@ def conclude(
     """The verdict, by the rule in this module's docstring.
 
     Args:
-        method, p_never, p_fully, limits: see `Usage`.
-        doubts: reasons why the fraction may be wrong; they rule out `forgotten`.
-        invalid: reasons why `p_never` itself may be wrong; the verdict is then `inconclusive`.
+        method, p_never, p_fully, doubts, invalid, question: see `Usage`; the question changes only the wording.
+        limits: the fraction and its limits.
         alpha: the level of `p_never`; the upper limit has the confidence level 1 - alpha.
         stated: `forgotten` requires an upper limit of at most this, above 0 and below 1.
         recipe: advice if the shadow models fit badly, given in place of "more records are needed".
-        question: the meaning of the fraction, see `Usage`; changes only the wording of reasons.
 
     Raises:
         InputError: `stated` is out of range.
@@ -279,11 +290,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def refuse_stated(stated: float) -> None:
-    """Refuses a stated fraction that is out of range.
-
-    Raises:
-        InputError: `stated` is not above 0 and below 1.
-    """
+    """Refuses (`InputError`) a stated fraction that is not above 0 and below 1."""
     if not 0 < stated < 1:
         raise InputError(
             f"the stated fraction must be above 0 and below 1; got {stated:g}: `forgotten` requires an upper limit of "

@@ -11,7 +11,7 @@ from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
-from jaxaudit.metrics.holdout import _one_value, _sampling_variances, differences, effect_of, holdout_test
+from jaxaudit.metrics.holdout import _one_value, _sampling_variance, differences, effect_of, holdout_test
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.usage import Usage
 
@@ -249,13 +249,12 @@ def test_the_sampling_variance_of_a_difference_is_that_of_drawn_records() -> Non
     generator, members = np.random.default_rng(13), np.arange(60) < 20
     scores = generator.normal(size=(4_000, 60)) * np.where(members, 3.0, 1.0)
     rows = np.tile(members, (len(scores), 1))
-    found = _sampling_variances(scores, rows, None).mean()
+    found = np.mean([_sampling_variance(each, members, None) for each in scores])
     # Of 4,000 normal differences the variance is off by sqrt(2 / 4,000) = 2%: 4 standard errors.
     assert abs(found / differences(scores, rows).var() - 1) < 0.09
     assert abs(found / (9 / 20 + 1 / 40) - 1) < 0.09
     np.testing.assert_allclose(
-        _sampling_variances(scores[:3], rows[:3], np.arange(60)).mean(),
-        _sampling_variances(scores[:3], rows[:3], None).mean(),
+        *(_sampling_variance(scores[0], members, groups) for groups in (np.arange(60), None)),
     )
     test = permutation_test(jax.random.key(1), scores[0, :20], scores[0, 20:])
     effect = effect_of(test, scores[:4], 20, rows[1:4])

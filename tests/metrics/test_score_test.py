@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxaudit.metrics import permuted_differences as module
-from jaxaudit.metrics.permuted_differences import permuted_differences, share_as_large
+from jaxaudit.metrics import permutation as module
+from jaxaudit.metrics.permutation import permuted_differences, share_as_large
 from jaxaudit.metrics.score_test import PENALTIES, combined, normal_scores, residuals, score_test
 
 DEALS = 300

@@ -135,6 +135,26 @@ def roc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray,
     return ROC(np.append(0, others) / others[-1], np.append(0, group) / group[-1], thresholds)
 
 
+def mid_ranks(values: Float[np.ndarray, "n *columns"]) -> Float[np.ndarray, "n *columns"]:
+    """Ranks from 1 within each column; equal values share the mean of their ranks.
+
+    The numbers are those of `scipy.stats.rankdata`, whose import takes half a second.
+
+    >>> mid_ranks(np.array([0.3, 0.1, 0.3]))
+    array([2.5, 1. , 2.5])
+    """
+    order = np.argsort(values, axis=0)
+    ordered = np.take_along_axis(values, order, 0)
+    places = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1))
+    differs = ordered[1:] != ordered[:-1]
+    edge = np.ones((1, *values.shape[1:]), bool)
+    first = np.maximum.accumulate(np.where(np.concatenate([edge, differs]), places, 0))
+    last = np.minimum.accumulate(np.where(np.concatenate([differs, edge]), places, len(values))[::-1])[::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2 + 1, 0)
+    return ranks
+
+
 def cluster_counts(
     random: np.random.Generator, clusters: int, replicates: int
 ) -> Int[np.ndarray, "replicates clusters"]:

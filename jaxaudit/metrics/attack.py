@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Bool, Float, Int, Key
-from scipy import stats
 
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
@@ -280,5 +280,5 @@ def correlation(
         reason = "one side is constant"
     if reason is not None:
         return Correlation(float("nan"), float("nan"), count, reason)
-    result: Any = stats.pearsonr(*pairs)
+    result: Any = scipy.stats.pearsonr(*pairs)
     return Correlation(float(result.statistic), float(result.pvalue), count, None)

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
-from scipy.stats import rankdata
 
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
-from jaxaudit.kernels.ranking import auc, power, rank, running_counts
+from jaxaudit.kernels.ranking import auc, mid_ranks, power, rank, running_counts
 from jaxaudit.metrics.balanced_accuracy import balanced_accuracy
 from jaxaudit.metrics.over_models import NONE, Estimate, mean_of_models
 
@@ -300,8 +299,8 @@ def _both(each: list[tuple[np.ndarray, np.ndarray]], areas: np.ndarray) -> tuple
 def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Estimate:
     """The area under the ROC curve of one model, with the interval of DeLong, DeLong & Clarke-Pearson (1988)."""
     members, others = scores[truth], scores[~truth]
-    of_members = (rankdata(scores)[truth] - rankdata(members)) / len(others)
-    of_others = 1 - (rankdata(scores)[~truth] - rankdata(others)) / len(members)
+    of_members = (mid_ranks(scores)[truth] - mid_ranks(members)) / len(others)
+    of_others = 1 - (mid_ranks(scores)[~truth] - mid_ranks(others)) / len(members)
     area = float(of_members.mean())
     if min(len(members), len(others)) < 2:
         return Estimate(area, np.nan, np.nan)

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import special, stats
+from scipy import special
 
 from jaxaudit.json_types import Number, StrictStruct, number
+from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.ks import Rho, deciding
 
 MIN_ACCURACY = 0.9
@@ -268,7 +269,7 @@ def target_order(
     parts = [part for part in (slice(0, size), slice(size, None)) if len(scores[part]) > 1]
     fewest = min(len(scores[part]) for part in parts)
     related = min(
-        float(np.corrcoef(*map(stats.rankdata, (scores[part], usual[part])))[0, 1]) if np.ptp(scores[part]) else 0.0
+        float(np.corrcoef(mid_ranks(scores[part]), mid_ranks(usual[part]))[0, 1]) if np.ptp(scores[part]) else 0.0
         for part in parts
     )
     minimum = min(max(minimum, 3 / fewest**0.5), 0.9)

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy import stats
+from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import Count, StrictStruct
@@ -100,14 +100,14 @@ def coins(membership: Bool[np.ndarray, "models n"]) -> Coins:
     of_records = _spread(membership.sum(axis=0), models)
     signs = np.where(membership, 1.0, -1.0)
     common = (signs @ signs.T)[np.triu_indices(models, 1)] / np.sqrt(records)
-    pairs = 2 * stats.norm.sf(np.abs(common).max(initial=0.0)) * len(common)
+    pairs = 2 * special.ndtr(-np.abs(common).max(initial=0.0)) * len(common)
     return Coins(of_models, of_records, float(min(pairs, 1.0)))
 
 
 def _spread(counts: np.ndarray, of: int) -> float:
     """The two-sided p-value of a chi-squared test of the spread of counts that should be Binomial(`of`, 1/2)."""
     squares = float(((counts - of / 2) ** 2).sum() / (of / 4))
-    return float(2 * min(stats.chi2.cdf(squares, len(counts)), stats.chi2.sf(squares, len(counts))))
+    return float(2 * min(special.chdtr(len(counts), squares), special.chdtrc(len(counts), squares)))
 
 
 def refuse_unless_coins(membership: Bool[np.ndarray, "models n"]) -> None:

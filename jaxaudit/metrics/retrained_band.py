@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import rankdata
+
+from jaxaudit.kernels.ranking import mid_ranks
 
 
 class Place(NamedTuple):
@@ -52,7 +53,7 @@ def place(method: Float[np.ndarray, " seeds"], retrained: Float[np.ndarray, " se
     below = np.mean([one < other.min() for one, other in zip(method, others, strict=True)])
     above = np.mean([one > other.max() for one, other in zip(method, others, strict=True)])
     # Ranks are doubled to be integers: tied ranks can be halves.
-    ranks = np.rint(2 * rankdata(np.concatenate([method, retrained]))).astype(int)
+    ranks = np.rint(2 * mid_ranks(np.concatenate([method, retrained]))).astype(int)
     differences = ranks[:seeds] - ranks[seeds:]
     total = int(differences.sum())
     return Place(

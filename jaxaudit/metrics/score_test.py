@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
-from scipy import special, stats
+from scipy import special
 
+from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, share_as_large
 
 PENALTIES = 10.0 ** np.arange(-6, 3)
@@ -112,7 +113,7 @@ def normal_scores(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     >>> normal_scores(np.array([3.0, 1.0, 1000.0])).round(2)
     array([ 0.  , -0.67,  0.67])
     """
-    ranks = stats.rankdata(values, axis=None).reshape(values.shape)
+    ranks = mid_ranks(values.reshape(-1)).reshape(values.shape)
     return special.ndtri(ranks / (values.size + 1))
 
 

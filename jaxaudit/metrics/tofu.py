@@ -13,8 +13,8 @@ from itertools import combinations, permutations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Array, Float
-from scipy import stats
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc
@@ -81,7 +81,7 @@ def forget_quality(truth_ratios: Float[Array | np.ndarray, " n"], retrained: Flo
     with warnings.catch_warnings():
         # Where rounding takes the exact p-value above 1, SciPy warns and takes the asymptotic one, as there.
         warnings.simplefilter("ignore", RuntimeWarning)
-        _, p_value = np.asarray(stats.ks_2samp(np.asarray(truth_ratios), np.asarray(retrained)))
+        _, p_value = np.asarray(scipy.stats.ks_2samp(np.asarray(truth_ratios), np.asarray(retrained)))
     return float(p_value)
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.ranking import area, auc, cluster_counts, power, rank, roc, running_counts
+from jaxaudit.kernels.ranking import area, auc, cluster_counts, mid_ranks, power, rank, roc, running_counts
 
 SCORES = st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 3.0, np.inf]) | st.floats(-2, 2)
 
@@ -110,3 +110,10 @@ def test_scores_that_cannot_be_ranked_are_refused(monkeypatch):
     for one, members in ((both | True, 2), (both & False, 0)):
         with pytest.raises(InputError, match=rf"^{members} of 2 records are members: an attack is judged on"):
             roc(np.zeros(2), one)
+
+
+@given(st.lists(SCORES, min_size=1, max_size=12), st.integers(1, 3))
+def test_mid_ranks_are_those_of_scipy(scores, columns):
+    values = np.stack([np.roll(scores, 1 - column) for column in range(columns)], axis=1)
+    for each in (values, values[:, 0]):
+        np.testing.assert_array_equal(mid_ranks(each), stats.rankdata(each, axis=0))

@@ -5,7 +5,7 @@ PDTP: how far leaving a record out of training moves the output on it, in nats.
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import stats
+from scipy import special
 
 from jaxaudit.audits.attack.finding import SURELY
 from jaxaudit.audits.attack.result import RecordArrays
@@ -14,6 +14,7 @@ from jaxaudit.audits.bank_odds import BLOCK
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.description import BY_CLASS
 from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.attack import correlation
 from jaxaudit.metrics.attack_rates import AttackRates, called_at
 from jaxaudit.metrics.vulnerability import Vulnerability
@@ -56,7 +57,7 @@ def surely_named(seen: Vulnerability, models: int) -> int:
     if not known.any():
         return 0
     distance = (seen.separation[known] - 0.5) * np.sqrt(pairs[known] * 12 / (models + 1))
-    sure = stats.norm.sf(distance) * np.count_nonzero(known) < SURELY
+    sure = special.ndtr(-distance) * np.count_nonzero(known) < SURELY
     return int((sure & (seen.named[known] >= OFTEN)).sum())
 
 
@@ -125,7 +126,7 @@ def beside_pdtp(
     listed = np.sort(indices[np.argsort(-pdtp[indices], kind="stable")[:MOST_POINTS]])
     values, shares, separations = (each[indices] for each in (pdtp, named, separation))
     by_pdtp, by_attack = values > RISKY, shares >= OFTEN
-    ranks = [stats.rankdata(each) for each in (values, shares, np.nan_to_num(separations, nan=0.5))]
+    ranks = [mid_ranks(each) for each in (values, shares, np.nan_to_num(separations, nan=0.5))]
     related = correlation(ranks[0], ranks[1])
     return BesidePDTP(
         rank_correlation=related.coefficient,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy import stats
+from scipy import special
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import check
@@ -246,5 +246,5 @@ def expected(rates: Float[np.ndarray, " models"], records: int, level: float) ->
     if len(rates) < 2:
         return mean * records, float(records)
     spread = rates.std(ddof=1) * np.sqrt(1 + 1 / len(rates))
-    most = mean + float(stats.t.ppf(level, len(rates) - 1)) * max(spread, np.sqrt(mean * (1 - mean) / records))
+    most = mean + float(special.stdtrit(len(rates) - 1, level)) * max(spread, np.sqrt(mean * (1 - mean) / records))
     return mean * records, float(most * records)

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Array, Float, Int, Key
-from scipy import stats
 
 from jaxaudit.audits.finding import Confidence, no_confidence
 from jaxaudit.audits.ks.tests.holdout import EXACT
@@ -162,7 +162,7 @@ def know_members(table: ScoreTable) -> frozenset[str]:
     return frozenset(
         name
         for name in members.keys() & holdout.keys()
-        if np.asarray(stats.ttest_ind(members[name], holdout[name], equal_var=False))[1] <= ALPHA
+        if np.asarray(scipy.stats.ttest_ind(members[name], holdout[name], equal_var=False))[1] <= ALPHA
     )
 
 

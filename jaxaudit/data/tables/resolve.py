@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxaudit.data.paths import exists
-from jaxaudit.data.selection import choose_parts, nearest, read_parts, shown_name, split_name
+from jaxaudit.data.selection import choose_parts, nearest, read_parts, split_name
 from jaxaudit.data.sets.embedded import breast_cancer, wine
 from jaxaudit.data.tables.columns import recode
 from jaxaudit.data.tables.table import Table, join_tables
@@ -155,7 +155,7 @@ def _file(source: str, data_dir: Path | None) -> Path:
     if path is None:
         searched = "" if directory is None else f" or in {directory}"
         raise InputError(
-            f"{shown_name(source)} is not a file here{searched} and not a known table ({', '.join(_NAMES)}). "
+            f"{source[:100]!r} is not a file here{searched} and not a known table ({', '.join(_NAMES)}). "
             f"{nearest(source, _NAMES)}"
         )
     if path.is_dir():

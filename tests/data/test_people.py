@@ -168,7 +168,7 @@ MANY = column_of(*range(20))
         (MANY + "x1,n\n", {"numeric": ["a"]}, "text, not a number; correct it"),
         (MANY + "1e999,n\n", {}, "row 21, column 'a' is not finite; correct it"),
         (column_of(*range(10_000), "x"), {}, "10001 different categories, more than 10000; row 10001"),
-        ("a," * 32_768 + "\n", {}, "its first line has 32,769 columns or"),
+        ("a," * 32_768 + "\n", {}, "its first line has more than the allowed 32,768 columns"),
     ],
 )
 def test_refused(read, content, options, message):
@@ -363,7 +363,7 @@ def test_equal_rows_are_bounded_before_they_are_read(write, monkeypatch):
     assert path.stat().st_size < 10**6
     start = time.process_time()
     monkeypatch.setattr("jaxaudit.data.formats.text_table.MAX_BYTES", 10**9)
-    with pytest.raises(InputError, match="50,000,000 rows of 3 columns unpack to"):
+    with pytest.raises(InputError, match="50,000,000 rows of 3 columns"):
         read_people(path)
     assert time.process_time() - start < 2
     monkeypatch.setattr("jaxaudit.data.formats.text_table.MOST_COLUMNS", 2)

@@ -202,7 +202,7 @@ def _check_size(path: Path, metadata: Any) -> None:
         raise InputError(f"{path}: has {count:,} columns; at most {MOST_COLUMNS:,} are allowed.")
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     size = max(sum(group.total_byte_size for group in groups), 8 * rows * count)
-    refuse_larger(f"{path}, {rows:,} rows of {count:,} columns,", size, MAX_BYTES, "keep fewer rows or columns")
+    refuse_larger(f"{path}, {rows:,} rows of {count:,} columns", size, MAX_BYTES, "keep fewer rows or columns")
 
 
 def _index_columns(metadata: dict[bytes, bytes] | None) -> list[str]:

@@ -108,6 +108,19 @@ def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.B
         raise InputError(f"{path}: cannot be read ({error}); was the download interrupted?") from error
 
 
+def json_lines(path: Path, longest: int, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file of JSON Lines, gzipped or not, with their numbers from 1; blank ones are left out."""
+    with open_bounded(path, max_bytes) as stream:
+        for number, line in enumerate(iter(lambda: stream.readline(longest + 1), b""), 1):
+            if len(line) > longest:
+                raise InputError(
+                    f"{path}: line {number} has more than {longest >> 20} MiB; give one JSON object a line."
+                )
+            line = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).strip()
+            if line:
+                yield number, line
+
+
 class _Bounded(io.RawIOBase):
     def __init__(self, source: io.BufferedIOBase, max_bytes: int | None, path: Path) -> None:
         self.source, self.max_bytes, self.path, self.place = source, max_bytes, path, 0

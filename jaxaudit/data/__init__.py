@@ -1,4 +1,8 @@
-"""Data sets by name or path, as `Examples` or `Table`. Only this subpackage reads disk and network; no JAX."""
+"""Data sets by name or path, as `Examples` or `Table`. Only this subpackage reads disk and network; no JAX.
+
+Whatever is missing, irregular, damaged, too large or of another kind is an `InputError` of every reader here, and of no
+other type; `Raises` says only what a reader refuses beyond that.
+"""
 
 from jaxaudit.data.classes import align_classes, align_target_data, drop_unshared
 from jaxaudit.data.examples import Examples, concatenate

@@ -22,8 +22,8 @@ NOWHERE = Path(os.devnull) / "jaxaudit"
 def cache_dir() -> Path:
     """The cache folder: `$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder.
 
-    If the home folder is unknown, as in a container with a numeric user: a private temporary folder of this user. If
-    that cannot be created either, or belongs to another user: `NOWHERE`.
+    If the home folder is unknown, as in a container with a numeric user: a private temporary folder of this user, or
+    `NOWHERE` where there can be none.
     """
     if chosen := os.environ.get("JAXAUDIT_CACHE"):
         return expanded(chosen)
@@ -45,10 +45,7 @@ def _private_folder() -> Path:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a folder, created if missing, belongs to this user and is closed to all other users.
-
-    False also if it cannot be created, is a link, or the system has no user ids.
-    """
+    """Whether a folder, created if missing, belongs to this user and is closed to all others; False also for a link."""
     try:
         with suppress(FileExistsError):
             folder.mkdir(0o700)
@@ -67,15 +64,12 @@ def cache_path(key: str) -> Path:
 def cached_arrays(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """The arrays that `build` makes, from disk if an earlier call with the same `key` saved them.
 
-    `key` must change whenever the result of `build` would: include names, versions and a fingerprint of the source.
+    `key` must change whenever the result of `build` would: include names, versions and a fingerprint of the source. No
+    file is ever deleted here; removing the cache folder is safe.
 
-    Guarantees:
-        - a reader never sees a partial file: it is written under another name and then moved;
-        - a file that is damaged (the archive's CRC covers every array) or of another kind is built again;
-        - nothing is unpickled; NumPy's writer rejects an array of objects, which is then not cached;
-        - a cache that cannot be written causes a RuntimeWarning, and the result is still returned.
-
-    Files are never deleted by this function; removing the cache folder is always safe.
+    Guarantees: a reader never sees a partial file; one that is damaged (the archive's CRC covers every array) or of
+    another kind is built again; nothing is pickled or unpickled; if the cache cannot be written, a RuntimeWarning says
+    so and the result is still returned.
     """
     path = cache_path(key)
     arrays = _read(path)

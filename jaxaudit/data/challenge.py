@@ -20,7 +20,7 @@ from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import open_data, read_small
-from jaxaudit.errors import InputError, visible
+from jaxaudit.errors import InputError
 from jaxaudit.json_types import StrictStruct
 
 KEY, CHALLENGE, RECORD = "key.json", "challenge", "record"
@@ -96,16 +96,9 @@ def key_as_json(key: Key) -> bytes:
 
 
 def read_key(path: Path) -> Key:
-    """The key of a challenge.
-
-    Raises:
-        InputError: it cannot be read, is no such key, or does not match its commitment.
-    """
-    try:
+    """The key of a challenge, which must match its commitment."""
+    with parsing(f"{path}: is not the key of a challenge", f"give the {KEY} of a blind deal."):
         key = msgspec.json.decode(read_small(path, LARGEST), type=Key)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        why = visible(str(error))[:200]
-        raise InputError(f"{path}: is not the key of a challenge ({why}); give the {KEY} of a blind deal.") from error
     if key.commitment != key.committed:
         raise InputError(
             f"{path}: does not match its commitment, so it was changed after the deal; give the {KEY} of a blind deal, "
@@ -118,9 +111,6 @@ def check_files(key: Key, folder: Path) -> None:
     """Refuses files beside the key that are not those of its deal.
 
     Every set must be there; the challenge, which only the holder of the model needs, may be missing.
-
-    Raises:
-        InputError: a file is missing, or has another hash than the key says.
     """
     needed = [f"{role}.npz" for role in key.rows]
     for name in (*needed, f"{CHALLENGE}.npz", f"{CHALLENGE}.csv"):
@@ -137,11 +127,8 @@ def check_files(key: Key, folder: Path) -> None:
 def load_answers(path: Path, key: Key, classes: int | Sequence[str], kind: Kind = "auto") -> Outputs:
     """The outputs on a challenge, in its order.
 
-    A column `record` (the first of a `.csv`) or an array `record` (in a `.npz`) with the names of records is checked,
-    and orders the rows.
-
-    Raises:
-        InputError: as `load_outputs`; or the names are not those of this challenge, each once.
+    A column `record` (the first of a `.csv`) or an array `record` (in a `.npz`) must have the names of the records of
+    this challenge, each once; it orders the rows.
     """
     own = key.names
     outputs, named = load_outputs(path, classes, len(own), kind, of=CHALLENGE), _named_records(Path(path).expanduser())
@@ -162,11 +149,7 @@ def answers_of(answers: Outputs, key: Key, role: Role) -> Outputs:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """SHA-256 of a file."""
     digest = hashlib.sha256()
     with open_data(path) as file:
         while block := file.read(1 << 20):

@@ -38,22 +38,25 @@ def align_classes(query: Examples, other: Examples) -> Examples:
     if any(name not in other.class_names for name in missing):
         also = f" and only {other.name} has {_some(unshared)}" if unshared else ""
         raise InputError(
-            f"the classes of {query.name} and {other.name} differ: only {query.name} has "
-            f"{_some(missing)}{also}; use the same class names in both (folder names, text labels, or an array "
-            "class_names in the .npz)."
+            f"the classes of {query.name} and {other.name} differ: only {query.name} has {_some(missing)}{also}; use "
+            "the same class names in both (folder names, text labels, or an array class_names in the .npz)."
         )
     if missing:
         raise InputError(
-            f"{other.name} has no record of class {_some(missing)}, which {query.name} has: its confidence "
-            "cannot be calibrated; add records of that class, or leave it out of the query set."
+            f"{other.name} has no record of class {_some(missing)}, which {query.name} has: its confidence cannot be "
+            "calibrated; add records of that class, or leave it out of the query set."
         )
     if unshared:
         raise InputError(
-            f"{other.name} has records of class {_some(unshared)}, but {query.name} has none; use "
-            "`drop_unshared` to leave them out of the calibration set."
+            f"{other.name} has records of class {_some(unshared)}, but {query.name} has none; use `drop_unshared` to "
+            "leave them out of the calibration set."
         )
+    return _reordered(query, other)
+
+
+def _reordered(query: Examples, other: Examples) -> Examples:
+    """`other` with the classes of `query`, which lacks only names without a record."""
     index = {name: k for k, name in enumerate(query.class_names)}
-    # -1 occurs only for names without a record.
     table = np.array([index.get(name, -1) for name in other.class_names], np.int32)
     return replace(other, labels=table[other.labels], class_names=query.class_names)
 
@@ -91,11 +94,9 @@ def align_target_data(query: Examples, other: Examples) -> Examples:
     >>> align_target_data(query, named).labels, align_target_data(query, foreign).labels
     (array([1], dtype=int32), array([0], dtype=int32))
     """
-    index = {name: k for k, name in enumerate(query.class_names)}
-    if all(name in index for name in other.class_names):
-        table = np.array([index[name] for name in other.class_names], np.int32)
-        return replace(other, labels=table[other.labels], class_names=query.class_names)
-    strange = [name for name in other.class_names if name not in index]
+    strange = [name for name in other.class_names if name not in query.class_names]
+    if not strange:
+        return _reordered(query, other)
     if len(strange) < len(other.class_names):
         raise InputError(
             f"{other.name} shares some classes with {query.name} but not {_some(strange)}: their outputs "

@@ -40,19 +40,16 @@ class Examples:
         inputs, labels = np.asarray(self.inputs), np.asarray(self.labels)
         if len(inputs) == 0:
             raise InputError(f"{self.name}: there are no records; an audit needs at least one. Is the file empty?")
-        if labels.shape != (len(inputs),):
+        if labels.shape != (len(inputs),) or not np.issubdtype(labels.dtype, np.integer):
             raise InputError(
-                f"{self.name}: {len(inputs)} inputs but labels of shape {labels.shape}; give one integer "
-                "label for each input, in the same order."
+                f"{self.name}: {len(inputs)} inputs but {labels.dtype} labels of shape {labels.shape}; give one "
+                "integer label for each input, in the same order."
             )
-        if not np.issubdtype(labels.dtype, np.integer):
-            raise InputError(f"{self.name}: labels must be integers, got {labels.dtype}.")
-        outside = (labels < 0) | (labels >= len(self.class_names))
-        if outside.any():
-            first = int(np.flatnonzero(outside)[0])
+        outside = np.flatnonzero((labels < 0) | (labels >= len(self.class_names)))
+        if len(outside):
             raise InputError(
-                f"{self.name}: {int(outside.sum())} labels are outside the {len(self.class_names)} classes "
-                f"(first: record {first} has label {int(labels[first])}); labels start at 0."
+                f"{self.name}: {len(outside)} labels are outside the {len(self.class_names)} classes (first: record "
+                f"{outside[0]} has label {int(labels[outside[0]])}); labels start at 0."
             )
         if np.issubdtype(inputs.dtype, np.floating) and not np.isfinite(inputs).all():
             bad = int((~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)).sum())
@@ -118,21 +115,17 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
     """
     first = parts[0]
     for part in parts[1:]:
-        if part.inputs.shape[1:] != first.inputs.shape[1:]:
-            raise InputError(
-                f"{part.name} has records of shape {part.inputs.shape[1:]} but {first.name} of shape "
-                f"{first.inputs.shape[1:]}; convert both to the same shape first (`image_size` for images)."
-            )
-        if part.inputs.dtype != first.inputs.dtype:
-            raise InputError(
-                f"{part.name} has {part.inputs.dtype} records but {first.name} {first.inputs.dtype}; convert "
-                "both to the same scale and type first."
-            )
-        if part.class_names != first.class_names:
-            raise InputError(
-                f"{part.name} and {first.name} differ in their classes ({len(part.class_names)} and "
-                f"{len(first.class_names)}) or in their order; align them by name first."
-            )
+        for what, theirs, ours in (
+            ("the shape of records", part.inputs.shape[1:], first.inputs.shape[1:]),
+            ("the type of numbers", part.inputs.dtype, first.inputs.dtype),
+            ("classes, or their order", part.class_names, first.class_names),
+        ):
+            if theirs != ours:
+                said = "" if theirs is part.class_names else f" ({theirs} and {ours})"
+                raise InputError(
+                    f"{part.name} and {first.name} differ in {what}{said}; make both alike first (`image_size` for "
+                    "images)."
+                )
     return Examples(
         np.concatenate([part.inputs for part in parts]),
         np.concatenate([part.labels for part in parts]),

@@ -9,17 +9,19 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.folders import load_image_folders
 from jaxaudit.data.formats.image_arrays import IDX_NAME, load_mat, read_idx, read_idx_folder
-from jaxaudit.data.formats.named_arrays import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
+from jaxaudit.data.formats.named_arrays import CLASS_NAMES, find_pairs, role_of
 from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.images import join_images
-from jaxaudit.data.labels import encode_labels
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.labels import as_text, encode_labels, flat
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists, expanded
+from jaxaudit.data.selection import SPLITS, choose_splits
 from jaxaudit.errors import InputError
 
 TABLES = (".csv", ".parquet")
 """Suffixes of files with columns."""
-_MOST_SHOWN = 5
+KINDS = (".npz", ".npy", *TABLES, ".mat")
+"""Suffixes of files of records."""
 
 
 def load_path(
@@ -62,21 +64,30 @@ def load_path(
     path = expanded(path)
     if not exists(path):
         raise InputError(f"{path}: there is no such file or folder; is the path right?")
-    if path.is_file() and path.suffix.lower() in READERS:
-        return READERS[path.suffix.lower()](path, split, drop)
-    if path.is_file() and (match := IDX_NAME.fullmatch(path.name)):
-        own = match["split"].replace("t10k", "test")
-        choose_splits([own], split, path.name)
-        return _from_idx(path.parent, own, path.name)
     if path.is_dir():
         only = _only_file(path)
         return load_path(only, split=split, drop=drop) if only is not None else _from_folder(path, split, size, gray)
-    refuse_pickle(path)
-    raise InputError(f"{path}: is of an unknown kind; give {_kinds()}.")
+    suffix, match = path.suffix.lower(), IDX_NAME.fullmatch(path.name)
+    if match:
+        own = match["split"].replace("t10k", "test")
+        choose_splits([own], split, path.name)
+        return _from_idx(path.parent, own, path.name)
+    if suffix == ".npz":
+        archive = NpzArrays(path)
+        return _from_named(archive.names, archive.read, path.name, split)
+    if suffix not in KINDS:
+        refuse_pickle(path)
+        raise InputError(f"{path}: is of an unknown kind; give {_KNOWN}.")
+    choose_splits([None], split, path.name)
+    if suffix in TABLES:
+        # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.tables.numeric import load_columns
+
+        return load_columns(path, drop)
+    return load_mat(path) if suffix == ".mat" else _from_npy(path)
 
 
-def _kinds() -> str:
-    return f"{', '.join(READERS)}, an IDX file or folder, or a folder of class-named folders of images"
+_KNOWN = f"{', '.join(KINDS)}, an IDX file or folder, or a folder of class-named folders of images"
 
 
 def _only_file(folder: Path) -> Path | None:
@@ -84,7 +95,7 @@ def _only_file(folder: Path) -> Path | None:
     shown = [entry for entry in entries(folder) if not entry.name.startswith(".")]
     if any(entry.is_dir() or IDX_NAME.fullmatch(entry.name) for entry in shown):
         return None
-    held = [entry for entry in shown if entry.suffix.lower() in READERS and entry.is_file()]
+    held = [entry for entry in shown if entry.suffix.lower() in KINDS and entry.is_file()]
     return held[0] if len(held) == 1 else None
 
 
@@ -101,7 +112,10 @@ def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gr
         return join_images([load_mat(matlab[str(s)]) for s in chosen], path.name)
     folders = [entry for entry in inside if entry.is_dir()]
     if not folders:
-        raise InputError(f"{path}: this folder {_what_it_holds(inside)}; give {_kinds()}.")
+        listed = ", ".join(entry.name[:40] for entry in inside[:5]) or "it is empty"
+        raise InputError(
+            f"{path}: this folder contains no data of a known kind, or several data files ({listed}); give {_KNOWN}."
+        )
     splits = {SPLITS.get(entry.name.lower()): entry for entry in folders}
     if None in splits or len(splits) < len(folders):
         choose_splits([None], split, path.name)
@@ -109,15 +123,6 @@ def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gr
     chosen = choose_splits(splits, split, path.name)
     parts = [load_image_folders(splits[name], size, gray) for name in chosen]
     return join_images(parts, path.name, size, gray)
-
-
-def _what_it_holds(inside: list[Path]) -> str:
-    data = [entry.name for entry in inside if entry.suffix.lower() in READERS]
-    named = data or [entry.name for entry in inside]
-    listed = ", ".join(name[:40] for name in named[:_MOST_SHOWN]) + (", ..." if len(named) > _MOST_SHOWN else "")
-    if data:
-        return f"contains several data files ({listed}), and the choice is unclear"
-    return f"contains no data of a known kind ({listed or 'it is empty'})"
 
 
 def _from_idx(folder: Path, split: str | None, name: str) -> Examples:
@@ -129,29 +134,10 @@ def _from_idx(folder: Path, split: str | None, name: str) -> Examples:
     return join_images(parts, name)
 
 
-def _from_npz(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
-    archive = NpzArrays(path)
-    return _from_named(archive.names, archive.read, path.name, split)
-
-
-def _from_npy(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
-    choose_splits([None], split, path.name)
+def _from_npy(path: Path) -> Examples:
     beside = _labels_beside(path)
     codes, class_names = encode_labels(read_npy(beside), None, beside.name)
     return Examples(_as_stored(read_npy(path), path.name), codes, class_names, path.name)
-
-
-def _from_table(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
-    # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.tables.numeric import load_columns
-
-    choose_splits([None], split, path.name)
-    return load_columns(path, drop)
-
-
-def _from_mat(path: Path, split: str | None, drop: Sequence[str]) -> Examples:
-    choose_splits([None], split, path.name)
-    return load_mat(path)
 
 
 def _labels_beside(path: Path) -> Path:
@@ -185,7 +171,7 @@ def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source:
 
 
 def _stack(labels: list[np.ndarray], source: str) -> np.ndarray:
-    labels = [part[:, 0] if part.ndim == 2 and part.shape[1] == 1 else part for part in labels]
+    labels = [flat(part) for part in labels]
     if any(part.ndim == 0 or part.shape[1:] != labels[0].shape[1:] for part in labels):
         shapes = ", ".join(str(part.shape) for part in labels)
         raise InputError(f"{source}: labels have shapes {shapes}; give one label for each record.")
@@ -193,11 +179,9 @@ def _stack(labels: list[np.ndarray], source: str) -> np.ndarray:
 
 
 def _class_names(values: np.ndarray, source: str) -> list[str]:
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8", "replace")
     if values.ndim != 1 or len(set(values.tolist())) < len(values):
         raise InputError(f"{source}: class names must be a list without repetitions, in label order.")
-    return [str(value) for value in values.tolist()]
+    return [str(value) for value in as_text(values).tolist()]
 
 
 def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:
@@ -211,19 +195,6 @@ def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:
     whole = inputs.ndim >= 3 and inputs.dtype.kind in "ui"
     if whole and (inputs.dtype == np.uint8 or (inputs.size and inputs.min() >= 0 and inputs.max() <= 255)):
         return inputs.astype(np.uint8, copy=False)
-    if 4 * inputs.size > MAX_BYTES:
-        raise InputError(
-            f"{source}: inputs of shape {inputs.shape} need {4 * inputs.size / 2**30:.1f} GiB as float32, more than "
-            f"the allowed {MAX_BYTES / 2**30:.1f} GiB; split the file."
-        )
+    refuse_larger(f"{source}, as float32", 4 * inputs.size, MAX_BYTES)
     with np.errstate(over="ignore"):
         return inputs.astype(np.float32, copy=False)
-
-
-READERS: dict[str, Callable[[Path, str | None, Sequence[str]], Examples]] = {
-    ".npz": _from_npz,
-    ".npy": _from_npy,
-    **dict.fromkeys(TABLES, _from_table),
-    ".mat": _from_mat,
-}
-"""Readers by suffix: functions of the path, the requested split, and columns to drop."""

@@ -4,7 +4,7 @@ No message and no result contains a group's value.
 """
 
 import hashlib
-from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +14,10 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.formats.named_arrays import choose_splits, find_pairs, named_in
+from jaxaudit.data.formats.named_arrays import find_pairs, named_in
+from jaxaudit.data.labels import as_text, flat, longer_than
 from jaxaudit.data.paths import exists, expanded
-from jaxaudit.data.selection import parse_split, read_parts
+from jaxaudit.data.selection import choose_splits, parse_split, read_parts
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError
 
@@ -29,12 +30,9 @@ LONGEST = 200
 
 
 class Groups(NamedTuple):
-    """The group of each record; equal numbers mean the same group.
+    """The group of each record of the query set, the holdout and, if there are any, the known members.
 
-    Attributes:
-        query: of the query set.
-        holdout: of the holdout; no number occurs in `query`, too.
-        members: of the known members, if there are any; no number occurs in another set, too.
+    Equal numbers mean the same group; no number occurs in two sets.
     """
 
     query: Int[np.ndarray, " n"]
@@ -108,26 +106,21 @@ def numbered(values: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
 
 
 def checked_groups(values: np.ndarray, of: str) -> np.ndarray:
-    """The group of each record: one integer or text per record.
-
-    Raises:
-        InputError: there is not exactly one such value per record.
-    """
+    """The group of each record of the set `of`: one integer or short text per record."""
     values = np.asarray(values)
     if values.ndim != 1 or values.dtype.kind not in "iuSU":
         raise InputError(
             f"the groups of the {of} are {values.dtype} of shape {values.shape}; give one integer or text per record."
         )
-    if values.dtype.kind in "SU":
-        if values.dtype.itemsize > LONGEST * (4 if values.dtype.kind == "U" else 1):
-            raise InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")
-        values = np.char.decode(values, "utf-8", "replace") if values.dtype.kind == "S" else values
-        empty = int((np.char.str_len(values) == 0).sum())
-        if empty:
-            raise InputError(
-                f"{empty} records of the {of} have no group (their values are empty); give a record that belongs to "
-                "none a group of its own."
-            )
+    if longer_than(values, LONGEST):
+        raise InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")
+    values = as_text(values)
+    empty = int((np.char.str_len(values) == 0).sum()) if values.dtype.kind == "U" else 0
+    if empty:
+        raise InputError(
+            f"{empty} records of the {of} have no group (their values are empty); give a record that belongs to none a "
+            "group of its own."
+        )
     return values
 
 
@@ -144,19 +137,14 @@ def load_groups(
 
     Args:
         text: a `.npy`, a `.csv` with one column or one called `group`, or else the name of an array or column in the
-            `.npz`, `.csv` or `.parquet` that `data` names. In a `.npz` with several splits that is the array with the
-            split in its name, as for inputs and labels: `patient_train` is `patient` of `train`.
-        data: the name of the set, as for `load`: NAME[@SPLIT].
-        records: the number of its records.
-        of: the name of the set in messages.
-        data_dir: as for `load`.
-
-    Raises:
-        InputError: there is no such file or array, it has another number of values, or they are no integers or text.
+        `.npz`, `.csv` or `.parquet` that `data` names. In a `.npz` with several splits that is the array with the split
+        in its name, as for inputs and labels: `patient_train` is `patient` of `train`. data: the name of the set, as
+        for `load`: NAME[@SPLIT]. records: the number of its records. of: the name of the set in messages. data_dir: as
+        for `load`.
     """
     path = groups_file(text)
     values = _in_set(text, data, data_dir) if path is None else _in_file(path, records)
-    values = checked_groups(values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, of)
+    values = checked_groups(flat(values), of)
     if len(values) != records:
         raise InputError(
             f"the groups of the {of} have {len(values)} values, but it has {records} records; give one value per "
@@ -179,7 +167,7 @@ def _in_file(path: Path, records: int) -> np.ndarray:
     table = read_csv(path, header=False)
     if len(table.columns) > 1:
         table = table.with_header()
-        names = [name.strip().lower() for name in table.header or ()]
+        names = [name.lower() for name in table.header or ()]
         if names.count(COLUMN) != 1:
             raise InputError(f"{path}: has several columns; call the one with the groups {COLUMN!r}.")
         return _texts(table.columns[names.index(COLUMN)], path)
@@ -197,43 +185,38 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
             f"groups {key!r}: there is no such file, and only a .npz has arrays, and a .csv or .parquet columns, to "
             "name; give a .npy or .csv with one value per record."
         )
-    read = _of_archive(NpzArrays(path), key) if suffix == ".npz" else _of_table(path, key)
+    read = partial(_of_archive, NpzArrays(path), key) if suffix == ".npz" else partial(_of_table, path, key)
     if split is None:
         return read(None)
     return np.concatenate([whole[rows] for whole, rows in read_parts(parse_split(split), read, data)])
 
 
-def _of_archive(archive: NpzArrays, key: str) -> Callable[[str | None], np.ndarray]:
-    """A function from a split of a `.npz` to the values of all records of the split."""
-    source, listed = archive.path.name, ", ".join(map(repr, archive.names[:10]))
+def _of_archive(archive: NpzArrays, key: str, split: str | None) -> np.ndarray:
+    """The values of all records of a split of a `.npz`."""
+    source, found = archive.path.name, []
     pairs = find_pairs(archive.names, source)
-
-    def read(split: str | None) -> np.ndarray:
-        found = []
-        for each in choose_splits(pairs, split, source):
-            alone = len(pairs) == 1 and key in archive.names
-            name = key if alone else named_in(archive.names, key, each)
-            if name is None:
-                wanted = repr(key) if each is None else f"{key!r} of the split {each}"
-                raise InputError(
-                    f"groups {key!r}: there is no such file, and {source} has no array {wanted} (arrays: {listed}); is "
-                    "the name right?"
-                )
-            values, records = archive.read(name), len(archive.read(pairs[each].labels))
-            # A slice with another number of values would belong to other records.
-            if values.shape[:1] != (records,):
-                raise InputError(
-                    f"groups {name!r}: the array has shape {values.shape}, but there are {records} records; give one "
-                    "value per record, in its order."
-                )
-            found.append(values)
-        return np.concatenate(found)
-
-    return read
+    for each in choose_splits(pairs, split, source):
+        alone = len(pairs) == 1 and key in archive.names
+        name = key if alone else named_in(archive.names, key, each)
+        if name is None:
+            wanted = repr(key) if each is None else f"{key!r} of the split {each}"
+            raise InputError(
+                f"groups {key!r}: there is no such file, and {source} has no array {wanted} (arrays: "
+                f"{', '.join(map(repr, archive.names[:10]))}); is the name right?"
+            )
+        values, records = archive.read(name), len(archive.read(pairs[each].labels))
+        # A slice with another number of values would belong to other records.
+        if values.shape[:1] != (records,):
+            raise InputError(
+                f"groups {name!r}: the array has shape {values.shape}, but there are {records} records; give one value "
+                "per record, in its order."
+            )
+        found.append(values)
+    return np.concatenate(found)
 
 
-def _of_table(path: Path, key: str) -> Callable[[str | None], np.ndarray]:
-    """A function from the only split of a table with named columns to the values of all its records."""
+def _of_table(path: Path, key: str, split: str | None) -> np.ndarray:
+    """The values of all records of a table with named columns, which has one split."""
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.tables.numeric import read_text_table
 
@@ -245,13 +228,8 @@ def _of_table(path: Path, key: str) -> Callable[[str | None], np.ndarray]:
         raise InputError(
             f"groups {key!r}: there is no such file, and {path.name} has {found} of that name; is the name right?"
         )
-    values = _texts(table.columns[names.index(key)], path)
-
-    def read(split: str | None) -> np.ndarray:
-        choose_splits([None], split, path.name)
-        return values
-
-    return read
+    choose_splits([None], split, path.name)
+    return _texts(table.columns[names.index(key)], path)
 
 
 def _texts(cells: Any, path: Path) -> np.ndarray:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from jaxaudit.data.examples import Examples, concatenate
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.errors import InputError
 
 # In thousandths, so that gray levels are whole numbers.
@@ -24,10 +24,10 @@ def is_image(examples: Examples) -> bool:
 def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: bool = True) -> Examples:
     """Images as `float32[n, height, width, channels]` in [0, 1]: optionally gray, then resized.
 
-    Accepts `[n, h, w]`, and `[n, h, w, c]` with 1, 3 or 4 channels (a fourth, alpha, is ignored), as `uint8`
-    0..255 or as floats that lie in [0, 1] already. Gray is 0.299 R + 0.587 G + 0.114 B. The resize is
-    bilinear, and averages over a triangle as wide as the scale when shrinking (Pillow's BILINEAR; it rounds
-    to 8 bits after each of its two passes, so it differs by up to 1.5/255).
+    Accepts `[n, h, w]`, and `[n, h, w, c]` with 1, 3 or 4 channels (a fourth, alpha, is ignored), as `uint8` 0..255 or
+    as floats that lie in [0, 1] already. Gray is 0.299 R + 0.587 G + 0.114 B. The resize is bilinear, and averages over
+    a triangle as wide as the scale when shrinking (Pillow's BILINEAR; it rounds to 8 bits after each of its two passes,
+    so it differs by up to 1.5/255).
 
     Guarantees: for `uint8` input the sums are exact integer sums, so the result is a bitwise function of the image
     alone: not of its index, the chunk or the machine's matrix library. So equal images can be found by hash afterwards.
@@ -49,9 +49,8 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
     images = examples.inputs
     if not is_image(examples):
         raise InputError(
-            f"{examples.name}: records of shape {images.shape[1:]} are not images; an image is [height, "
-            "width] or [height, width, channels] with 1, 3 or 4 channels. Tabular records need no image "
-            "preprocessing."
+            f"{examples.name}: records of shape {images.shape[1:]} are not images: [height, width], or [height, width, "
+            "channels] with 1, 3 or 4 channels. Tabular records need no image preprocessing."
         )
     if min(size) < 1:
         raise InputError(f"the image size must be at least 1x1, got {size[0]}x{size[1]}.")
@@ -134,21 +133,18 @@ def stack_images(
     """`count` images, each `[h, w]` or `[h, w, channels]`, as one array.
 
     Images of one size are returned unchanged, gray ones repeated to three channels if others have colour: `[n, h, w]`
-    or `[n, h, w, channels]`. If sizes of `uint8` images differ, each is resized to `size`:
-    `float32[n, *size, channels]` in [0, 1].
+    or `[n, h, w, channels]`. If sizes of `uint8` images differ, each is resized to `size`, (height, width), as by
+    `prepare_images` with this `gray`: `float32[n, *size, channels]` in [0, 1].
 
     Guarantees: for every image, `prepare_images` with this size and `gray` gives the same bits whether or not the other
     images have its size, so that equal images are found by hash. Memory: the result and, if sizes differ, the images
     before the first of another size.
 
     Args:
-        source: the name of the images in messages.
-        size: (height, width); None requires that all have one size.
-        gray: as for `prepare_images`, if sizes differ.
-        called: the name of the image of a row in messages.
+        source: the name of the images in messages; `called` gives that of the image of a row.
 
     Raises:
-        InputError: sizes differ and may not, or the images need more than this machine has memory for.
+        InputError: sizes differ and there is no `size`, or the images need more than this machine has memory for.
     """
     stack: np.ndarray | None = None
     scaled, largest = False, 0
@@ -185,11 +181,7 @@ def stack_images(
 def join_images(
     parts: Sequence[Examples], name: str, size: tuple[int, int] | None = None, gray: bool = True
 ) -> Examples:
-    """The records of `parts` one after another; images that differ from part to part are prepared first.
-
-    Raises:
-        InputError: where parts differ and cannot be made alike.
-    """
+    """The records of `parts` one after another; images that differ from part to part are prepared first."""
     if len(parts) == 1:
         return parts[0].take(slice(None), name)
     differ = len({(part.inputs.shape[1:], part.inputs.dtype) for part in parts}) > 1
@@ -206,9 +198,6 @@ def join_images(
 def _room(count: int, pixels: np.ndarray, source: str) -> np.ndarray:
     # Images that are gray so far may turn out to be coloured.
     size = count * pixels.nbytes * (3 if pixels.shape[2] == 1 else 1)
-    if size > MAX_BYTES:
-        raise InputError(
-            f"{source}: {count} images of {pixels.shape[0]}x{pixels.shape[1]} need up to {size / 2**30:.1f} GiB, more "
-            f"than the allowed {MAX_BYTES / 2**30:.1f} GiB; make them smaller first."
-        )
+    said = f"{source}, {count} images of {pixels.shape[0]}x{pixels.shape[1]}"
+    refuse_larger(said, size, MAX_BYTES, "make them smaller first")
     return np.empty((count, *pixels.shape), pixels.dtype)

@@ -11,6 +11,21 @@ LONGEST_NAME = 1_000
 """The most characters of a class's name."""
 
 
+def flat(values: np.ndarray) -> np.ndarray:
+    """An array of one column as an array of one axis; any other one as it is."""
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def as_text(values: np.ndarray) -> np.ndarray:
+    """An array of bytes as text; any other one as it is."""
+    return np.char.decode(values, "utf-8", "replace") if values.dtype.kind == "S" else values
+
+
+def longer_than(values: np.ndarray, characters: int) -> bool:
+    """Whether an array has cells for texts of more characters."""
+    return values.dtype.kind in "SU" and values.dtype.itemsize > characters * (4 if values.dtype.kind == "U" else 1)
+
+
 def encode_labels(
     labels: np.ndarray, class_names: Sequence[str] | None, source: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -26,28 +41,20 @@ def encode_labels(
 
     Whole numbers may be stored as floats, as booleans or as text; `[n, 1]` is `[n]`.
 
-    Raises:
-        InputError: the labels have none of these forms.
-
     >>> encode_labels(np.array([2, 1, 3]), None, "y")
     (array([1, 0, 2], dtype=int32), ('1', '2', '3'))
     """
-    values = np.asarray(labels)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
+    values = flat(np.asarray(labels))
     if values.size == 0:
         raise InputError(f"{source}: there are no labels. Is the file empty?")
-    if values.dtype.kind in "SU" and values.dtype.itemsize > LONGEST_NAME * (4 if values.dtype.kind == "U" else 1):
-        raise InputError(
-            f"{source}: labels are texts of more than {LONGEST_NAME} characters, which are not class names."
-        )
-    if values.ndim == 2:
+    if longer_than(values, LONGEST_NAME):
+        raise InputError(f"{source}: labels are texts of more than {LONGEST_NAME} characters: no class names.")
+    if values.ndim == 2 and values.dtype.kind in "buif":
+        class_names = class_names or [str(k) for k in range(values.shape[1])]
         values = _from_one_hot(values, source)
-        class_names = class_names or [str(k) for k in range(np.shape(labels)[1])]
     if values.ndim != 1:
         raise InputError(f"{source}: labels have shape {np.shape(labels)}; give one label for each record.")
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8", "replace")
+    values = as_text(values)
     if values.dtype.kind == "U":
         if class_names is not None:
             return _look_up(values, class_names, source)
@@ -76,15 +83,13 @@ def encode_labels(
 
 
 def _from_one_hot(values: np.ndarray, source: str) -> np.ndarray:
-    if values.dtype.kind not in "buif":
-        raise InputError(f"{source}: labels have shape {values.shape}; give one label for each record.")
     if values.shape[1] > MOST_CLASSES:
         raise InputError(f"{source}: labels have shape {values.shape}; there are at most {MOST_CLASSES:,} classes.")
     wrong = np.flatnonzero(~(((values == 0) | (values == 1)).all(axis=1) & ((values == 1).sum(axis=1) == 1)))
     if len(wrong):
         raise InputError(
-            f"{source}: labels have shape {values.shape} but are not one-hot (first: record {wrong[0]}); "
-            "give one class for each record, as a number or as one 1 among zeros."
+            f"{source}: labels have shape {values.shape} but are not one-hot (first: record {wrong[0]}); give one "
+            "class for each record, as a number or as one 1 among zeros."
         )
     return values.argmax(axis=1)
 

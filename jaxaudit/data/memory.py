@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from jaxaudit.errors import InputError
+
 UNKNOWN_MEMORY = 8 * 2**30
 SHARE = 4
 """A file may need only this share of the memory, because arrays are copied (types, order, scale)."""
@@ -46,3 +48,11 @@ def _group_limits(root: Path) -> Iterator[int]:
 
 MAX_BYTES = memory_bytes() // SHARE
 """The most bytes that are unpacked or allocated for a file."""
+
+
+def refuse_larger(source: str | Path, size: int, most: int | None, advice: str = "split it into smaller files") -> None:
+    """Rejects what takes more than `most` bytes, before they are read or allocated; None is no limit."""
+    if most is not None and size > most:
+        raise InputError(
+            f"{source}: takes {size / 2**30:.1f} GiB, more than the allowed {most / 2**30:.1f} GiB; {advice}."
+        )

@@ -19,12 +19,8 @@ MEANING = {
 
 
 class Overlap(NamedTuple):
-    """The calibration records that equal a query record.
-
-    Attributes:
-        count: number of these calibration records; a record that occurs twice counts twice.
-        query_indices: `int64[count]`, the first query record that each of them equals.
-        calibration_indices: `int64[count]`, ascending.
+    """The calibration records that equal a query record: their number (a record that occurs twice counts twice), the
+    first query record that each equals, and their own indices, ascending.
     """
 
     count: int
@@ -69,9 +65,8 @@ def refuse_overlap(query: Examples, calibration: Examples) -> None:
     overlap = find_overlap(query, calibration)
     if overlap.count:
         raise InputError(
-            f"{overlap.count} of the {len(calibration)} records of {calibration.name} also occur in {query.name} "
-            f"({_first_pairs(overlap, query, calibration)}); the sets must be disjoint: use `drop_overlap` "
-            "to remove them from the calibration set."
+            f"{_shared(overlap, query, calibration)}; the sets must be disjoint: use `drop_overlap` to remove them "
+            "from the calibration set."
         )
 
 
@@ -106,10 +101,7 @@ def refuse_held(
     """
     overlap = find_overlap(other, held)
     if overlap.count:
-        raise InputError(
-            f"{overlap.count} of the {len(held)} records of the {of} {held.name} also occur in the {role} "
-            f"{other.name} ({_first_pairs(overlap, other, held)}); {MEANING[of]}: {advice}."
-        )
+        raise InputError(f"{_shared(overlap, other, held, f'the {of} ', f'the {role} ')}; {MEANING[of]}: {advice}.")
 
 
 def refuse_in_reference(
@@ -117,14 +109,9 @@ def refuse_in_reference(
 ) -> None:
     """Checks that no record of a separate reference is in another set."""
     leave_out = "use `drop_overlap` to leave them out"
+    whole = f"{leave_out}, or give the target's outputs on the whole calibration set instead (`on_reference`)"
     refuse_held(query, reference, "query set", leave_out, REFERENCE)
-    refuse_held(
-        calibration,
-        reference,
-        "calibration set",
-        f"{leave_out}, or give the target's outputs on the whole calibration set instead (`on_reference`)",
-        REFERENCE,
-    )
+    refuse_held(calibration, reference, "calibration set", whole, REFERENCE)
     if holdout is not None:
         refuse_held(holdout, reference, HOLDOUT, leave_out, REFERENCE)
 
@@ -158,16 +145,19 @@ def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
     kept = tuple(np.flatnonzero(each) for each in once)
     for examples, indices in zip(sets, kept, strict=True):
         if not len(indices):
+            others = ", ".join(each.name for each in sets if each is not examples)
             raise InputError(
-                f"all {len(examples)} records of {examples.name} have copies in it or in the sets that it is compared "
-                f"with ({', '.join(each.name for each in sets if each is not examples)}): no record remains; is it the "
-                "same data set?"
+                f"all {len(examples)} records of {examples.name} have copies in it or in {others}: no record remains; "
+                "is it the same data set?"
             )
     return kept
 
 
-def _first_pairs(overlap: Overlap, query: Examples, calibration: Examples) -> str:
-    """The first few shared records, by their indices in both sets; never their content."""
+def _shared(overlap: Overlap, query: Examples, calibration: Examples, of: str = "", role: str = "") -> str:
+    """How many records are shared, and the first few by their indices in both sets; never their content."""
     pairs = zip(overlap.query_indices[:SHOWN].tolist(), overlap.calibration_indices[:SHOWN].tolist(), strict=True)
     shown = ", ".join(f"{mine} = {other}" for mine, other in pairs)
-    return f"first, record of {query.name} = record of {calibration.name}, numbered from 0: {shown}"
+    return (
+        f"{overlap.count} of the {len(calibration)} records of {of}{calibration.name} also occur in {role}{query.name} "
+        f"(first, record of {query.name} = record of {calibration.name}, numbered from 0: {shown})"
+    )

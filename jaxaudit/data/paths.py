@@ -30,11 +30,7 @@ def exists(path: Path) -> bool:
 
 
 def entries(folder: Path) -> list[Path]:
-    """The files and folders in a folder, sorted by name.
-
-    Raises:
-        InputError: it cannot be listed.
-    """
+    """The files and folders in a folder, sorted by name."""
     try:
         return sorted(folder.iterdir())
     except OSError as error:
@@ -44,11 +40,7 @@ def entries(folder: Path) -> list[Path]:
 def open_data(path: Path, *, links: bool = True) -> BufferedReader:
     """Opens a regular file of data to read its bytes: `open_regular` with error messages for the user.
 
-    Guarantees: a pipe, a device or a socket is never opened or waited for, not even if it replaces the file in the
-    meantime.
-
-    Raises:
-        InputError: when there is no such file, it is of another kind, or may not be read.
+    Guarantees: a pipe, a device or a socket is never opened or waited for, even if it replaces the file meanwhile.
     """
     try:
         return open_regular(path, links=links)
@@ -57,11 +49,7 @@ def open_data(path: Path, *, links: bool = True) -> BufferedReader:
 
 
 def read_small(path: Path, most_bytes: int, *, links: bool = True) -> bytes:
-    """All bytes of a small file, such as one that describes other files.
-
-    Raises:
-        InputError: as `open_data`; or it has more than `most_bytes`.
-    """
+    """All bytes of a file, such as one that describes others, which may have at most `most_bytes`."""
     with open_data(path, links=links) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
@@ -79,24 +67,21 @@ def regular_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Every file below a folder, for parsers that open files by themselves; links to files are followed.
 
     Raises:
-        InputError: at a pipe, a device, a socket, a link to a folder or to nothing, or a folder that cannot be listed.
+        InputError: at a pipe, a device, a socket, or a link to a folder or to nothing.
     """
     waiting = [folder]
     while waiting:
         for path in entries(waiting.pop()):
             try:
                 status = path.stat()
+                nested = stat.S_ISDIR(status.st_mode) and not path.is_symlink()
+                if not nested:
+                    refuse_irregular(status, path)
             except OSError as error:
-                raise InputError(
-                    f"{path}: cannot be read ({error.strerror}); was the folder copied completely, with its links?"
-                ) from error
-            if stat.S_ISDIR(status.st_mode) and not path.is_symlink():
+                raise _unreadable(path, error) from error
+            if nested:
                 waiting.append(path)
             else:
-                try:
-                    refuse_irregular(status, path)
-                except OSError as error:
-                    raise _unreadable(path, error) from error
                 yield path, status
 
 
@@ -114,9 +99,7 @@ _BYTES_NOT_WAITING: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY",
 def open_regular(path: Path, *, links: bool = True) -> BufferedReader:
     """Opens a regular file to read; a FIFO, on which opening would block, or a device is never opened.
 
-    Args:
-        path: the file.
-        links: whether it may be a link to a regular file.
+    `links` says whether it may be a link to a regular file.
 
     Raises:
         OSError: it does not exist, is not a regular file, or cannot be read.
@@ -134,11 +117,7 @@ def open_regular(path: Path, *, links: bool = True) -> BufferedReader:
 
 
 def refuse_irregular(found: os.stat_result, path: Path) -> None:
-    """Rejects anything but a regular file.
-
-    Raises:
-        OSError: it is not a regular file; `strerror` says what it is.
-    """
+    """Raises an `OSError` for anything but a regular file; its `strerror` says what it is."""
     kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder"}
     if not stat.S_ISREG(found.st_mode):
         what = kinds.get(stat.S_IFMT(found.st_mode), "a pipe or a device, not a file")
@@ -151,11 +130,10 @@ def whole_file(
 ) -> Iterator[BufferedRandom]:
     """A file to write, which appears at `path` when the block ends; if the block fails, nothing is left.
 
-    It is written under an unpredictable name, without following links, flushed to disk if `lasting`, and then renamed.
-    So a reader sees the complete new file or the previous one.
+    It is written under an unpredictable name, without following links, and then renamed: a reader sees the complete new
+    file or the previous one, and a link at `path` is replaced.
 
     Args:
-        path: where it goes; an existing file is replaced. A link is replaced, not followed.
         drafts: the folder to write it in, on the same disk; by default that of `path`.
         private: whether only its owner may read it; else the umask decides.
         lasting: whether to wait, some milliseconds, until it is on disk: only then it survives a loss of power.

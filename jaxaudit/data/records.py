@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxaudit.data.formats.arrays import NpzArrays, StoredArray
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, role_of
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, expanded
 from jaxaudit.errors import InputError
 
@@ -22,7 +22,6 @@ AT_ONCE = 1024
 """The most records that are in memory at the same time."""
 BLOCK = 32 * 2**20
 """Bytes that are read at a time when all records are read."""
-NPY = ".npy"
 
 
 class Field(NamedTuple):
@@ -61,24 +60,18 @@ class Records:
         if not lengths or not labels or set(lengths.values()) != {labels}:
             found = ", ".join(f"{name}: {count}" for name, count in lengths.items()) or "no array"
             raise InputError(
-                f"{self.name}: there are {labels} labels, and records of {found}; each array needs one row "
-                "for each of at least one record."
+                f"{self.name}: there are {labels} labels, and records of {found}; each array needs one row for each of "
+                "at least one record."
             )
-        every = {**self.arrays, "labels": self.labels}
-        strange = [name for name, array in every.items() if array.dtype.kind not in "biuf"]
-        if strange:
-            raise InputError(f"{self.name}: {strange[0]} has no numbers; give numbers, such as the indices of tokens.")
-        # Long doubles: their size depends on the machine, and some of their bytes are undefined.
-        long = [name for name, array in every.items() if array.dtype.kind == "f" and array.dtype.itemsize > 8]
-        if long:
-            raise InputError(
-                f"{self.name}: {long[0]} has numbers of type {every[long[0]].dtype}; save them as float32."
-            )
-        if AT_ONCE * 4 * prod(self.inputs.shape[1:]) > MAX_BYTES:
-            raise InputError(
-                f"{self.name}: a record has {prod(self.inputs.shape[1:]):,} numbers, too many for {AT_ONCE:,} records "
-                "at a time in this machine's memory; give smaller records."
-            )
+        for name, array in {**self.arrays, "labels": self.labels}.items():
+            # Long doubles: their size depends on the machine, and some of their bytes are undefined.
+            if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
+                raise InputError(
+                    f"{self.name}: {name} has values of type {array.dtype}; give numbers of up to 64 bits, such as the "
+                    "indices of tokens."
+                )
+        numbers = prod(self.inputs.shape[1:])
+        refuse_larger(f"{self.name}, {AT_ONCE:,} records", AT_ONCE * 4 * numbers, MAX_BYTES, "give smaller records")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -162,18 +155,12 @@ def open_records(path: str | Path) -> Records | None:
     """The records in a .npz file or a folder of .npy files, opened but not read; None for anything else.
 
     Labels have a usual name (y, labels, target). One array of a usual name (x, inputs, images) is the records; else all
-    other arrays are, by name. An array `class_names` is left out.
-
-    Raises:
-        InputError: it is cut short or damaged, holds pickled objects, or more compressed arrays than memory allows; or
-            there is no array of labels.
+    other arrays are, by name. An array `class_names` is left out. Compressed arrays must fit into memory.
     """
     path = expanded(path)
-    if not (path.is_dir() and any(each.suffix.lower() == NPY for each in entries(path))) and not (
-        path.is_file() and path.suffix.lower() == ".npz"
-    ):
-        return None
     arrays = _stored_arrays(path)
+    if arrays is None:
+        return None
     roles = {name: role_of(name) for name in arrays}
     labels = [name for name, role in roles.items() if role == (None, "labels")]
     if len(labels) != 1:
@@ -181,8 +168,7 @@ def open_records(path: str | Path) -> Records | None:
         raise InputError(
             f"{path.name}: found {len(labels)} arrays of labels among {named}; name one of them y or labels."
         )
-    if arrays[labels[0]].nbytes > MAX_BYTES:
-        raise InputError(f"{path.name}: {labels[0]} does not fit into memory, as labels must; give fewer records.")
+    refuse_larger(f"{path.name}, {labels[0]}", arrays[labels[0]].nbytes, MAX_BYTES, "give fewer records")
     inputs = [name for name, role in roles.items() if role == (None, "inputs")]
     chosen = inputs[:1] or [name for name in arrays if name not in (*labels, *CLASS_NAMES)]
     return Records({name: arrays[name] for name in chosen}, arrays[labels[0]][:], path.name, not inputs)
@@ -192,7 +178,7 @@ def must_be_opened(path: Path) -> bool:
     """Whether a .npz or a folder of .npy has labels and no array of the usual name for inputs, or exceeds memory."""
     try:
         if path.is_dir():
-            sizes = {each.stem: each.stat().st_size for each in entries(path) if each.suffix.lower() == NPY}
+            sizes = {each.stem: each.stat().st_size for each in _npy_files(path)}
         else:
             sizes = NpzArrays(path, opened=True).sizes
     except (InputError, OSError):
@@ -202,10 +188,14 @@ def must_be_opened(path: Path) -> bool:
     return several or ((None, "inputs") in roles and sum(sizes.values()) > MAX_BYTES)
 
 
-def _stored_arrays(path: Path) -> dict[str, np.ndarray | StoredArray]:
+def _stored_arrays(path: Path) -> dict[str, np.ndarray | StoredArray] | None:
     """The arrays by name; compressed arrays of a .npz (`np.savez_compressed`) are unpacked into memory."""
-    if path.is_dir():
-        inside = [each for each in entries(path) if not each.name.startswith(".")]
-        return {each.stem: StoredArray(each, links=True) for each in inside if each.suffix.lower() == NPY}
-    archive = NpzArrays(path, opened=True)
-    return {name: archive.open(name) for name in archive.names}
+    if path.is_file() and path.suffix.lower() == ".npz":
+        archive = NpzArrays(path, opened=True)
+        return {name: archive.open(name) for name in archive.names}
+    files = _npy_files(path) if path.is_dir() else []
+    return {each.stem: StoredArray(each, links=True) for each in files} or None
+
+
+def _npy_files(folder: Path) -> list[Path]:
+    return [each for each in entries(folder) if each.suffix.lower() == ".npy" and not each.name.startswith(".")]

@@ -9,7 +9,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.files import load_path
 from jaxaudit.data.images import join_images
 from jaxaudit.data.paths import entries, exists, expanded
-from jaxaudit.data.selection import choose_parts, nearest, parse_split, read_parts, shown_name, split_name
+from jaxaudit.data.selection import choose_parts, nearest, parse_split, read_parts, split_name
 from jaxaudit.data.sets.embedded import HALVES, digits, digits_half, printed_digits
 from jaxaudit.data.tfds.prepare import has_originals, prepare
 from jaxaudit.data.tfds.read import read_prepared
@@ -24,12 +24,16 @@ from jaxaudit.data.tfds.tfds import (
 )
 from jaxaudit.errors import InputError, without_folders
 
-_EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits, "printed-digits": printed_digits}
+_EMBEDDED: dict[str, dict[str, Callable[[], Examples]]] = {
+    "digits": {"train": digits, "all": digits, **{half: partial(digits_half, half) for half in HALVES}},
+    "printed-digits": {"train": printed_digits, "all": printed_digits},
+}
+"""The sets that come with this package and with scikit-learn, by split."""
 _FORCE_TFDS = "tfds:"
 
 
 def embedded_names() -> tuple[str, ...]:
-    """The sets that come with this package and with scikit-learn."""
+    """The names of the embedded sets."""
     return tuple(_EMBEDDED)
 
 
@@ -43,8 +47,8 @@ def load(
 ) -> Examples:
     """The labelled records that `name` names: `NAME_OR_PATH[@SPLIT]`.
 
-    SPLIT is a split or a slice of one, several joined by `+`, as in TensorFlow Datasets: `test`,
-    `train[:10000]`, `train[:10%]+extra`; `all` is every split. Without it: the only split there is, else `train`.
+    SPLIT is a split or a slice of one, several joined by `+`, as in TensorFlow Datasets: `test`, `train[:10000]`,
+    `train[:10%]+extra`; `all` is every split. Without it: the only split there is, else `train`.
 
     NAME_OR_PATH is the first of these that fits:
         1. an embedded set: `digits` (splits `train`, all of it, and its random halves `shared` and `kept`),
@@ -63,8 +67,7 @@ def load(
 
     Args:
         image_size: (height, width) to which images of differing sizes are resized, as by `prepare_images`: `float32` in
-            [0, 1]. Images of one size are returned as stored, so `prepare_images` must still be called; it leaves
-            prepared images unchanged.
+            [0, 1]. Images of one size are returned as stored; `prepare_images` leaves prepared images unchanged.
         gray: as for `prepare_images`, if sizes differ.
         drop: columns of a CSV that are neither inputs nor labels, such as one with groups; a set may lack them.
 
@@ -82,16 +85,12 @@ def load(
     if source.startswith(_FORCE_TFDS):
         examples = load_tfds(source.removeprefix(_FORCE_TFDS), split, data_dir, image_size, gray)
     elif source in _EMBEDDED:
-        halves = HALVES if source == "digits" else ()
-        examples = _select(partial(_embedded, source), split, source, image_size, gray, ("train", "all", *halves))
+        splits = _EMBEDDED[source]
+        examples = _select(lambda part: splits[part or "train"](), split, source, image_size, gray, tuple(splits))
     else:
         found = _from_disk(source, split, data_dir, image_size, gray, drop)
         examples = load_tfds(source, split, data_dir, image_size, gray) if found is None else found
     return replace(examples, name=without_folders(name))
-
-
-def _embedded(source: str, split: str | None) -> Examples:
-    return digits_half(split) if split in HALVES else _EMBEDDED[source]()
 
 
 def load_tfds(
@@ -138,13 +137,8 @@ def _from_disk(
         if not content or (not has_files and find_prepared(set_name, (folder,))):
             return None
     try:
-        return _select(
-            lambda part: load_path(path, split=part, size=image_size, gray=gray, drop=drop),
-            split,
-            source,
-            image_size,
-            gray,
-        )
+        read = partial(load_path, path, size=image_size, gray=gray, drop=drop)
+        return _select(lambda part: read(split=part), split, source, image_size, gray)
     except InputError as error:
         if set_name is None or set_name.base not in known_names():
             raise
@@ -173,12 +167,10 @@ def _select(
 def _unknown(source: str, data_dir: Path | None) -> str:
     """The message for an unknown name, with the most similar known names."""
     folder = data_folder(data_dir)
-    names = [*_EMBEDDED, *known_names()]
-    for place in set_folders(data_dir):
-        if exists(place) and place.is_dir():
-            names += [child.name for child in entries(place) if not child.name.startswith(".")]
+    places = [place for place in set_folders(data_dir) if exists(place) and place.is_dir()]
+    beside = [child.name for place in places for child in entries(place) if not child.name.startswith(".")]
     searched = str(folder) if folder else "a data directory (none is set: `data_dir` or JAXAUDIT_DATA)"
     return (
-        f"{shown_name(source)} is not a file or folder here or in {searched}, not an embedded set "
-        f"({', '.join(_EMBEDDED)}) and not a TensorFlow Datasets name. {nearest(source, names)}"
+        f"{source[:100]!r} is not a file or folder here or in {searched}, not an embedded set ({', '.join(_EMBEDDED)}) "
+        f"and not a TensorFlow Datasets name. {nearest(source, [*_EMBEDDED, *known_names(), *beside])}"
     )

@@ -2,12 +2,17 @@
 
 import difflib
 import re
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import NamedTuple, TypeVar
 
 from jaxaudit.errors import InputError, MissingSplit
 
 Whole = TypeVar("Whole", bound=Sized)
+Named = TypeVar("Named", str, str | None)
+SPLITS = {"train": "train", "training": "train", "test": "test", "testing": "test"} | dict.fromkeys(
+    ("val", "valid", "validation"), "validation"
+)
+"""Splits by the words that name them."""
 # No set has more records than 18 digits can count, and Python rejects numbers of thousands of digits.
 _BOUND = r"\s*(-?\d{1,18}%?)?\s*"
 _PART = re.compile(rf"\s*([\w.\-]+)\s*(?:\[{_BOUND}:{_BOUND}\])?\s*")
@@ -22,10 +27,10 @@ class Part(NamedTuple):
     stop: str = ""
 
     def span(self, records: int, name: str) -> range:
-        """The record numbers of this part in a split of `records` records.
+        """The record numbers of this part in a split of `records` records; `name` says of which set, in messages.
 
         Raises:
-            InputError: the slice is empty or reaches outside the split; `name` says of which set.
+            InputError: the slice is empty or reaches outside the split.
 
         >>> Part("train", "", "10%").span(255, "mnist")
         range(0, 26)
@@ -94,27 +99,17 @@ def parse_split(text: str) -> tuple[Part, ...]:
 
 
 def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tuple[Part, ...]:
-    """The parts to read of a set with the splits `available`.
-
-    Args:
-        split: in the syntax of `parse_split`, or `all` for every split; None for the only split, else `train`.
-        available: the splits of the set `name`, in their order.
+    """The parts to read of a set with the splits `available`; `split` is in the syntax of `parse_split`.
 
     Raises:
         MissingSplit: no such split.
-        InputError: none is named, and the choice is unclear.
+        InputError: as `choose_splits`.
 
     >>> choose_parts(None, ("test", "train"), "mnist")
     (Part(split='train', start='', stop=''),)
     """
-    if split is None:
-        if len(available) == 1:
-            return (Part(available[0]),)
-        if "train" in available:
-            return (Part("train"),)
-        raise InputError(f"{name} has several splits and none is `train`; name one of: {', '.join(available)}.")
-    if split == "all" and "all" not in available:
-        return tuple(Part(each) for each in available)
+    if split is None or (split == "all" and "all" not in available):
+        return tuple(Part(each) for each in choose_splits(available, split, name))
     parts = parse_split(split)
     for part in parts:
         if part.split not in available:
@@ -122,21 +117,35 @@ def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tu
     return parts
 
 
-def read_parts(parts: Sequence[Part], read: Callable[[str], Whole], name: str) -> list[tuple[Whole, slice]]:
-    """The split of each part, each split read only once, and the slice of its records.
+def choose_splits(available: Iterable[Named], split: str | None, source: str) -> list[Named]:
+    """The splits to read: the requested one; "all"; or, for None, the unnamed one, else train, else the only one.
+
+    Records without a split also count as the split train.
 
     Raises:
-        InputError: as `Part.span`, of the set `name`.
+        MissingSplit: the requested split does not exist.
+        InputError: none is requested, and the choice is unclear.
     """
+    available = list(available)
+    if split == "all":
+        return available
+    wanted = SPLITS.get(split, split) if split is not None else None
+    for name in (wanted, "train") if wanted is None else (wanted,):
+        if name in available:
+            return [name]  # pyright: ignore[reportReturnType]
+    if len(available) == 1 and (wanted is None or (wanted == "train" and available[0] is None)):
+        return available
+    named = ", ".join(str(name) for name in available if name is not None)
+    if wanted is not None:
+        raise MissingSplit(f"{source}: has no split {split!r}; it has {named or 'only one set of records'}.")
+    raise InputError(f"{source}: has several splits and none is train; name one of {named}, or all.")
+
+
+def read_parts(parts: Sequence[Part], read: Callable[[str], Whole], name: str) -> list[tuple[Whole, slice]]:
+    """The split of each part, each split read only once, and the slice of its records; raises as `Part.span`."""
     wholes = {part.split: read(part.split) for part in parts}
     spans = [part.span(len(wholes[part.split]), name) for part in parts]
     return [(wholes[part.split], slice(span.start, span.stop)) for part, span in zip(parts, spans, strict=True)]
-
-
-def shown_name(text: str) -> str:
-    """The name of a set for a message: without line breaks and NUL, and shortened."""
-    text = text if text.isprintable() else repr(text)[1:-1]
-    return f"'{text if len(text) <= 100 else text[:100] + '...'}'"
 
 
 def nearest(text: str, names: Sequence[str]) -> str:

@@ -62,9 +62,6 @@ def word_tokenizer(sets: Sequence[Texts], words: int = WORDS, template: str | No
     >>> tokenizer = word_tokenizer([texts], 2)
     >>> tokenizer.vocabulary, tokenizer.encode(["not to be"])
     (4, [[0, 2, 1]])
-
-    Raises:
-        InputError: `words` is below 1.
     """
     if words < 1:
         raise InputError(f"a vocabulary needs at least one word, got {words}; 4,096 is usual.")
@@ -79,10 +76,8 @@ def _words(numbers: dict[str, int], texts: Sequence[str]) -> list[list[int]]:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer in a `tokenizer.json`, or in the folder of a model with one; its special tokens are not added.
-
-    Raises:
-        InputError: there is no such file, it is too large or damaged, or the package `tokenizers` is missing.
+    """The tokenizer in a `tokenizer.json`, or in the folder of a model with one; its special tokens are not added. It
+    needs the package `tokenizers`.
     """
     try:
         library = import_module("tokenizers")
@@ -116,14 +111,10 @@ def sequences(
     does not count: -1 - t stands for token t. So are the prompt, the first end token, and end tokens that fill up.
 
     Args:
-        sets: the records of each set; the word vocabulary and the length must be of all sets together.
-        tokenizer: `BYTES`, `word_tokenizer(sets)` or `read_tokenizer(path)`.
-        positions: the most tokens of a record, which the model states.
-        template: the text before an answer, with `{}` for the prompt. By default the prompt as it is, and for a
-            question `Question: {}`, a line break, `Answer:` and a blank. Texts without a prompt have none.
-
-    Raises:
-        InputError: records are longer than `positions`.
+        sets: the records of each set; the word vocabulary and the length must be of all sets together. tokenizer:
+        `BYTES`, `word_tokenizer(sets)` or `read_tokenizer(path)`. positions: the most tokens of a record, which the
+        model states. template: the text before an answer, with `{}` for the prompt. By default the prompt as it is, and
+        for a question `Question: {}`, a line break, `Answer:` and a blank. Texts without a prompt have none.
 
     >>> texts = Texts("prompt", ("a",), ("bc",), (b"",), "t")
     >>> sequences([texts])[0].inputs[0, :6]
@@ -141,13 +132,9 @@ def padded(
     """`sequences` of records that are tokens already.
 
     Args:
-        sets: the texts.
         encoded: for each set, each record's tokens, and the index of the first one that counts, which is not 0.
         end: the token that fills up.
         positions: the most tokens of a record; None for no limit.
-
-    Raises:
-        InputError: an answer is empty, or has no token that counts, or records are longer than `positions`.
     """
     empty = sum(not answer.strip() for each in sets for answer in each.answers)
     empty = empty or sum(start >= len(tokens) for rows in encoded for tokens, start in rows)
@@ -160,9 +147,9 @@ def padded(
     longer = int((lengths > positions).sum())
     if longer:
         raise InputError(
-            f"{longer:,} of {len(lengths):,} records have more than {positions:,} tokens, the longest "
-            f"{int(lengths.max()):,}, and the model has {positions:,} positions; shorten or split these records, use a "
-            "tokenizer with longer tokens, or a model with more positions."
+            f"{longer:,} of {len(lengths):,} records have more tokens than the model has positions ({positions:,}), "
+            f"the longest {int(lengths.max()):,}; shorten or split these records, use a tokenizer with longer tokens, "
+            "or a model with more positions."
         )
     length = min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, positions)
     return tuple(_examples(rows, length, end, each.source) for rows, each in zip(encoded, sets, strict=True))
@@ -211,11 +198,7 @@ def _encoded(texts: Texts, tokenizer: Tokenizer, template: str | None) -> list[t
 
 
 def prompts_of(texts: Texts, template: str | None = None) -> Sequence[str]:
-    """The text before each answer, in its template; see `sequences`.
-
-    Raises:
-        InputError: there is a template, and the texts have no prompts.
-    """
+    """The text before each answer, in its template; see `sequences`. Texts without prompts take no template."""
     if texts.form == "text":
         if template is not None:
             raise InputError(

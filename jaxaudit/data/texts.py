@@ -1,12 +1,13 @@
 """Records of text: JSON Lines, one object a line, gzipped or not. No message quotes a text."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from jaxaudit.data.formats.parsing import open_bounded
+from jaxaudit.data.formats.parsing import json_lines
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 
@@ -15,8 +16,8 @@ FORMS = ("prompt", "question", "text")
 """The keys that tell what a line holds: a `prompt` or a `question` and its `answer`, or a `text` alone."""
 LONGEST_LINE = 2**20
 """The most bytes of a line, and"""
-MOST_LINES, MOST_KEYS = 1_000_000, 100
-"""the most lines of a file, and keys of a line."""
+MOST_LINES = 1_000_000
+"""the most lines of a file."""
 SHARE = 4
 """Texts take several times the bytes of their file, so a file may unpack to 1 / `SHARE` of what an array may."""
 LONGEST_NAME = 200
@@ -28,6 +29,18 @@ PARAPHRASED, PERTURBED = "paraphrased_answer", "perturbed_answer"
 MOST_WRONG = 20
 """The most wrong answers to a question."""
 _WRONG = msgspec.json.Decoder(Annotated[list[str], msgspec.Meta(min_length=1, max_length=MOST_WRONG)])
+
+
+class _Line(msgspec.Struct):
+    """The texts of a line; its other values are not unpacked."""
+
+    prompt: str | msgspec.UnsetType = msgspec.UNSET
+    question: str | msgspec.UnsetType = msgspec.UNSET
+    text: str | msgspec.UnsetType = msgspec.UNSET
+    answer: str | msgspec.UnsetType = msgspec.UNSET
+
+
+_LINE = msgspec.json.Decoder(_Line)
 
 
 class Texts(NamedTuple):
@@ -53,18 +66,16 @@ class Texts(NamedTuple):
 
     def take(self, rows: Sequence[int]) -> "Texts":
         """These records, in this order."""
-        prompts, answers = (tuple(each[row] for row in rows) for each in (self.prompts, self.answers))
-        return Texts(self.form, prompts, answers, tuple(self.lines[row] for row in rows), self.source)
+        prompts, answers, lines = (tuple(each[row] for row in rows) for each in self[1:4])
+        return Texts(self.form, prompts, answers, lines, self.source)  # pyright: ignore[reportArgumentType]
 
     def objects(self) -> Iterator[dict[str, Any]]:
         """`object` of every line."""
         return map(self.object, range(len(self.lines)))
 
     def column(self, name: str) -> list[str | int] | None:
-        """The value of each line at this key, such as its `group`; None if no line has it.
-
-        Raises:
-            InputError: a line alone has none, or its value is no short text and no integer.
+        """The value of each line at this key, such as its `group`: an integer or a short text. None if no
+        line has it.
         """
         found, values = 0, list[str | int]()
         for row, each in enumerate(self.objects(), 1):
@@ -89,33 +100,22 @@ def read_texts(path: Path) -> Texts:
     ('question', ('Who?',), ('Nobody.',), [7])
 
     Raises:
-        InputError: the file is missing, no regular file, damaged, empty, not UTF-8, or larger than this machine's
-            memory allows; a line is longer than `LONGEST_LINE`, is no JSON object, or lacks a text; or lines differ in
-            their form.
+        InputError: the file is damaged, empty, not UTF-8, or larger than this machine's memory allows; a line is
+            longer than `LONGEST_LINE`, is no JSON object, or lacks a text; or lines differ in their form.
     """
     lines, prompts, answers, form = list[bytes](), list[str](), list[str](), ""
-    with open_bounded(path, MAX_BYTES // SHARE) as stream:
-        number = 0
-        while line := stream.readline(LONGEST_LINE + 1):
-            number += 1
-            if len(line) > LONGEST_LINE:
-                raise InputError(
-                    f"{path}: line {number} has more than {LONGEST_LINE >> 20} MiB; give one JSON object a line."
-                )
-            line = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).strip()
-            if not line:
-                continue
-            if len(lines) == MOST_LINES:
-                raise InputError(f"{path}: has more than {MOST_LINES:,} records; split it into smaller files.")
-            where = f"{path}: line {number}"
-            found = _object(line, where)
-            mine = _form(found, where)
-            if form not in ("", mine):
-                raise InputError(f"{where} has a {mine!r}, earlier lines a {form!r}; give all lines one form.")
-            form = mine
-            lines.append(line)
-            prompts.append("" if form == "text" else _text(found, form, where))
-            answers.append(_text(found, "text" if form == "text" else "answer", where))
+    for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
+        if len(lines) == MOST_LINES:
+            raise InputError(f"{path}: has more than {MOST_LINES:,} records; split it into smaller files.")
+        where = f"{path}: line {number}"
+        found = _object(line, where)
+        mine = _form(found, where)
+        if form not in ("", mine):
+            raise InputError(f"{where} has a {mine!r}, earlier lines a {form!r}; give all lines one form.")
+        form = mine
+        lines.append(line)
+        prompts.append("" if form == "text" else getattr(found, form))
+        answers.append(getattr(found, "text" if form == "text" else "answer"))
     if not lines:
         raise InputError(f"{path}: is empty; was it written to its end?")
     return Texts(form, tuple(prompts), tuple(answers), tuple(lines), path.name)
@@ -124,10 +124,7 @@ def read_texts(path: Path) -> Texts:
 def other_answers(texts: Texts) -> Texts | None:
     """The other answers to each question, as TOFU's lines have them: for each record a paraphrase, then wrong answers.
 
-    None if no line has both keys.
-
-    Raises:
-        InputError: some lines alone have them, an answer is no text, or questions have different numbers of wrong ones.
+    None if no line has both keys; else all must, with equally many wrong answers.
 
     >>> line = b'{"question": "Who?", "answer": "A.", "paraphrased_answer": "An A.", "perturbed_answer": ["B.", "C."]}'
     >>> other_answers(Texts("question", ("Who?",), ("A.",), (line,), "t")).answers
@@ -151,36 +148,28 @@ def other_answers(texts: Texts) -> Texts | None:
     return whole._replace(answers=tuple(answer for each in answers for answer in each))
 
 
-def _object(line: bytes, where: str) -> Mapping[str, msgspec.Raw]:
+def _object(line: bytes, where: str) -> _Line:
     try:
-        found = _OBJECT.decode(line.decode())
+        return _LINE.decode(line.decode())
     except UnicodeDecodeError as error:
         raise InputError(f"{where} is not UTF-8; save the file in UTF-8.") from error
     except (msgspec.MsgspecError, RecursionError) as error:
-        deep = isinstance(error, RecursionError)
-        why = "is nested too deeply" if deep else "is not one whole JSON object"
+        key = re.search(r"\$\.(\w+)`$", str(error))
+        if key and isinstance(error, msgspec.ValidationError):
+            raise InputError(f"{where}: its {key[1]!r} is no text; give one string.") from error
+        why = "is nested too deeply" if isinstance(error, RecursionError) else "is not one whole JSON object"
         raise InputError(f"{where} {why}; write JSON Lines: one object a line, with a prompt and an answer.") from error
-    if len(found) > MOST_KEYS:
-        raise InputError(f"{where} has more than {MOST_KEYS} keys; keep those of a record.")
-    return found
 
 
-def _form(found: Mapping[str, msgspec.Raw], where: str) -> str:
-    forms = [form for form in FORMS if form in found]
-    if len(forms) != 1:
-        what = f"has {' and '.join(map(repr, forms))}" if forms else "has no 'prompt', 'question' or 'text'"
-        raise InputError(f"{where} {what}; give a 'prompt' or 'question' with its 'answer', or a 'text' alone.")
-    if (forms[0] == "text") is ("answer" in found):
-        what = "a 'text' and an 'answer'" if "answer" in found else f"a {forms[0]!r} without an 'answer'"
-        raise InputError(f"{where} has {what}; give a 'prompt' or 'question' with its 'answer', or a 'text' alone.")
-    return forms[0]
-
-
-def _text(found: Mapping[str, msgspec.Raw], key: str, where: str) -> str:
-    try:
-        return _TEXT.decode(found[key])
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise InputError(f"{where}: its {key!r} is no text; give one string.") from error
+def _form(found: _Line, where: str) -> str:
+    forms = [form for form in FORMS if getattr(found, form) is not msgspec.UNSET]
+    answered = found.answer is not msgspec.UNSET
+    if len(forms) == 1 and (forms[0] == "text") is not answered:
+        return forms[0]
+    what = f"has {' and '.join(map(repr, forms))}" if forms else "has no 'prompt', 'question' or 'text'"
+    if len(forms) == 1:
+        what = "has a 'text' and an 'answer'" if answered else f"has a {forms[0]!r} without an 'answer'"
+    raise InputError(f"{where} {what}; give a 'prompt' or 'question' with its 'answer', or a 'text' alone.")
 
 
 def _named(value: msgspec.Raw, where: str, key: str) -> str | int:

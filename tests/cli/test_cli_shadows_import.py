@@ -237,7 +237,7 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: [
             sparse(f"experiment-{m}_6/logits/0000000100.npy", (POOL, 1000, 10**6), "<f4")(folder) for m in range(6)
         ],
-        "experiment-0_6/logits/0000000100.npy: has .* GiB, more than the allowed",
+        "experiment-0_6/logits/0000000100.npy: takes .* GiB, more than the allowed",
     ),
     "no logits": (lambda folder: [path.unlink() for path in folder.rglob("logits/*")], "inference.py"),
     "no labels": (lambda folder: (folder / "y_train.npy").unlink(), "--labels"),
@@ -295,7 +295,7 @@ def test_directories_that_are_refused(folder: Path, tool: str, name: str):
 
 OPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...], str]] = {
     "rows of both": (lambda: np.save("h.npy", QUERY[:5]), ROWS, "5 records in common"),
-    "rows twice": (lambda: np.save("q.npy", [1, 1, 2]), ROWS, "1 records twice"),
+    "rows twice": (lambda: np.save("q.npy", [1, 1, 2]), ROWS, "each once"),
     "rows beyond the pool": (lambda: np.save("q.npy", [1, POOL]), ROWS, "0 to 159"),
     "rows of fractions": (lambda: np.save("q.npy", [1.0, 2.0]), ROWS, "float64"),
     "more rows than the pool": (lambda: np.save("q.npy", np.arange(20_000)), ROWS, "GiB"),

@@ -19,8 +19,8 @@ def make(inputs, labels=None, class_names=("a", "b"), name="set"):
     ("inputs", "labels", "class_names", "message"),
     [
         (np.zeros((0, 2)), [], ("a",), "set: there are no records"),
-        (np.zeros((2, 2)), [0], ("a",), r"2 inputs but labels of shape \(1,\)"),
-        (np.zeros((2, 2)), [0.0, 0.0], ("a",), "labels must be integers, got float64"),
+        (np.zeros((2, 2)), [0], ("a",), r"2 inputs but int64 labels of shape \(1,\)"),
+        (np.zeros((2, 2)), [0.0, 0.0], ("a",), "2 inputs but float64 labels"),
         (np.zeros((2, 2)), [0, 2], ("a", "b"), r"outside the 2 classes \(first: record 1 has label 2\)"),
         (np.zeros((2, 2)), [-1, 0], ("a", "b"), "record 0 has label -1"),
         (np.array([[1.0], [np.nan]]), [0, 0], ("a",), "NaN or infinite"),
@@ -70,9 +70,9 @@ def test_concatenate_keeps_order():
 @pytest.mark.parametrize(
     ("inputs", "class_names", "message"),
     [
-        ([[1, 2]], ("a", "b"), r"other has records of shape \(2,\) but set of shape \(1,\)"),
-        ([[1.0]], ("a", "b"), "float64 records but set int64"),
-        ([[1]], ("b", "a"), "other and set differ in their classes"),
+        ([[1, 2]], ("a", "b"), r"differ in the shape of records \(\(2,\) and \(1,\)\)"),
+        ([[1.0]], ("a", "b"), r"type of numbers \(float64 and int64\)"),
+        ([[1]], ("b", "a"), "other and set differ in classes"),
     ],
 )
 def test_concatenate_refuses_unlike_parts(inputs, class_names, message):

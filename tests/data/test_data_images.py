@@ -225,7 +225,7 @@ def test_refused_folders(tmp_path, monkeypatch):
     write(tmp_path, "b/1.png", gray(1))
     with monkeypatch.context() as patch:
         patch.setattr("jaxaudit.data.images.MAX_BYTES", 50)
-        refused(r"2 images of 3x4 need up to 0\.0 GiB, more than the.*0\.0 GiB")
+        refused(r"2 images of 3x4: takes")
     (tmp_path / "b" / "more").mkdir()
     refused("more: ")
 

@@ -128,7 +128,7 @@ def test_binary_classifiers_may_give_one_column(write, shape):
     assert outputs.decimals == 3
     outputs = load_outputs(write(csv(P[:, 0], "id,score", index=lambda row: row)), 2, 20)
     np.testing.assert_allclose(outputs.probabilities[:, 1], P[:, 0], atol=1e-7)
-    with pytest.raises(InputError, match="which is no"):
+    with pytest.raises(InputError, match="so these are not probabilities"):
         load_outputs(write(z), 2, 20, kind="probabilities")
     with pytest.raises(InputError, match=HARD):
         load_outputs(write(np.arange(20).reshape(shape) % 2), 2, 20)
@@ -223,7 +223,7 @@ def test_lists_and_columns_are_counted_before_they_are_unpacked(tmp_path, monkey
 
 def test_parquet_bombs_are_refused(write, monkeypatch):
     monkeypatch.setattr("jaxaudit.data.outputs.tables.SPARE", -20 * 5 * 64)
-    with pytest.raises(InputError, match=r"unpacks to 0.0 GiB; save only the outputs"):
+    with pytest.raises(InputError, match=r"takes 0.0 GiB, more than the allowed 0.0 GiB; save only the outputs"):
         load_outputs(write(table(P)), 4, 20)
 
 

@@ -157,7 +157,7 @@ def test_a_bad_split_is_refused_before_anything_is_prepared(data, monkeypatch):
     monkeypatch.setattr(resolve_module, "prepare", lambda *_: pytest.fail("prepared"))
     for name, message in (
         ("mnist@train[5]", r"`train\[5\]` is not a split"),
-        ("x" * 300 + "@train", r"x\.\.\.' is no"),
+        ("x" * 300 + "@train", r"x' is no"),
     ):
         with pytest.raises(InputError, match=message):
             load(name, data_dir=data)
@@ -235,7 +235,7 @@ def test_what_is_no_split_is_refused(text):
 def test_which_splits_are_meant():
     assert choose_parts(None, ("only",), "set") == (Part("only"),)
     assert choose_parts(None, ("test", "train"), "set") == (Part("train"),)
-    with pytest.raises(InputError, match="set has several splits and none is `train`; name one of: a, b"):
+    with pytest.raises(InputError, match="set: has several splits and none is train; name one of a, b"):
         choose_parts(None, ("a", "b"), "set")
     assert choose_parts("all", ("train", "test"), "set") == (Part("train"), Part("test"))
     assert choose_parts("all[:3]", ("train", "all"), "set") == (Part("all", "", "3"),)
@@ -265,7 +265,7 @@ def test_options_of_named_sets(tables):
     table = load_table("acs", data_dir=tables, categorical=["age"], drop=["race", "sex"])
     assert [column.name for column in table.columns] == ["age", "marital-status"]
     assert table.columns[0].categories == ("20", "21", "30", "31")
-    with pytest.raises(InputError, match="leave out the label column"):
+    with pytest.raises(InputError, match="with its own labels"):
         load_table("acs", data_dir=tables, label="income")
     with pytest.raises(InputError, match="'rase'; did you mean 'race'"):
         load_table("acs", data_dir=tables, drop=["rase"])

@@ -121,7 +121,7 @@ def test_rows_of_parquet_that_are_missing_are_noticed(as_parquet):
 
     shard = next(as_parquet.folder.glob("*-test.parquet*"))
     parquet.write_table(parquet.read_table(shard).slice(0, 3), shard)
-    with pytest.raises(InputError, match="7 inputs but labels of shape"):
+    with pytest.raises(InputError, match="7 inputs but int32 labels of shape"):
         read_prepared(as_parquet.folder, "test", "tiny")
 
 

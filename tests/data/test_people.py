@@ -160,15 +160,15 @@ MANY = column_of(*range(20))
         (PEOPLE, {"label": "income", "drop": ["income"]}, "'income' cannot be both label and drop; name it once"),
         (PEOPLE, {"label": "income", "numeric": ["age"], "categorical": ["age"]}, "both categorical and numeric"),
         (PEOPLE, {"label": "income", "drop": ["age", "work", "children", "city"]}, "no column"),
-        ("a,y\nx,n\nx,n\n", {}, "every row has the same label .column 'y'.; a classifier needs at least two classes"),
+        ("a,y\nx,n\nx,n\n", {}, "every row has the same label; a classifier needs at least two classes"),
         ("a,y\nx,n\nx,\nx,?\n", {}, "2 rows have no label .column 'y', first: row 2.; delete them"),
-        ("a,y\n" + "".join(f"x,{i}.5\n" for i in range(51)), {}, "51 different numbers; a classifier needs a few"),
+        ("a,y\n" + "".join(f"x,{i}.5\n" for i in range(51)), {}, "51 different numbers; replace them"),
         ("a,y\n" + "".join(f"x,n{i}\n" for i in range(1001)), {}, "1001 different texts, more than 1000 cl"),
         (MANY + ",n\n", {}, r"numbers are missing in 'a' \(1 of 21\); .*`missing` drop, mean or category"),
         (MANY + "x1,n\n", {"numeric": ["a"]}, "text, not a number; correct it"),
         (MANY + "1e999,n\n", {}, "row 21, column 'a' is not finite; correct it"),
         (column_of(*range(10_000), "x"), {}, "10001 different categories, more than 10000; row 10001"),
-        ("a," * 32_768 + "\n", {}, "its first line has 32,769 columns or"),
+        ("a," * 32_768 + "\n", {}, "its first line has more than the allowed 32,768 columns"),
     ],
 )
 def test_refused(read, content, options, message):
@@ -363,7 +363,7 @@ def test_equal_rows_are_bounded_before_they_are_read(write, monkeypatch):
     assert path.stat().st_size < 10**6
     start = time.process_time()
     monkeypatch.setattr("jaxaudit.data.formats.text_table.MAX_BYTES", 10**9)
-    with pytest.raises(InputError, match="50,000,000 rows of 3 columns unpack to"):
+    with pytest.raises(InputError, match="50,000,000 rows of 3 columns"):
         read_people(path)
     assert time.process_time() - start < 2
     monkeypatch.setattr("jaxaudit.data.formats.text_table.MOST_COLUMNS", 2)

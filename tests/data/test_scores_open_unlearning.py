@@ -178,8 +178,8 @@ DAMAGE: dict[str, tuple[str, str]] = {
     "empty": ("", "not as open-unlearning writes it"),
     "a list": ("[1, 2]", "not as open-unlearning writes it"),
     "other metrics": (json.dumps({"mmlu": [{"doc": SECRET}]}), "no number a record of a metric that is known"),
-    "deep": ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
-    "deep metric": ('{"mia_loss": ' + '{"x":' * 100_000 + "1" + "}" * 100_001, "nested too deeply"),
+    "deep": ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "maximum recursion depth"),
+    "deep metric": ('{"mia_loss": ' + '{"x":' * 100_000 + "1" + "}" * 100_001, "maximum recursion depth"),
     "text for a number": (
         damaged(lambda log: log["mia_min_k"]["forget"]["value_by_index"].update({"0": {"score": SECRET}})),
         "metric mia_min_k is not as",
@@ -196,7 +196,7 @@ DAMAGE: dict[str, tuple[str, str]] = {
         damaged(lambda log: log["mia_min_k"]["forget"].update(value_by_index={"0": {"prob": 1.0}})),
         "has no `score` of any record",
     ),
-    "no record": (damaged(lambda log: log["mia_min_k"]["forget"].update(value_by_index={})), "has no record"),
+    "no record": (damaged(lambda log: log["mia_min_k"]["forget"].update(value_by_index={})), "of any record"),
     "one set": (damaged(lambda log: log["mia_min_k"].pop("holdout")), "missing required field `holdout`"),
     "a truth ratio of other losses": (
         damaged(lambda log: log["forget_truth_ratio"]["value_by_index"]["0"].update(score=0.123)),
@@ -227,7 +227,7 @@ def test_a_log_that_cannot_be_used_is_refused(tmp_path: Path, what: str):
 
 def test_bytes_that_are_no_text(tmp_path: Path):
     (tmp_path / "log.json").write_bytes(b'{"mia_loss": {"forget": {"value_by_index": {"\xff": {}}}}}')
-    with pytest.raises(InputError, match="no UTF-8"):
+    with pytest.raises(InputError, match="utf-8"):
         read_log(tmp_path / "log.json")
 
 

@@ -14,7 +14,7 @@ from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, rea
 from jaxaudit.data.bank.outputs import FOLDER, WHOLE, open_outputs, outputs_path
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.groups import Groups, as_groups
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import expanded, refuse_irregular
 from jaxaudit.errors import InputError
 
@@ -113,9 +113,13 @@ def load_bank(path: str | Path) -> Bank:
     directory = expanded(path)
     description = read_description(directory)
     n, models, sizes = description.records, description.models, description.sizes
-    if n * BYTES_A_RECORD > MAX_BYTES:
-        raise InputError(f"{directory}: {n:,} records are more than this machine has memory for.")
+    refuse_larger(directory, n * BYTES_A_RECORD, MAX_BYTES, "keep fewer records for this machine's memory")
     refuse_holes(directory)
+    classed = description.outputs not in SCORED
+    for name, said in ((LABELS, classed), (GROUPS, description.groups), (DESIGNS, bool(description.designs))):
+        if said != _there(directory, name):
+            words = f"wants {name}, but there is none" if said else f"wants no {name}, but there is one"
+            raise InputError(f"{directory}: {DESCRIPTION} {words}.")
 
     def read(name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
         stored = StoredArray(directory / name, max_bytes=MAX_BYTES)
@@ -126,38 +130,35 @@ def load_bank(path: str | Path) -> Bank:
             )
         return stored[:]
 
-    _refuse_unsaid(directory, LABELS, description.outputs not in SCORED, "classes")
-    labels = np.zeros(n, int) if description.outputs in SCORED else read(LABELS, "iu", (n,))
+    def below(most: int, name: str, values: np.ndarray) -> None:
+        outside = int(((values < 0) | (values >= most)).sum())
+        if outside:
+            raise InputError(f"{directory / name}: {outside} of its numbers are not from 0 to {most - 1}.")
+
+    labels = read(LABELS, "iu", (n,)) if classed else np.zeros(n, int)
     dropped = booleans(read(DROPPED, "b", (n,)), DROPPED) if _there(directory, DROPPED) else np.zeros(n, bool)
-    outside = ~dropped & ((labels < 0) | (labels >= description.classes))
-    if outside.any():
-        raise InputError(
-            f"{directory / LABELS}: {int(outside.sum())} labels are outside the {description.classes} classes (first: "
-            f"record {int(np.flatnonzero(outside)[0])}); labels start at 0."
-        )
+    below(description.classes, LABELS, labels[~dropped])
     membership = read(MEMBERSHIP, "b", (models, n))
     _check_rows(membership, dropped, directory / MEMBERSHIP)
-    seeds = read(SEEDS, "iu", (models,)) if _there(directory, SEEDS) else None
-    if seeds is not None and (seeds.min() < 0 or seeds.max() >= 2**32):
-        raise InputError(f"{directory / SEEDS}: has seeds that are not from 0 to {2**32 - 1}.")
-    _refuse_unsaid(directory, GROUPS, description.groups, "groups")
-    _refuse_unsaid(directory, DESIGNS, bool(description.designs), "designs")
-    groups = None
+    seeds, designs, groups = None, np.zeros(models, int), None
+    if _there(directory, SEEDS):
+        seeds = read(SEEDS, "iu", (models,))
+        below(2**32, SEEDS, seeds)
+        seeds = seeds.astype(np.uint32)
     if description.groups:
         values = read(GROUPS, "iu", (sizes.asked,))
         groups = as_groups(values[: sizes.query], values[sizes.query :])
-    designs = np.zeros(models, int)
     if description.designs:
         designs = read(DESIGNS, "iu", (models,)).astype(int)
-        if designs.min() < 0 or designs.max() >= len(description.designs):
-            raise InputError(f"{directory / DESIGNS}: has numbers outside the {len(description.designs)} designs.")
+        below(len(description.designs), DESIGNS, designs)
     correct = read(CORRECT, "b", (models, n)) if _there(directory, CORRECT) else None
     if correct is not None and description.outputs != "log_odds":
         raise InputError(f"{directory / CORRECT}: is for log-odds, but this is a bank of {description.outputs}.")
-    labels, seeds = labels.astype(int), None if seeds is None else seeds.astype(np.uint32)
-    for array in (labels, membership, seeds, designs, dropped, correct):
+    arrays = (labels.astype(int), membership, seeds, designs, dropped, correct)
+    for array in arrays:
         if array is not None:
             array.flags.writeable = False
+    labels, membership, seeds, designs, dropped, correct = arrays
     return Bank(directory, description, labels, membership, seeds, groups, designs, dropped, correct)
 
 
@@ -209,16 +210,10 @@ def row_blocks(membership: Bool[np.ndarray, "models n"]) -> Iterator[slice]:
 
 
 def booleans(array: np.ndarray, name: str) -> np.ndarray:
-    """The array, if it is of booleans whose bytes are 0 and 1: NumPy accepts others, and counts them inconsistently."""
+    """The array, if its bytes are all 0 or 1: NumPy accepts other booleans, and counts them inconsistently."""
     if array.dtype != np.bool_ or array.view(np.uint8).max(initial=0) > 1:
         raise InputError(f"{name}: has values of type {array.dtype} that are not all true or false: must be boolean.")
     return array
-
-
-def _refuse_unsaid(directory: Path, name: str, said: bool, what: str) -> None:
-    if said != _there(directory, name):
-        words = f"names {what}, but there is no {name}" if said else f"names no {what}, but there is a {name}"
-        raise InputError(f"{directory}: {DESCRIPTION} {words}.")
 
 
 def _there(directory: Path, name: str) -> bool:

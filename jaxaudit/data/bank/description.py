@@ -7,8 +7,10 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.paths import read_small
-from jaxaudit.errors import InputError, visible
+from jaxaudit.errors import InputError
+from jaxaudit.json_types import StrictStruct
 
 DESCRIPTION = "bank.json"
 LARGEST = 16 << 20
@@ -41,7 +43,7 @@ class Sizes(NamedTuple):
         return self.query + self.holdout
 
 
-class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Counts(StrictStruct, frozen=True, kw_only=True):
     """The number of records of each set."""
 
     query: Size
@@ -49,7 +51,7 @@ class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     calibration: Size = 0
 
 
-class Hashes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Hashes(StrictStruct, frozen=True, kw_only=True):
     """`Examples.content_hash` of each set as it was read; None for a set that is absent."""
 
     query: Hash = None
@@ -57,7 +59,7 @@ class Hashes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     calibration: Hash = None
 
 
-class SampledAlike(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SampledAlike(StrictStruct, frozen=True, kw_only=True):
     """p-values of tests whether query set and holdout are exchangeable, see `metrics.exchangeability.Alike`."""
 
     labels: PValue
@@ -67,7 +69,7 @@ class SampledAlike(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     mixed: PValue
 
 
-class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Description(StrictStruct, frozen=True, kw_only=True):
     """What a bank contains.
 
     Attributes:
@@ -116,7 +118,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     designs: tuple[str, ...] = ()
     models_per_batch: Annotated[int, Meta(ge=1, le=MOST_MODELS)] | None = None
     device: str = ""
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
     command: tuple[str, ...] = ()
 
     @property
@@ -150,21 +152,14 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 def read_description(directory: Path) -> Description:
-    """The description of the bank in `directory`.
-
-    Raises:
-        InputError: there is none; it is a link or not a regular file, too large, or does not fit `Description`.
-    """
+    """The description of the bank in `directory`; a link is refused."""
     path = directory / DESCRIPTION
     if not os.path.lexists(path):
         raise InputError(
             f"{directory}: is not a bank of shadow models (it has no {DESCRIPTION}); `jaxaudit shadows plan` makes one."
         )
-    try:
+    with parsing(f"{path}: does not describe a bank", "see `jaxaudit shadows plan`."):
         return msgspec.json.decode(read_small(path, LARGEST, links=False), type=Description)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        why = visible(str(error))[:200]
-        raise InputError(f"{path}: does not describe a bank ({why}); see `jaxaudit shadows plan`.") from error
 
 
 def as_text(description: Description) -> bytes:

@@ -25,16 +25,11 @@ class Foreign(NamedTuple):
     """Shadow models that another tool trained on one pool of records.
 
     Attributes:
-        tool: name of the tool.
-        outputs: kind of outputs, as in `Description`.
-        classes: number of classes.
-        views: number of views of each record.
-        labels: class of each record.
-        membership: which records each model was trained on.
-        read: for each model a function that reads its outputs `[n, views, values]`, unchecked (without the last
-            axis for log-odds); None for a model that is not trained yet.
-        designs: the name of each model's design; empty for a single design.
-        recipe: how they were trained, from the tool's files.
+        outputs: kind of outputs, as in `Description`. views: number of views of each record. labels: class of each
+        record. membership: which records each model was trained on. read: for each model a function that reads its
+        outputs `[n, views, values]`, unchecked (without the last axis for log-odds); None for a model that is not
+        trained yet. designs: the name of each model's design; empty for a single design. recipe: how they were trained,
+        from the tool's files.
     """
 
     tool: str
@@ -49,11 +44,7 @@ class Foreign(NamedTuple):
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder of this name.
-
-    Raises:
-        InputError: it is a link, which could lead elsewhere.
-    """
+    """Whether there is a folder of this name; a link, which could lead elsewhere, is refused."""
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -64,17 +55,11 @@ def is_folder(path: Path) -> bool:
 
 
 def there(folder: Path, stem: str) -> bool:
-    """Whether a folder has the file `stem`.npy.
-
-    Raises:
-        InputError: it has a pickle of this name instead.
-    """
-    if os.path.lexists(folder / f"{stem}.npy"):
-        return True
-    for suffix in PICKLES:
-        if os.path.lexists(folder / f"{stem}{suffix}"):
-            refuse_pickle(folder / f"{stem}{suffix}")
-    return False
+    """Whether a folder has the file `stem`.npy; a pickle of this name instead is refused."""
+    found = [suffix for suffix in (".npy", *PICKLES) if os.path.lexists(folder / f"{stem}{suffix}")][:1]
+    for suffix in found:
+        refuse_pickle(folder / f"{stem}{suffix}")
+    return bool(found)
 
 
 def refuse_large(models: int, records: int, of: Path) -> None:
@@ -87,10 +72,8 @@ def refuse_large(models: int, records: int, of: Path) -> None:
 
 
 def read_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.ndarray, " n"], int]:
-    """The labels of the first records in a .npy file, and the number of classes: by default the largest label plus 1.
-
-    Raises:
-        InputError: it is a pickle, damaged, has fewer labels, or they are not classes from 0.
+    """The labels of the first records in a .npy file, and the number of classes: by default the largest label
+    plus 1.
     """
     refuse_pickle(path)
     found = StoredArray(path)
@@ -106,10 +89,8 @@ def read_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.n
 
 
 def chosen_rows(path: Path, records: int, option: str) -> Int[np.ndarray, " chosen"]:
-    """The records that a .npy file selects: by their numbers, in order, or by a boolean for each record of the pool.
-
-    Raises:
-        InputError: it is a pickle or damaged, names no record, one twice, or one that the pool does not have.
+    """The records that a .npy file selects: by their numbers, in order and each once, or by a boolean for each record
+    of the pool.
     """
     refuse_pickle(path)
     found = read_npy(path, 8 * records + SPARE)
@@ -120,8 +101,8 @@ def chosen_rows(path: Path, records: int, option: str) -> Int[np.ndarray, " chos
             f"{option} {path}: has {found.dtype} of shape {found.shape}; give numbers of records, or a boolean for "
             f"each of the {records}."
         )
-    if found.min() < 0 or found.max() >= records:
-        raise InputError(f"{option} {path}: has numbers outside 0 to {records - 1}, the records of the pool.")
-    if len(np.unique(found)) < len(found):
-        raise InputError(f"{option} {path}: names {len(found) - len(np.unique(found))} records twice.")
+    if found.min() < 0 or found.max() >= records or len(np.unique(found)) < len(found):
+        raise InputError(
+            f"{option} {path}: must have numbers from 0 to {records - 1}, the records of the pool, each once."
+        )
     return found.astype(np.int64)

@@ -11,7 +11,7 @@ that `train.py` gives (experiment-3_16, experiment-12345) or its README shows (e
 """
 
 import re
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from jaxaudit.data.bank.bank import booleans
 from jaxaudit.data.bank.description import MOST_MODELS, Kind
 from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, there
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.paths import entries, read_small
 from jaxaudit.errors import InputError
 
@@ -34,20 +35,12 @@ _EPOCH = re.compile(r"[0-9]{1,18}\.npy")
 
 
 def recognised(directory: Path) -> bool:
-    """Whether a directory has an experiment with a file of its training records.
-
-    Raises:
-        InputError: an experiment is a link, or that file is a pickle.
-    """
+    """Whether a directory has an experiment with a file of its training records."""
     return bool(_experiments(directory))
 
 
 def read_lira(directory: Path, labels: Path | None) -> Foreign:
-    """The experiments in a directory, in the order of their numbers.
-
-    Raises:
-        InputError: a file is missing, a link, damaged, a pickle, too large, or does not agree with the others.
-    """
+    """The experiments in a directory, in the order of their numbers."""
     experiments = _experiments(directory)
     records = len(_row(experiments[0]))
     refuse_large(len(experiments), records, directory)
@@ -58,29 +51,22 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
             raise InputError(f"{experiment / 'keep.npy'}: is of {len(row)} records, the first of {records}.")
         membership[index] = booleans(row[:], str(experiment / "keep.npy"))
     logits, scores = ([_last(experiment / name) for experiment in experiments] for name in ("logits", "scores"))
-    kind: Kind = "logits" if _count(logits) >= _count(scores) else "log_odds"
-    files = logits if kind == "logits" else scores
-    readers = tuple(None if file is None else _reader(file, kind) for file in files)
-    first = next((file for file in files if file is not None), None)
-    if first is None:
+    of_logits = logits.count(None) <= scores.count(None)
+    kind: Kind = "logits" if of_logits else "log_odds"
+    files = logits if of_logits else scores
+    found = [file for file in files if file is not None]
+    if not found:
         raise InputError(f"{directory}: no experiment has outputs; run inference.py, which writes logits/.")
-    shape = _shape(StoredArray(first).shape, kind, first)
+    readers = tuple(None if file is None else partial(_read, file, kind) for file in files)
+    shape = _shape(StoredArray(found[0]).shape, kind, found[0])
     if labels is None and not there(directory, "y_train"):
         raise InputError(f"{directory}: has no y_train.npy; give the labels of the records (`labels`).")
-    known, classes = read_labels(labels or directory / "y_train.npy", records, shape[2] if kind == "logits" else None)
+    known, classes = read_labels(labels or directory / "y_train.npy", records, shape[2] if of_logits else None)
     said = [_hparams(experiment) for experiment in experiments]
     designs = tuple(str(each.get("arch", "unknown")) for each in said)
-    return Foreign(
-        TOOL,
-        kind,
-        classes,
-        shape[1],
-        known,
-        membership,
-        readers,
-        designs if len(set(designs)) > 1 else (),
-        _recipe(said, [int(file.stem) for file in files if file is not None]),
-    )
+    designs = designs if len(set(designs)) > 1 else ()
+    recipe = _recipe(said, [int(file.stem) for file in found])
+    return Foreign(TOOL, kind, classes, shape[1], known, membership, readers, designs, recipe)
 
 
 def _experiments(directory: Path) -> list[Path]:
@@ -108,16 +94,9 @@ def _last(folder: Path) -> Path | None:
     return max(names, key=lambda path: int(path.stem), default=None)
 
 
-def _count(files: list[Path | None]) -> int:
-    return sum(file is not None for file in files)
-
-
-def _reader(file: Path, kind: Kind) -> Callable[[], np.ndarray]:
-    def read() -> np.ndarray:
-        values = read_npy(file, links=False)
-        return values.reshape(_shape(values.shape, kind, file))
-
-    return read
+def _read(file: Path, kind: Kind) -> np.ndarray:
+    values = read_npy(file, links=False)
+    return values.reshape(_shape(values.shape, kind, file))
 
 
 def _shape(shape: tuple[int, ...], kind: Kind, file: Path) -> tuple[int, ...]:
@@ -138,11 +117,9 @@ def _hparams(experiment: Path) -> dict[str, Any]:
     path = experiment / "hparams.json"
     if not path.exists() and not path.is_symlink():
         return {}
-    try:
+    with parsing(f"{path}: is not one JSON object of plain values", "delete it to import without it."):
         text = read_small(path, LONGEST_HPARAMS, links=False)
         return msgspec.json.decode(text, type=dict[str, str | int | float | bool | None])
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InputError(f"{path}: is not one JSON object of plain values; delete it to import without it.") from error
 
 
 def _recipe(said: list[dict[str, Any]], epochs: list[int]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxaudit.data.bank.description import BY_CLASS, SCORED, Description
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.outputs.files import Expected, read_outputs
 from jaxaudit.data.outputs.kinds import are_probabilities, inside, refuse_hard_labels, rounding_of_sums, span_of
 from jaxaudit.data.outputs.outputs import load_outputs
@@ -33,11 +33,9 @@ def outputs_path(directory: Path, model: int) -> Path:
 
 def open_outputs(directory: Path, model: int, description: Description) -> Callable[[], np.ndarray]:
     """A function that reads and checks the outputs of a model, `[n, views, values]` and read-only; `log_odds` have one
-    value. Only the header of the file is read before it is called.
+    value.
 
-    Raises:
-        InputError: the file is a link, damaged or cut short, or its numbers are of another shape or type, or more than
-            there is memory for. That numbers are NaN, or of another kind, is found when the function is called.
+    Only the header of the file, which may be no link, is read and checked before the function is called.
     """
     path, whole = outputs_path(directory, model), os.path.lexists(directory / WHOLE)
     stored = StoredArray(directory / WHOLE if whole else path)
@@ -48,8 +46,7 @@ def open_outputs(directory: Path, model: int, description: Description) -> Calla
         )
     rows, source = (slice(model, model + 1), WHOLE) if whole else (slice(None), path.name)
     _refuse_form(stored.dtype, stored.shape[whole:], description, source)
-    if math.prod(description.shape) * stored.dtype.itemsize > MAX_BYTES:
-        raise InputError(f"{source}: the outputs of one model are more than this machine has memory for.")
+    refuse_larger(f"{source}, of one model", math.prod(description.shape) * stored.dtype.itemsize, MAX_BYTES)
 
     def read() -> np.ndarray:
         values = stored[rows]
@@ -64,9 +61,6 @@ def load_into(path: Path, description: Description, of: str | None = None) -> np
 
     Read as by `load_outputs`; several views of a record, and log-odds, only from a .npy file. Scores and
     log-likelihoods are one column, or, if the set is known (`of`), those of the target in a table of scores.
-
-    Raises:
-        InputError: as `load_outputs` and `open_outputs`.
     """
     if description.outputs in SCORED:
         # Imported here because pyarrow takes a tenth of a second.
@@ -109,23 +103,23 @@ def _both_classes(values: np.ndarray, description: Description, source: str) -> 
 
 
 def checked(values: np.ndarray, description: Description, source: str) -> np.ndarray:
-    """`[n, views, values]`: the same numbers, if they are outputs for this bank.
-
-    Raises:
-        InputError: otherwise.
-    """
+    """`[n, views, values]`: the same numbers, which must be outputs for this bank."""
     _refuse_form(values.dtype, values.shape, description, source)
     viewed = values.reshape(len(values), description.queries, -1)
-    if description.outputs not in BY_CLASS:
-        bad = int((~np.isfinite(values) if description.outputs in SCORED else np.isnan(values)).sum())
-        if bad:
-            what = "numbers are NaN or infinite" if description.outputs in SCORED else "log-odds are NaN"
-            raise InputError(f"{source}: {bad} {what}; did the model diverge?")
-        if description.outputs == "log_likelihood":
-            _refuse_unlikely(-values if description.direction == "lower" else values, source)
+    if description.outputs in BY_CLASS:
+        for rows in np.moveaxis(viewed, 1, 0):
+            span = span_of(rows, source)
+            refuse_hard_labels(rows, source)
+            if (inside(span) and _sum_to_one(rows, span)) != (description.outputs == "probabilities"):
+                raise _other_kind(description, source)
         return viewed
-    for view in range(description.queries):
-        _check(viewed[:, view], description, source)
+    scored = description.outputs in SCORED
+    bad = int((~np.isfinite(values) if scored else np.isnan(values)).sum())
+    if bad:
+        what = "numbers are NaN or infinite" if scored else "log-odds are NaN"
+        raise InputError(f"{source}: {bad} {what}; did the model diverge?")
+    if description.outputs == "log_likelihood":
+        _refuse_unlikely(-values if description.direction == "lower" else values, source)
     return viewed
 
 
@@ -152,15 +146,6 @@ def _refuse_form(dtype: np.dtype, shape: tuple[int, ...], description: Descripti
             f"{source}: has shape {shape}, but the bank's outputs are {description.shape}: one row per record, in the "
             "order of the bank's columns."
         )
-
-
-def _check(values: np.ndarray, description: Description, source: str) -> None:
-    """Rejects numbers that are not of the bank's kind of outputs."""
-    span = span_of(values, source)
-    refuse_hard_labels(values, source)
-    found = inside(span) and _sum_to_one(values, span)
-    if found != (description.outputs == "probabilities"):
-        raise _other_kind(description, source)
 
 
 def _other_kind(description: Description, source: str) -> InputError:

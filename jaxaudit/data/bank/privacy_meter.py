@@ -9,7 +9,7 @@ data set, so they must be given. Signals of other records (`*_pop.npy`, `*_ramia
 """
 
 import re
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +29,7 @@ _SIGNALS = re.compile(r"\w+_signals")
 
 
 def recognised(directory: Path) -> bool:
-    """Whether a directory has the training sets of Privacy Meter's models.
-
-    Raises:
-        InputError: the folder of models is a link, or the training sets are a pickle.
-    """
+    """Whether a directory has the training sets of Privacy Meter's models."""
     return is_folder(directory / "models") and there(directory / "models", "memberships")
 
 
@@ -41,9 +37,6 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
     """The models of an audit by Privacy Meter, with log-odds log(p / (1 - p)) computed from its probabilities.
 
     A float32 probability resolves log-odds up to about 16 nats; a probability rounded to 1 gives infinite log-odds.
-
-    Raises:
-        InputError: a file is missing, a link, damaged, a pickle, too large, or does not agree with the others.
     """
     path = directory / "models" / "memberships.npy"
     rows = StoredArray(path)
@@ -65,7 +58,7 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
         )
     known, classes = read_labels(labels, records, None)
     said = signals[:].T
-    readers = *(_reader(file, *each) for each in enumerate(said)), *(None,) * (models - len(said))
+    readers = *(partial(_read, file, *each) for each in enumerate(said)), *(None,) * (models - len(said))
     return Foreign(TOOL, "log_odds", classes, 1, known, booleans(rows[:], str(path)), readers, recipe=TOOL)
 
 
@@ -83,16 +76,13 @@ def _signals(directory: Path) -> Path:
     return found[0]
 
 
-def _reader(file: Path, model: int, stored: np.ndarray) -> Callable[[], np.ndarray]:
-    def read() -> np.ndarray:
-        signals = stored.astype(np.float64)
-        if not inside((float(signals.min()), float(signals.max()))):
-            raise InputError(
-                f"{file}: model {model} has signals from {signals.min():g} to {signals.max():g}, so they are no "
-                "probabilities. If they are losses, save numpy.exp(-signals) instead."
-            )
-        with np.errstate(divide="ignore"):
-            share = signals.clip(0, 1)
-            return (np.log(share) - np.log1p(-share)).astype(np.float32)[:, None]
-
-    return read
+def _read(file: Path, model: int, stored: np.ndarray) -> np.ndarray:
+    signals = stored.astype(np.float64)
+    if not inside((float(signals.min()), float(signals.max()))):
+        raise InputError(
+            f"{file}: model {model} has signals from {signals.min():g} to {signals.max():g}, so they are no "
+            "probabilities. If they are losses, save numpy.exp(-signals) instead."
+        )
+    with np.errstate(divide="ignore"):
+        share = signals.clip(0, 1)
+        return (np.log(share) - np.log1p(-share)).astype(np.float32)[:, None]

@@ -36,9 +36,6 @@ def read_models(
 
     Returns:
         The results of `use`, in the order of the models, and the hash `blake2b:...`.
-
-    Raises:
-        InputError: as `Bank.outputs`, with the model's number.
     """
     digests = [b""] * len(models)
 

@@ -24,14 +24,16 @@ def bank_files(
     """A writer for each file of a bank, `bank.json` last."""
     writers = {name: _array(lambda name=name: arrays[name]) for name in ARRAYS if name in arrays}
     made = {outputs_path(Path(), model).as_posix(): _array(make) for model, make in (outputs or {}).items()}
-    return {**writers, **made, DESCRIPTION: _text(as_text(description))}
+
+    def described(file: IO[bytes]) -> None:
+        file.write(as_text(description))
+
+    return {**writers, **made, DESCRIPTION: described}
 
 
 def grow(directory: Path, description: Description, arrays: Mapping[str, np.ndarray]) -> None:
-    """Replaces the files that depend on the number of models, `bank.json` last; `load_bank` rejects a partial update.
-
-    Raises:
-        OSError: a file cannot be written.
+    """Replaces the files that depend on the number of models, `bank.json` last; `load_bank` rejects a partial
+    update.
     """
     writers = bank_files(description, {name: arrays[name] for name in (MEMBERSHIP, SEEDS, DESIGNS) if name in arrays})
     for name, write in writers.items():
@@ -40,22 +42,14 @@ def grow(directory: Path, description: Description, arrays: Mapping[str, np.ndar
 
 
 def make_folder(directory: Path) -> None:
-    """Makes the folder of outputs, if it is not there.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Makes the folder of outputs, if it is not there."""
     (directory / FOLDER).mkdir(mode=0o700, exist_ok=True)
 
 
 def write_outputs(
     directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], description: Description
 ) -> Path:
-    """Writes the outputs of a model into its bank, the whole file or none; returns its path.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Writes the outputs of a model into its bank, the whole file or none; returns its path."""
     path = outputs_path(directory, model)
     make_folder(directory)
     with whole_file(path) as file:
@@ -64,14 +58,4 @@ def write_outputs(
 
 
 def _array(make: Callable[[], np.ndarray]) -> Writer:
-    def write(file: IO[bytes]) -> None:
-        np.lib.format.write_array(file, np.ascontiguousarray(make()), allow_pickle=False)
-
-    return write
-
-
-def _text(text: bytes) -> Writer:
-    def write(file: IO[bytes]) -> None:
-        file.write(text)
-
-    return write
+    return lambda file: np.lib.format.write_array(file, np.ascontiguousarray(make()), allow_pickle=False)

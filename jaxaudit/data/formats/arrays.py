@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
@@ -37,17 +37,11 @@ class StoredArray:
     open only during a read, since a folder may hold more arrays than a process may have open files. Threads may read
     slices at the same time.
 
-    Attributes:
-        path, shape, dtype: of the array.
-
     Args:
         path: the file, or a file that contains it uncompressed, such as a .npz.
         start, length: where it begins there, and its number of bytes.
         max_bytes: the largest accepted size of the array; by default unlimited.
         links: whether `path` may be a link.
-
-    Raises:
-        InputError: it is not a .npy file, is cut short, holds pickled objects or more than `max_bytes`.
     """
 
     def __init__(
@@ -70,12 +64,10 @@ class StoredArray:
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
         return len(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the whole array."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -126,21 +118,12 @@ class StoredArray:
 
 
 def read_npy(path: Path, max_bytes: int = MAX_BYTES, *, links: bool = True) -> np.ndarray:
-    """The array in a .npy file.
-
-    Args:
-        path: the file.
-        max_bytes: the largest accepted size.
-        links: whether the file may be a link.
-
-    Raises:
-        InputError: when it is not a .npy file, is cut short, holds pickled objects or more than `max_bytes`.
-    """
+    """The array in a .npy file of at most `max_bytes`; `links` says whether the file may be a link."""
     return StoredArray(path, max_bytes=max_bytes, links=links)[:]
 
 
 def npy_shape(path: Path) -> tuple[int, ...]:
-    """The shape of the array in a .npy file, from its header; raises as `read_npy`."""
+    """The shape of the array in a .npy file, from its header."""
     return StoredArray(path, links=True).shape
 
 
@@ -151,13 +134,8 @@ class NpzArrays:
         sizes: the bytes of each array with its header, by name, in the file's order.
 
     Args:
-        path: the file.
         max_bytes: the most that all arrays may unpack to.
         opened: whether arrays are opened without being read, so that only compressed ones count.
-
-    Raises:
-        InputError: when it is not a .npz file, or its arrays would unpack to more than `max_bytes`, or to more than
-            its bytes can hold.
     """
 
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES, *, opened: bool = False) -> None:
@@ -174,26 +152,16 @@ class NpzArrays:
             if member.file_size > MOST_DEFLATED * (member.compress_size + 1):
                 raise InputError(f"{path}: is damaged (its stated sizes exceed its bytes); save it again.")
         counted = [each for each in members if not (opened and each.compress_type == zipfile.ZIP_STORED)]
-        total = sum(member.file_size for member in counted)
-        if total > max_bytes:
-            raise InputError(
-                f"{path}: unpacks to {total / 2**30:.1f} GiB, more than the allowed {max_bytes / 2**30:.1f} GiB; "
-                "split it into smaller files."
-            )
+        refuse_larger(path, sum(member.file_size for member in counted), max_bytes)
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
         self.sizes = {name: member.file_size for name, member in self._members.items()}
 
     @property
     def names(self) -> list[str]:
-        """The arrays' names, in the file's order."""
         return list(self._members)
 
     def read(self, name: str) -> np.ndarray:
-        """The array called `name`.
-
-        Raises:
-            InputError: when it holds pickled objects or is damaged.
-        """
+        """The array called `name`."""
         member = self._members[name]
         source = f"{self.path.name}[{name}]"
         # A member never yields more than the size it declares: zipfile stops there.
@@ -206,11 +174,7 @@ class NpzArrays:
             return _read_array(stream, member.file_size, source, self.max_bytes)  # pyright: ignore[reportArgumentType]
 
     def open(self, name: str) -> "StoredArray | np.ndarray":
-        """The array called `name`, whose rows are read on access; if it is compressed, all of it.
-
-        Raises:
-            InputError: when it holds pickled objects or is damaged.
-        """
+        """The array called `name`, whose rows are read on access; if it is compressed, all of it."""
         member = self._members[name]
         if member.compress_type != zipfile.ZIP_STORED:
             return self.read(name)
@@ -264,11 +228,7 @@ def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_byt
     if dtype.names is not None or dtype.itemsize == 0 or dtype.kind not in "biufSU":
         raise InputError(f"{source}: has values of type {dtype}; save plain numbers or text.")
     size = math.prod(header.shape) * dtype.itemsize
-    if max_bytes is not None and size > max_bytes:
-        raise InputError(
-            f"{source}: has {size / 2**30:.1f} GiB, more than the allowed {max_bytes / 2**30:.1f} GiB; split it into "
-            "smaller files."
-        )
+    refuse_larger(source, size, max_bytes)
     whole = header.length + size
     if whole > length:
         raise InputError(f"{source}: is cut short ({length} bytes of {whole}); was the copy or download interrupted?")

@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 
 from jaxaudit.data.formats.parsing import open_bounded, parsed, reason_of
 from jaxaudit.data.formats.text_table import MOST_COLUMNS, NUMBER, TextTable
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
@@ -71,8 +71,6 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
     Uses the first `2**18` characters. Nothing is allocated before the first line is known to be short enough.
 
     Raises:
-        InputError: when the file is empty, begins with a blank line or one that is too long, or a given option is
-            impossible.
         UnicodeError: when it is no text in that encoding.
     """
     _check_options(options)
@@ -94,10 +92,7 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
         candidates = [options.delimiter]
     for candidate in candidates:
         if first.count(candidate) >= MOST_COLUMNS:
-            raise InputError(
-                f"{path}: its first line has {first.count(candidate) + 1:,} columns or more; at most "
-                f"{MOST_COLUMNS:,} are allowed."
-            )
+            raise InputError(f"{path}: its first line has more than the allowed {MOST_COLUMNS:,} columns.")
     lines = {candidate: _cells(sample, candidate) for candidate in candidates}
     delimiter = max(candidates, key=lambda candidate: _fit(lines[candidate]))
     decimal = options.decimal or ("," if delimiter != "," and _has_decimal_commas(lines[delimiter]) else ".")
@@ -109,23 +104,16 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
 def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED) -> TextTable:
     """The cells of a CSV file as text; what `options` leaves open is detected (`find_format`).
 
-    Args:
-        header: False reads the first line as data too.
-        options: the format, as far as it should not be detected.
+    Without `header` the first line is data, too. No message shows a cell.
 
     Raises:
-        InputError: when the file is missing, no plain file, larger than `MAX_BYTES`, empty, packed, no text, has more
-            than `MOST_COLUMNS`, begins with a blank line or a very long one, or its lines differ in their number of
-            cells. No message shows a cell.
+        InputError: when the file is packed, has more than `MOST_COLUMNS`, begins with a blank line or a very long one,
+            or its lines differ in their number of cells.
     """
     with open_data(path) as stream:
         if stream.peek(2)[:2] == b"\x1f\x8b":
             raise InputError(f"{path}: cannot be read as CSV, because it is compressed with gzip; decompress it first.")
-        if file_size(stream) > MAX_BYTES:
-            raise InputError(
-                f"{path}: has {file_size(stream) / 2**30:.2f} GiB, more than the allowed {MAX_BYTES / 2**30:.2f} GiB; "
-                "keep fewer rows or columns."
-            )
+        refuse_larger(path, file_size(stream), MAX_BYTES, "keep fewer rows or columns")
         data = stream.read()
     # First read every cell as text: pyarrow would guess types from the first block and fail on a later one.
     try:
@@ -160,17 +148,13 @@ def csv_batches(
     null_values: Sequence[str] | None = None,
     block_bytes: int = 2**24,
 ) -> Iterator[pa.RecordBatch]:
-    """These columns of a large CSV file with a header line, gzipped or not, some lines at a time.
+    """These columns, by name and type, of a large CSV file with a header line, gzipped or not, some lines at a time.
 
     Args:
-        columns: their names and types.
         what, advice: as for `parsing`.
         max_bytes: the most that the file may unpack to; None for no limit.
         null_values: cells that mean a missing value; by default those that Arrow recognises.
         block_bytes: bytes read at a time.
-
-    Raises:
-        InputError: the file cannot be read, has too many columns or not these, or unpacks to more than `max_bytes`.
     """
     convert = arrow_csv.ConvertOptions(
         column_types=dict(columns), include_columns=list(columns), null_values=null_values
@@ -182,11 +166,7 @@ def csv_batches(
 
 
 def header_line(path: Path) -> bytes:
-    """The first line of a table, gzipped or not. Parsers take seconds, or end the process, if it has too many columns.
-
-    Raises:
-        InputError: it has more than `MOST_COLUMNS` columns or 1 MiB, or the file cannot be read.
-    """
+    """The first line of a table, gzipped or not: parsers take seconds, or end the process, for too many columns."""
     with open_bounded(path, None) as stream:
         line = stream.readline(FIRST_LINE)
     if len(line) == FIRST_LINE or line.count(b",") >= MOST_COLUMNS:

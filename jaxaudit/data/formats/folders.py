@@ -28,25 +28,8 @@ def load_image_folders(root: Path, size: tuple[int, int] | None = None, gray: bo
 
     Classes are the folders in sorted order, and the images of a class the files in sorted order. Transparency is
     ignored, 16-bit gray is reduced to 8 bits, and of an animation the first frame is used. Hidden files and files
-    without an image suffix are skipped.
-
-    Args:
-        size: (height, width) to which images of different sizes are resized, as by `prepare_images`:
-            `float32[n, *size, channels]` in [0, 1]; None requires that all have one size.
-        gray: as for `prepare_images`, if sizes differ.
-
-    Raises:
-        InputError: when a class folder holds no images, an image cannot be read, is absurdly large or, without a
-            `size`, of another shape than the first.
+    without an image suffix are skipped. `size` and `gray` are as for `stack_images`.
     """
-    files, labels, names = _list_images(root)
-
-    with quietly():
-        images = stack_images(map(_decode, files), len(files), str(root), size, gray, lambda row: str(files[row]))
-    return Examples(images, labels, names, root.name)
-
-
-def _list_images(root: Path) -> tuple[list[Path], np.ndarray, tuple[str, ...]]:
     folders = [path for path in entries(root) if path.is_dir() and not path.name.startswith(".")]
     files, labels = [], []
     for label, folder in enumerate(folders):
@@ -59,12 +42,12 @@ def _list_images(root: Path) -> tuple[list[Path], np.ndarray, tuple[str, ...]]:
             )
         nested = [path for path in inside if path.is_dir()]
         if nested:
-            raise InputError(
-                f"{nested[0]}: is a folder inside a class folder; put all images of a class into one folder."
-            )
+            raise InputError(f"{nested[0]}: is a folder inside a class folder; put the images of a class into one.")
         files += held
         labels += [label] * len(held)
-    return files, np.array(labels, np.int32), tuple(folder.name for folder in folders)
+    with quietly():
+        images = stack_images(map(_decode, files), len(files), str(root), size, gray, lambda row: str(files[row]))
+    return Examples(images, np.array(labels, np.int32), tuple(folder.name for folder in folders), root.name)
 
 
 def _decode(path: Path) -> np.ndarray:
@@ -83,15 +66,10 @@ def _decode(path: Path) -> np.ndarray:
 
 @contextmanager
 def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], source: str) -> "Iterator[Image.Image]":
-    """Opens an image with warnings and output suppressed, for the caller to decode.
+    """Opens an image with warnings and output suppressed, for the caller to decode, whose errors are an InputError,
+    too.
 
-    Args:
-        formats: names of the Pillow formats to try; for some others Pillow starts programs.
-        source: what to call the image in messages.
-
-    Raises:
-        InputError: it is damaged, or has more pixels than Pillow considers safe; also for any error of the caller's
-            decoding.
+    `formats` are the Pillow formats to try; for some others Pillow starts programs.
     """
     # Imported here because most runs decode no image.
     from PIL import Image

@@ -9,7 +9,7 @@ import numpy as np
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.parsing import open_bounded, parsing
 from jaxaudit.data.labels import encode_labels
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, open_data
 from jaxaudit.errors import InputError
 
@@ -18,12 +18,7 @@ _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: "
 
 
 def read_idx(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
-    """The array in an IDX file, gzipped or not.
-
-    Raises:
-        InputError: when it is not an IDX file, is shorter or longer than its header says, or unpacks to more than
-            `max_bytes`.
-    """
+    """The array in an IDX file, gzipped or not, whose length must be what its header says."""
     with open_bounded(path, max_bytes) as stream:
         data = stream.read()
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _TYPES or not 1 <= data[3] <= 8:
@@ -45,8 +40,7 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
     """A mapping from split (train, or test, also called t10k) to (image file, class indices); and all class names.
 
     Raises:
-        InputError: when two files are of one split and kind, a file of images has no file of labels beside it, or
-            either cannot be read.
+        InputError: when two files are of one split and kind, or a file of images has no file of labels beside it.
     """
     files: dict[tuple[str, str], Path] = {}
     for path in entries(folder):
@@ -64,17 +58,13 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
         raise InputError(f"{folder}: there are IDX labels but no images (such as train-images-idx3-ubyte.gz).")
     labels = []
     for split in splits:
-        if (split, "labels") not in files:
-            images = files[split, "images"].name
-            raise InputError(
-                f"{folder}: {images} has no labels beside it; put "
-                f"{images.replace('images', 'labels').replace('idx3', 'idx1')} into the same folder."
-            )
-        labels.append(read_idx(files[split, "labels"]))
+        images, beside = files[split, "images"].name, files.get((split, "labels"))
+        if beside is None:
+            wanted = images.replace("images", "labels").replace("idx3", "idx1")
+            raise InputError(f"{folder}: {images} has no labels beside it; put {wanted} into the same folder.")
+        labels.append(read_idx(beside))
         if labels[-1].ndim != 1:
-            raise InputError(
-                f"{files[split, 'labels']}: has labels of shape {labels[-1].shape}; give one label per record."
-            )
+            raise InputError(f"{beside}: has labels of shape {labels[-1].shape}; give one label per record.")
     codes, names = encode_labels(np.concatenate(labels), None, f"{folder.name}, labels")
     parts = np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
     return {split: (files[split, "images"], part) for split, part in zip(splits, parts, strict=True)}, names
@@ -83,17 +73,10 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
 def load_mat(path: Path, max_bytes: int = MAX_BYTES) -> Examples:
     """The images `X` (`[h, w, channels, n]`) and labels `y` of a MATLAB file, as `uint8[n, h, w, channels]`.
 
-    Labels that lie within 1..10 are SVHN's: 10 means the digit 0, and the classes are "0".."9".
+    Labels that lie within 1..10 are SVHN's: 10 means the digit 0, and the classes are "0".."9". Images may take an
+    eighth of `max_bytes`.
 
-    Args:
-        path: the file.
-        max_bytes: reject images that take more than an eighth of this.
-
-    Raises:
-        InputError: when the file is damaged or of MATLAB's version 7.3, or X and y are not as above.
-
-    Source: Netzer et al. (2011), Reading Digits in Natural Images with Unsupervised Feature Learning, format
-        2.
+    Source: Netzer et al. (2011), Reading Digits in Natural Images with Unsupervised Feature Learning, format 2.
     """
     # Imported here because few runs read MATLAB's files.
     from scipy.io import loadmat, whosmat
@@ -114,18 +97,11 @@ def load_mat(path: Path, max_bytes: int = MAX_BYTES) -> Examples:
 
 def _check_svhn(stated: dict[str, tuple[str, tuple[int, ...]]], path: Path, max_bytes: int) -> None:
     """Rejects a file that is not such a set, before its numbers are read."""
-    for name in ("X", "y"):
-        if name not in stated:
-            raise InputError(
-                f"{path}: has no variable {name}; SVHN's files have X [32, 32, 3, n] and y [n, 1], this "
-                f"one has {', '.join(list(stated)[:10]) or 'nothing'}."
-            )
-    kind, shape = stated["X"]
+    kind, shape = stated.get("X", ("nothing", ()))
     if len(shape) != 4 or 0 in shape or kind != "uint8":
-        raise InputError(f"{path}: X is {kind} of shape {shape}, not uint8 [height, width, channels, n].")
-    if 8 * math.prod(shape) > max_bytes:
-        raise InputError(f"{path}: X of shape {shape} is larger than {max_bytes / 2**30:.1f} GiB; split it.")
-    kind, marks = stated["y"]
+        raise InputError(f"{path}: X is {kind} of shape {shape}, not uint8 [height, width, channels, n], as SVHN's.")
+    refuse_larger(path, 8 * math.prod(shape), max_bytes)
+    kind, marks = stated.get("y", ("nothing", ()))
     if math.prod(marks) != shape[3] or kind in ("cell", "struct", "object", "char", "sparse", "function", "opaque"):
         raise InputError(
             f"{path}: y is {kind} of shape {marks}, but X has {shape[3]} images; give one label per image."

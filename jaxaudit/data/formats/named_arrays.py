@@ -4,14 +4,12 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jaxaudit.errors import InputError, MissingSplit
+from jaxaudit.data.selection import SPLITS
+from jaxaudit.errors import InputError
 
 INPUT_NAMES = {"x", "images", "image", "inputs", "input", "data", "features"}
 LABEL_NAMES = {"y", "labels", "label", "targets", "target"}
 CLASS_NAMES = ("class_names", "classes", "label_names")
-SPLITS = {"train": "train", "training": "train", "test": "test", "testing": "test"} | dict.fromkeys(
-    ("val", "valid", "validation"), "validation"
-)
 
 
 class Pair(NamedTuple):
@@ -61,50 +59,17 @@ def find_pairs(names: Iterable[str], source: str) -> dict[str | None, Pair]:
     for name in names:
         found = role_of(name)
         if found is not None and names_of.setdefault(found, name) != name:
-            raise InputError(
-                f"{source}: {names_of[found]!r} and {name!r} could both be the {found[1]}; keep one of them."
-            )
+            raise InputError(f"{source}: {names_of[found]!r} and {name!r} could both be the {found[1]}; keep one.")
     pairs: dict[str | None, Pair] = {}
-    for (split, role), name in names_of.items():
-        if role == "inputs":
-            labels = names_of.get((split, "labels"))
-            if labels is None:
-                raise InputError(
-                    f"{source}: {name!r} has no labels beside it; add them under the matching name (y, "
-                    "labels, train_labels, ...)."
-                )
-            pairs[split] = Pair(name, labels)
+    for split, name in ((split, name) for (split, role), name in names_of.items() if role == "inputs"):
+        if (split, "labels") not in names_of:
+            raise InputError(
+                f"{source}: {name!r} has no labels beside it; add them under the matching name (y, train_labels, ...)."
+            )
+        pairs[split] = Pair(name, names_of[split, "labels"])
     if not pairs:
         raise InputError(
-            f"{source}: found no inputs and labels among {', '.join(map(repr, names[:10])) or 'no arrays'}; "
-            "name them x and y, images and labels or inputs and labels, with train or test in front if there "
-            "are splits."
+            f"{source}: found no inputs and labels among {', '.join(map(repr, names[:10])) or 'no arrays'}; name them "
+            "x and y, images and labels or inputs and labels, with train or test in front if there are splits."
         )
     return pairs
-
-
-def choose_splits(available: Iterable[str | None], split: str | None, source: str) -> list[str | None]:
-    """The splits to read: the requested one; "all"; or, for None, the unnamed one, else train, else the only one.
-
-    Records without a split also count as the split train.
-
-    Raises:
-        MissingSplit: the requested split does not exist.
-        InputError: none is requested, and the choice is unclear.
-    """
-    available = list(available)
-    if split == "all":
-        return available
-    wanted = SPLITS.get(split, split) if split is not None else None
-    if wanted in available:
-        return [wanted]
-    if wanted == "train" and available == [None]:
-        return [None]
-    named = ", ".join(str(name) for name in available if name is not None)
-    if wanted is not None:
-        raise MissingSplit(f"{source}: has no split {split!r}; it has {named or 'only one set of records'}.")
-    if "train" in available:
-        return ["train"]
-    if len(available) == 1:
-        return available
-    raise InputError(f"{source}: has several splits and none is train; name one of {named}, or all.")

@@ -11,7 +11,7 @@ from gzip import GzipFile
 from pathlib import Path
 from typing import TypeVar
 
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
@@ -52,10 +52,6 @@ def parsing(what: str, advice: str) -> Iterator[None]:
     Damaged bytes can make parsers raise any exception. So this context should contain only calls of parsers, and no
     code of this package.
 
-    Args:
-        what: "PATH: is not a readable ... file".
-        advice: what to do, as a sentence after the reason.
-
     Raises:
         InputError: "WHAT (REASON); ADVICE" for any exception; an InputError is passed on unchanged.
     """
@@ -71,11 +67,7 @@ def parsing(what: str, advice: str) -> Iterator[None]:
 
 
 def parsed(parse: Callable[[], Iterator[Item]], what: str, advice: str) -> Iterator[Item]:
-    """The items that a parser yields, with only the parser's own code within `parsing`.
-
-    Raises:
-        InputError: as `parsing`.
-    """
+    """The items that a parser yields, with only the parser's own code within `parsing`."""
     with parsing(what, advice):
         items = iter(parse())
         item = next(items, None)
@@ -104,11 +96,7 @@ def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.B
     """The bytes of a regular file as a stream, decompressed if its first two bytes are those of gzip.
 
     Reading more than `max_bytes` decompressed bytes raises, so a small file that unpacks to a huge one does no harm.
-    None is for a file of any size that is read in pieces.
-
-    Raises:
-        InputError: when the file is missing, no regular file, cut short, damaged or holds more than `max_bytes`; also
-            for what the caller's reading runs into.
+    None is for a file of any size that is read in pieces. What the caller's reading runs into is an InputError, too.
     """
     try:
         with open_data(path) as file:
@@ -118,6 +106,19 @@ def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.B
                 yield stream
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({error}); was the download interrupted?") from error
+
+
+def json_lines(path: Path, longest: int, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file of JSON Lines, gzipped or not, with their numbers from 1; blank ones are left out."""
+    with open_bounded(path, max_bytes) as stream:
+        for number, line in enumerate(iter(lambda: stream.readline(longest + 1), b""), 1):
+            if len(line) > longest:
+                raise InputError(
+                    f"{path}: line {number} has more than {longest >> 20} MiB; give one JSON object a line."
+                )
+            line = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).strip()
+            if line:
+                yield number, line
 
 
 class _Bounded(io.RawIOBase):
@@ -130,10 +131,7 @@ class _Bounded(io.RawIOBase):
     def readinto(self, buffer: memoryview | bytearray, /) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         data = self.source.read(len(buffer))
         self.place += len(data)
-        if self.max_bytes is not None and self.place > self.max_bytes:
-            raise InputError(
-                f"{self.path}: has more than the allowed {self.max_bytes / 2**30:.1f} GiB; split it into smaller files."
-            )
+        refuse_larger(self.path, self.place, self.max_bytes)
         buffer[: len(data)] = data
         return len(data)
 
@@ -142,10 +140,7 @@ _PICKLE = "pickle", "pickle.load(open('FILE', 'rb'))"
 _TORCH = "torch", "torch.load('FILE', map_location='cpu', weights_only=True).detach()"
 PICKLES = {".pkl": _PICKLE, ".pickle": _PICKLE, ".p": _PICKLE, ".joblib": ("joblib", "joblib.load('FILE')")}
 PICKLES |= dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), _TORCH)
-"""Suffixes of files that are pickles, or mostly are, with the library and the call that read each.
-
-Both are shown in a message, and never run by this package.
-"""
+"""Suffixes of files that are pickles, or mostly are, with the library and the call that a message shows."""
 
 
 def refuse_pickle(path: Path) -> None:
@@ -153,7 +148,7 @@ def refuse_pickle(path: Path) -> None:
     if path.suffix.lower() in PICKLES:
         library, call = PICKLES[path.suffix.lower()]
         raise InputError(
-            f"{path}: files that end in {path.suffix} are mostly pickles, which can run code when they are read, so "
-            "they are never read here. If you trust who wrote it, convert it in the environment that did: "
+            f"{path}: files that end in {path.suffix} are mostly pickles, which can run code, so they are never read "
+            "here. If you trust who wrote it, convert it in the environment that did: "
             f"python -c \"import numpy, {library}; numpy.save('FILE.npy', numpy.asarray({call}))\""
         )

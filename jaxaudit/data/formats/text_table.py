@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
@@ -48,11 +48,9 @@ class TextTable:
 
     @property
     def rows(self) -> int:
-        """How many lines there are below the header."""
         return len(self.columns[0]) if self.columns else 0
 
     def title(self, column: int) -> str:
-        """The name of a column in a message."""
         return f"column {column + 1}" if self.header is None else f"column {self.header[column]!r}"
 
     def with_header(self) -> "TextTable":
@@ -66,11 +64,8 @@ class TextTable:
         return replace(self, header=[(self.header or [])[i] for i in kept], columns=[self.columns[i] for i in kept])
 
     def numbers(self, column: int) -> np.ndarray:
-        """`float64[rows]`: the cells of a column as numbers.
-
-        Raises:
-            InputError: a cell is empty or text; the message names its row (counted from 1 below the header) and column,
-                never its content.
+        """`float64[rows]`: the cells of a column as numbers; an InputError names the row (from 1 below the header) of a
+        cell that is none.
         """
         found = float_cells(self.columns[column], self.decimal)
         if found is not None:
@@ -126,10 +121,8 @@ def looks_like_record(header: Sequence[str]) -> int | None:
 
 
 def check_header(table: TextTable, path: Path) -> None:
-    """Rejects a first line that looks like a record, since its cells would be shown as names of columns.
-
-    Raises:
-        InputError: when a cell of it is a number (see `looks_like_record`), or half of them occur again below.
+    """Rejects a first line that looks like a record, since its cells would be shown as names of columns: one of them is
+    a number (see `looks_like_record`), or half of them occur again below.
     """
     names = table.header or []
     index = looks_like_record(names)
@@ -147,11 +140,7 @@ def check_header(table: TextTable, path: Path) -> None:
 
 
 def label_place(names: Sequence[str], source: str) -> int | None:
-    """The index of the column named like a label, in any case; None if there is none.
-
-    Raises:
-        InputError: when there are several.
-    """
+    """The index of the only column named like a label, in any case; None if there is none."""
     found = [index for index, name in enumerate(names) if name.lower() in LABEL_NAMES]
     if len(found) > 1:
         listed = ", ".join(repr(names[index]) for index in found)
@@ -185,8 +174,8 @@ def read_parquet(path: Path, *, keep: Collection[str], drop: Collection[str]) ->
     unsupported type that is to be dropped gets empty cells.
 
     Raises:
-        InputError: when the file is damaged, has more columns than `MOST_COLUMNS`, unpacks to more than `MAX_BYTES` or
-            takes more at eight bytes a cell, or a column holds lists or anything else without a text.
+        InputError: when the file has more than `MOST_COLUMNS`, takes more than `MAX_BYTES` at eight bytes a cell, or a
+            column holds lists or anything else without a text.
     """
     try:
         with open_data(path) as stream, parquet.ParquetFile(stream) as file:
@@ -213,11 +202,7 @@ def _check_size(path: Path, metadata: Any) -> None:
         raise InputError(f"{path}: has {count:,} columns; at most {MOST_COLUMNS:,} are allowed.")
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     size = max(sum(group.total_byte_size for group in groups), 8 * rows * count)
-    if size > MAX_BYTES:
-        raise InputError(
-            f"{path}: {rows:,} rows of {count:,} columns unpack to {size / 2**30:.2f} GiB or more; at most "
-            f"{MAX_BYTES / 2**30:.2f} GiB are allowed; keep fewer rows or columns."
-        )
+    refuse_larger(f"{path}, {rows:,} rows of {count:,} columns", size, MAX_BYTES, "keep fewer rows or columns")
 
 
 def _index_columns(metadata: dict[bytes, bytes] | None) -> list[str]:

@@ -20,18 +20,6 @@ SPARE = 1 << 26
 """Bytes that any file may have, however few the records, so that a file of another set gets the right error."""
 
 
-class RawOutputs(NamedTuple):
-    """What a file of outputs holds.
-
-    Attributes:
-        values: `[rows, columns]`, integers or floating-point numbers of the file's own type.
-        dtype: the file's type of number; "text" for CSV.
-    """
-
-    values: np.ndarray
-    dtype: str
-
-
 class Expected(NamedTuple):
     """The set that outputs must fit: its numbers of records and classes, the class names, and its name in messages."""
 
@@ -41,7 +29,7 @@ class Expected(NamedTuple):
     of: str
 
     def check_rows(self, found: int, source: str) -> None:
-        """Rejects a number of rows other than one per record; the message gives both numbers."""
+        """Rejects a number of rows other than one per record."""
         if found != self.rows:
             raise InputError(
                 f"{source}: has {found} rows but the {self.of} has {self.rows} records; give one row per record, in "
@@ -56,49 +44,43 @@ class Expected(NamedTuple):
         )
 
 
-def read_outputs(path: Path, expected: Expected) -> RawOutputs:
-    """The numbers in a .npz, .npy, .csv or .parquet file; in tables, the class columns in the order of the names.
+def read_outputs(path: Path, expected: Expected) -> np.ndarray:
+    """The numbers in a .npz, .npy, .csv or .parquet file, `[rows, columns]`, integers or floats of the file's own type.
 
-    Raises:
-        InputError: the file cannot be read, is not numbers, or a table has other rows or columns than expected.
+    Tables must have the expected rows and columns; the class columns are in the order of the names.
     """
     if not (exists(path) and path.is_file()):
         raise InputError(f"{path}: there is no such file; is the path right?")
     suffix = path.suffix.lower()
-    if suffix == ".npy":
-        most = expected.rows * (expected.classes + 1) * np.dtype(np.longdouble).itemsize + SPARE
-        return _from_array(read_npy(path, min(MAX_BYTES, most)), path.name)
-    if suffix == ".npz":
-        archive = NpzArrays(path)
-        return _from_array(archive.read(_choose_array(archive.names, path)), path.name)
     if suffix in TABLES:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.outputs.tables import read_csv_outputs, read_parquet_outputs
 
         return (read_csv_outputs if suffix == ".csv" else read_parquet_outputs)(path, expected)
-    refuse_pickle(path)
-    raise InputError(
-        f"{path}: outputs are read from {', '.join(('.npz', '.npy', *TABLES))}; save them as one of these."
-    )
+    if suffix == ".npy":
+        most = expected.rows * (expected.classes + 1) * np.dtype(np.longdouble).itemsize + SPARE
+        array = read_npy(path, min(MAX_BYTES, most))
+    elif suffix == ".npz":
+        archive = NpzArrays(path)
+        array = archive.read(_choose_array(archive.names, path))
+    else:
+        refuse_pickle(path)
+        kinds = ", ".join((".npz", ".npy", *TABLES))
+        raise InputError(f"{path}: outputs are read from {kinds}; save them as one of these.")
+    if array.dtype.kind not in "uif":
+        what = HARD_LABELS if array.ndim == 1 or array.shape[1:] == (1,) else "save numbers"
+        raise InputError(f"{path.name}: has values of type {array.dtype}: {what}.")
+    if array.ndim not in (1, 2):
+        raise InputError(f"{path.name}: has shape {array.shape}; outputs must be [records, classes].")
+    return array[:, None] if array.ndim == 1 else array
 
 
 def _choose_array(names: list[str], path: Path) -> str:
-    if len(names) == 1:
-        return names[0]
     by_lower = {name.lower(): name for name in names}
-    for name in ARRAY_NAMES:
-        if name in by_lower:
-            return by_lower[name]
+    known = [by_lower[name] for name in ARRAY_NAMES if name in by_lower]
+    if len(names) == 1 or known:
+        return names[0] if len(names) == 1 else known[0]
     raise InputError(
         f"{path}: contains the arrays {', '.join(repr(name[:40]) for name in names[:10]) or '(none)'}; name the "
         "outputs 'probabilities' or 'logits'."
     )
-
-
-def _from_array(array: np.ndarray, source: str) -> RawOutputs:
-    if array.dtype.kind not in "uif":
-        what = HARD_LABELS if array.ndim == 1 or array.shape[1:] == (1,) else "save numbers"
-        raise InputError(f"{source}: has values of type {array.dtype}: {what}.")
-    if array.ndim not in (1, 2):
-        raise InputError(f"{source}: has shape {array.shape}; outputs must be [records, classes].")
-    return RawOutputs(array[:, None] if array.ndim == 1 else array, array.dtype.name)

@@ -28,11 +28,7 @@ def first(rows: np.ndarray) -> int:
 
 
 def span_of(values: np.ndarray, source: str) -> Span:
-    """The smallest and the largest number.
-
-    Raises:
-        InputError: a number is not finite.
-    """
+    """The smallest and the largest number, all of which must be finite."""
     # Both are NaN if any number is, so that no separate pass is needed to check that all are finite.
     with np.errstate(invalid="ignore"):
         low, high = float(values.min()), float(values.max())
@@ -75,19 +71,19 @@ def rounding_of_sums(classes: int, decimals: int | None, significant: int | None
 def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source: str) -> Found:
     """What `values` are, given their smallest and largest number (`span`) and the tolerance for sums of probabilities.
 
-    Raises:
-        InputError: they are neither probabilities nor logits, or not of the given `kind`.
+    They must be probabilities or logits, and of the given `kind`.
     """
     if kind == "logits":
         return kind
-    if values.shape[1] == 1:
-        return _kind_of_one_column(values, kind, inside(span), source)
-    if are_probabilities(values, span, tolerance):
+    single = values.shape[1] == 1
+    if inside(span) if single else are_probabilities(values, span, tolerance):
         return "probabilities"
+    if single and kind == "auto":
+        return "logits"
     if kind == "auto" and not inside(span) and span[0] < 0:
         return "logits"
     sums = np.concatenate([block.sum(axis=1, dtype=np.float64) for block in blocks(values)])
-    off = np.abs(sums - 1) > tolerance
+    off = (np.abs(sums - 1) > tolerance) & (not single)
     if kind == "probabilities":
         outside = _outside(values)
         row = first(outside | off)
@@ -109,15 +105,6 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
                 "`kind` logits if they are logits."
             )
     return "logits"
-
-
-def _kind_of_one_column(values: np.ndarray, kind: Literal["auto", "probabilities"], within: bool, source: str) -> Found:
-    if kind == "probabilities" and not within:
-        raise InputError(
-            f"{source}: row {first(_outside(values))} contains a number outside [0, 1], which is not a probability; "
-            "are these logits (`kind` logits)?"
-        )
-    return "probabilities" if within else "logits"
 
 
 def _outside(values: np.ndarray) -> np.ndarray:

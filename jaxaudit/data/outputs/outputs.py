@@ -29,16 +29,13 @@ class Outputs:
 
     Attributes:
         values: `float32` or `float64[n, classes]`, as stored in the file. For two classes there may be one column, that
-            of the second class. Rows of probabilities sum to 1 as precisely as they were printed: they are not
-            renormalised, which would move them off the grid that `match_precision` needs.
-        kind: probabilities or logits.
-        decimals: how many decimals they were printed with, at most 6; None if they were not rounded to decimals.
-        dtype: the coarsest of bfloat16, float16 and the file's own type that holds its numbers; "text" for CSV.
-        name: the file's name.
-        significant: how many significant digits they were printed with (`%.4g`, `%.3e`), 1 to 6; None if they were not
-            so rounded, or are probabilities for which `decimals` are as coarse.
-        own_class: whether there are two columns for any number of classes: of all other classes together, and of the
-            record's own class.
+        of the second class. Rows of probabilities sum to 1 as precisely as they were printed: they are not
+        renormalised, which would move them off the grid that `match_precision` needs. kind: probabilities or logits.
+        decimals: how many decimals they were printed with, at most 6; None if they were not rounded to decimals. dtype:
+        the coarsest of bfloat16, float16 and the file's own type that holds its numbers; "text" for CSV. name: the
+        file's name. significant: how many significant digits they were printed with (`%.4g`, `%.3e`), 1 to 6; None if
+        they were not so rounded, or are probabilities for which `decimals` are as coarse. own_class: whether there are
+        two columns for any number of classes: of all other classes together, and of the record's own class.
     """
 
     values: np.ndarray
@@ -68,7 +65,8 @@ class Outputs:
         """
         if self.kind != "logits":
             raise ValueError("probabilities were rounded, so their logits are not known")
-        return _pairs(np.zeros_like(self.values), self.values) if self.values.shape[1] == 1 else self.values
+        whole = self.values.shape[1] > 1
+        return self.values if whole else np.concatenate([np.zeros_like(self.values), self.values], axis=1)
 
     def columns(self, labels: np.ndarray) -> np.ndarray:
         """The column of each record's own class, given these classes."""
@@ -120,7 +118,8 @@ def load_outputs(
     class_names = None if isinstance(classes, int) else [str(name) for name in classes]
     count = classes if isinstance(classes, int) else len(classes)
     expected = Expected(rows, count, class_names, of)
-    values, dtype = read_outputs(path, expected)
+    values = read_outputs(path, expected)
+    dtype = "text" if path.suffix.lower() == ".csv" else values.dtype.name
     _check_shape(values, expected, path.name)
     exact = values.dtype.kind == "f" and values.dtype.itemsize <= 4
     values = values.astype(np.float32 if exact else np.float64, copy=False)
@@ -141,11 +140,7 @@ def load_outputs(
 
 
 def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
-    """`float32[n]`: each row's probability of its ground-truth class (c of Liu & Tsaftaris 2020, section 2).
-
-    Raises:
-        InputError: when there are not as many labels as rows.
-    """
+    """`float32[n]`: each row's probability of its ground-truth class (c of Liu & Tsaftaris 2020, section 2)."""
     if len(labels) != len(outputs.probabilities):
         raise InputError(
             f"{outputs.name}: has {len(outputs.probabilities)} rows but there are {len(labels)} labels; give the "
@@ -202,15 +197,10 @@ def _probabilities(values: np.ndarray) -> np.ndarray:
     """`float32[n, classes]` clipped to [0, 1]; the values themselves if they already are."""
     if values.shape[1] == 1:
         second = values.astype(np.float64)
-        values = _pairs(1 - second, second)
+        values = np.concatenate([1 - second, second], axis=1)
     if values.dtype == np.float32 and values.min() >= 0 and values.max() <= 1:
         return values
     return values.clip(0, 1).astype(np.float32)
-
-
-def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """A column for each of two classes."""
-    return np.concatenate([first, second], axis=1)
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -25,14 +26,12 @@ def decimals_of(values: np.ndarray, dtype: str, least: int = 1) -> int | None:
     (2, None)
     """
 
-    def printed(part: np.ndarray) -> bool:
+    def printed(decimals: int, part: np.ndarray) -> bool:
         with np.errstate(over="ignore"):
             return np.array_equal(as_dtype(round_decimals(part, decimals), dtype), part)
 
-    for decimals in range(least, _DECIMALS_OF.get(dtype, MOST_DECIMALS) + 1):
-        if _everywhere(printed, values):
-            return decimals
-    return None
+    tried = range(least, _DECIMALS_OF.get(dtype, MOST_DECIMALS) + 1)
+    return next((each for each in tried if _everywhere(partial(printed, each), values)), None)
 
 
 def significant_of(values: np.ndarray, dtype: str, most: int = MOST_DECIMALS) -> int | None:
@@ -44,15 +43,13 @@ def significant_of(values: np.ndarray, dtype: str, most: int = MOST_DECIMALS) ->
     (4, None)
     """
 
-    def printed(part: np.ndarray) -> bool:
+    def printed(digits: int, part: np.ndarray) -> bool:
         rounded = as_dtype(round_significant(part, digits), dtype)
         # Powers of ten beyond 1e22 are themselves rounded, so the last bits of a float64 may differ.
         return bool((np.abs(rounded - part) <= np.maximum(1e-14 * np.abs(part), _NOTHING)).all())
 
-    for digits in range(1, min(most, _DECIMALS_OF.get(dtype, MOST_DECIMALS)) + 1):
-        if _everywhere(printed, values):
-            return digits
-    return None
+    tried = range(1, min(most, _DECIMALS_OF.get(dtype, MOST_DECIMALS)) + 1)
+    return next((each for each in tried if _everywhere(partial(printed, each), values)), None)
 
 
 def coarsest_dtype(values: np.ndarray, dtype: str) -> str:
@@ -117,12 +114,11 @@ def _everywhere(holds: Callable[[np.ndarray], bool], values: np.ndarray) -> bool
 
 
 def round_decimals(values: np.ndarray, decimals: int) -> np.ndarray:
-    """`float64`: `values` rounded to that many decimals."""
     return np.rint(values * 10**decimals) / 10**decimals
 
 
 def round_significant(values: np.ndarray, digits: int) -> np.ndarray:
-    """`float64`: `values` rounded to that many significant digits."""
+
     exponent = np.floor(np.log10(np.maximum(np.abs(values), _NOTHING)))
     scale = 10.0 ** (digits - 1 - exponent)
     return np.rint(values * scale) / scale

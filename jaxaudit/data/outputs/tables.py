@@ -13,8 +13,10 @@ from pyarrow import parquet
 
 from jaxaudit.data.formats.csv_file import read_csv
 from jaxaudit.data.formats.parquet_footer import Declared, declared_columns
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.text_table import INDEX_NAMES, counting
-from jaxaudit.data.outputs.files import HARD_LABELS, SPARE, Expected, RawOutputs
+from jaxaudit.data.memory import refuse_larger
+from jaxaudit.data.outputs.files import HARD_LABELS, SPARE, Expected
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
@@ -25,7 +27,7 @@ LONGEST_NAME = 4096
 """The most characters of a number, or of a record's name, in a table."""
 
 
-def read_csv_outputs(path: Path, expected: Expected) -> RawOutputs:
+def read_csv_outputs(path: Path, expected: Expected) -> np.ndarray:
     """The class columns of a CSV file; its size and first line are checked before it is parsed."""
     rows, classes = expected.rows, expected.classes
     if path.stat().st_size > (rows + 1) * ((classes + 1) * WIDEST_CELL + LONGEST_NAME) + SPARE:
@@ -37,7 +39,7 @@ def read_csv_outputs(path: Path, expected: Expected) -> RawOutputs:
     if first is not None and len(first) > classes + 1:
         raise expected.other_columns(len(first), path.name)
     found = _numbers_at_once(path, first, expected) if first else None
-    return found or _from_cells(path, expected)
+    return _from_cells(path, expected) if found is None else found
 
 
 def _first_line(path: Path) -> list[str] | None:
@@ -53,7 +55,7 @@ def _first_line(path: Path) -> list[str] | None:
     return [cell.strip() for cell in cells]
 
 
-def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> RawOutputs | None:
+def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> np.ndarray | None:
     """The numbers of a clean table, parsed as numbers; None if cells must be checked one by one."""
     header = first if _is_header(first, False, expected) else None
     titles = [str(column) for column in range(len(first))]
@@ -72,10 +74,10 @@ def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> RawOut
         header, columns = first, [column[1:] for column in columns]
     expected.check_rows(len(columns[0]), path.name)
     chosen = _class_columns(header, columns[0], len(columns), expected, path.name)
-    return RawOutputs(_beside([columns[column] for column in chosen]), "text")
+    return np.stack([columns[column] for column in chosen]).T
 
 
-def _from_cells(path: Path, expected: Expected) -> RawOutputs:
+def _from_cells(path: Path, expected: Expected) -> np.ndarray:
     """The same numbers of any table, cell by cell if needed, so that a message can name the row and the column."""
     table = read_csv(path, header=False)
     first = [column[0].as_py().strip() for column in table.columns]
@@ -86,26 +88,20 @@ def _from_cells(path: Path, expected: Expected) -> RawOutputs:
         raise InputError(f"{path.name}: {HARD_LABELS}.")
     leading = table.numbers(0) if _are_numbers([table.columns[0][0].as_py()]) else None
     chosen = _class_columns(table.header, leading, len(table.columns), expected, path.name)
-    return RawOutputs(_beside([table.numbers(column) for column in chosen]), "text")
+    return np.stack([table.numbers(column) for column in chosen]).T
 
 
-def read_parquet_outputs(path: Path, expected: Expected) -> RawOutputs:
+def read_parquet_outputs(path: Path, expected: Expected) -> np.ndarray:
     """The class columns, or the one column of lists, of a Parquet file whose footer is checked first."""
-    try:
+    with parsing(f"{path}: is not a readable Parquet file", "was it copied in full?"), open_data(path) as stream:
         # A stream, because pyarrow does not accept a path that is not UTF-8.
-        with open_data(path) as stream:
-            declared = declared_columns(stream)
-            with parquet.ParquetFile(stream, pre_buffer=True) as file:
-                names, types = file.schema_arrow.names, file.schema_arrow.types
-                # A first column of text is taken to name the records, and is not read.
-                skipped = int(len(names) > 1 and not _is_number(types[0]))
-                _check_before_reading(file.metadata.num_rows, declared, skipped, path.name, expected)
-                table = file.read(names[skipped:])
-    except InputError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-        raise InputError(f"{path}: is not a readable Parquet file ({reason}).") from error
+        declared = declared_columns(stream)
+        with parquet.ParquetFile(stream, pre_buffer=True) as file:
+            names, types = file.schema_arrow.names, file.schema_arrow.types
+            # A first column of text is taken to name the records, and is not read.
+            skipped = int(len(names) > 1 and not _is_number(types[0]))
+            _check_before_reading(file.metadata.num_rows, declared[skipped:], skipped, path.name, expected)
+            table = file.read(names[skipped:])
     if len(names) == 1 and (pa.types.is_string(types[0]) or pa.types.is_large_string(types[0])):
         raise InputError(f"{path.name}: {HARD_LABELS}.")
     if len(names) == 1 and _is_list(types[0]):
@@ -118,30 +114,28 @@ def read_parquet_outputs(path: Path, expected: Expected) -> RawOutputs:
         if not _is_number(types[column]) or table.column(column - skipped).null_count:
             what = "has empty cells" if _is_number(types[column]) else f"is of type {str(types[column])[:40]}"
             raise InputError(f"{path.name}: column {names[column][:40]!r} {what}; outputs must be numbers.")
-    values = _beside([table.column(column - skipped).to_numpy() for column in chosen])
-    return RawOutputs(values, values.dtype.name)
+    return np.stack([table.column(column - skipped).to_numpy() for column in chosen]).T
 
 
 def _check_before_reading(
     held: int, declared: Sequence[Declared], skipped: int, source: str, expected: Expected
 ) -> None:
-    """Nothing where the columns after the first `skipped` hold no more than outputs of this shape can."""
+    """Rejects columns behind the first `skipped` that hold more than outputs of this shape can."""
     rows, classes = expected.rows, expected.classes
     if not declared:
         raise InputError(f"{source}: has no columns; did the model write its outputs?")
     expected.check_rows(held, source)
-    if len(declared) > classes + 1:
-        raise expected.other_columns(len(declared), source)
+    if len(declared) + skipped > classes + 1:
+        raise expected.other_columns(len(declared) + skipped, source)
     # A few bytes can hold lists of millions of equal values.
-    most = max(column.values for column in declared[skipped:])
+    most = max(column.values for column in declared)
     if most > rows * classes:
         raise InputError(
             f"{source}: has {most} values in {rows} lists, more than one for each of {classes} classes; save only "
             "the outputs."
         )
-    size = sum(column.unpacked_bytes for column in declared[skipped:])
-    if size > rows * (classes + 1) * WIDEST_CELL + SPARE:
-        raise InputError(f"{source}: unpacks to {size / 2**30:.1f} GiB; save only the outputs.")
+    size = sum(column.unpacked_bytes for column in declared)
+    refuse_larger(source, size, rows * (classes + 1) * WIDEST_CELL + SPARE, "save only the outputs")
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -152,7 +146,7 @@ def _is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
 
 
-def _from_lists(cells: pa.ChunkedArray, source: str) -> RawOutputs:
+def _from_lists(cells: pa.ChunkedArray, source: str) -> np.ndarray:
     kind = cells.type.value_type
     # Only offsets are read: a few bytes of Parquet can hold millions of equal values.
     lengths = pc.call_function("unique", [pc.call_function("list_value_length", [cells])]).to_pylist()
@@ -161,13 +155,7 @@ def _from_lists(cells: pa.ChunkedArray, source: str) -> RawOutputs:
     flat = cells.combine_chunks().flatten()
     if flat.null_count:
         raise InputError(f"{source}: has empty cells; outputs must be numbers.")
-    values = flat.to_numpy(zero_copy_only=False)
-    return RawOutputs(values.reshape(-1, lengths.pop()), values.dtype.name)
-
-
-def _beside(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Columns side by side, each contiguous in memory."""
-    return np.stack(columns).T
+    return flat.to_numpy(zero_copy_only=False).reshape(-1, lengths.pop())
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:

@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,10 +22,9 @@ _UNTELLING = re.compile(r".*_EVAL|evals?(_.*)?|\.*", re.IGNORECASE)
 
 
 class Joined(NamedTuple):
-    """A table of scores, and what it could not take from the logs.
+    """A table of scores, a cell a record, and what it could not take from the logs.
 
     Attributes:
-        columns: of the table, a cell a record.
         records: how many records of each set it has.
         left_out: how many records of each set were left out, because a score of theirs is no number.
         empty: columns and their sets that have no number at all, such as `target.a.loss of query`.
@@ -74,7 +73,8 @@ def model_names(paths: Sequence[Path]) -> list[str]:
         ]
     unique: list[str] = []
     for name in names:
-        unique.append(next(each for each in _numbered(name) if each not in unique))
+        numbered = (f"{name}_{number}" for number in count(2))
+        unique.append(next(each for each in chain([name], numbered) if each not in unique))
     return unique
 
 
@@ -84,12 +84,9 @@ def joined(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None =
     Records without a finite number of some score are left out; a score without any on a set is an empty column there.
 
     Args:
-        logs: of each role, by the names of models; at least one target.
-        block: records of a group, if consecutive indices of a set are one: 20 for TOFU, whose authors have 20 each.
-
-    Raises:
-        InputError: logs have other records than the first target with this set; `block` does not divide their number;
-            or no record is left.
+        logs: of each role, by the names of models; at least one target. All must have the records of the first target
+        with this set. block: records of a group, if consecutive indices of a set are one: 20 for TOFU, whose authors
+        have 20 each.
     """
     index: dict[Set, np.ndarray] = {}
     numbers: dict[str, dict[Set, np.ndarray]] = {}
@@ -101,10 +98,14 @@ def joined(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None =
                     index.setdefault(part, ours)
                 if part not in index:
                     continue
-                _refuse_others(log, part, index[part], ours)
+                if not np.array_equal(index[part], ours):
+                    raise InputError(
+                        f"{log.path}: the target and this log have {meeting(index[part], ours)} ({part}). A table has "
+                        "every record of every model: evaluate all with the same forget_split and holdout_split."
+                    )
                 for score, found in scores.items():
                     numbers.setdefault(f"{role}.{name}.{score}", {})[part] = found.values
-    parts: dict[Set, tuple[np.ndarray, list[str]]] = {part: _whole(part, index[part], numbers) for part in index}
+    parts = {part: _whole(part, index[part], numbers) for part in index}
     if not len(parts["query"][0]):
         raise InputError("no record has a finite number of every score: did a model diverge? Leave out its log.")
     columns: dict[str, list[Any]] = {
@@ -112,7 +113,12 @@ def joined(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None =
         "index": [int(one) for part, (kept, _) in parts.items() for one in index[part][kept]],
     }
     if block is not None:
-        _refuse_uneven(index, block)
+        for part, ours in index.items():
+            if (ours[-1] + 1) % block:
+                raise InputError(
+                    f"`records_per_group` {block} does not divide the {ours[-1] + 1:,} records of {part}; are groups "
+                    "blocks of equal size, as TOFU's authors of 20 questions each?"
+                )
         columns["group"] = [
             f"{part}-{one // block}" for part, one in zip(columns["set"], columns["index"], strict=True)
         ]
@@ -144,28 +150,6 @@ def _whole(
     empty = [column for column, each in finite.items() if not each.any()]
     rest = [each for column, each in finite.items() if column not in empty]
     return np.flatnonzero(np.all([np.full(len(index), bool(rest)), *rest], axis=0)), empty
-
-
-def _refuse_others(log: EvaluationLog, part: Set, index: np.ndarray, ours: np.ndarray) -> None:
-    if not np.array_equal(index, ours):
-        raise InputError(
-            f"{log.path}: the target and this log have {meeting(index, ours)} ({part}). A table has every record of "
-            "every model: evaluate all models with the same forget_split and holdout_split."
-        )
-
-
-def _refuse_uneven(index: Mapping[Set, np.ndarray], block: int) -> None:
-    for part, ours in index.items():
-        if (ours[-1] + 1) % block:
-            raise InputError(
-                f"`records_per_group` {block} does not divide the {ours[-1] + 1:,} records of {part}; are groups "
-                "blocks of equal size, as TOFU's authors of 20 questions each?"
-            )
-
-
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    yield from (f"{name}_{number}" for number in count(2))
 
 
 def _name(parts: Sequence[str]) -> str:

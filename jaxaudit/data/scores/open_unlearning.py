@@ -8,16 +8,17 @@ Logs hold texts of records, too: no text is kept, and no message has one.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.paths import read_small
-from jaxaudit.errors import InputError, visible
+from jaxaudit.errors import InputError
 
 Set = Literal["query", "holdout"]
 """The forget set, and records that no model used."""
@@ -35,28 +36,17 @@ ALIKE = 1e-6
 """How far a truth ratio may lie from what the log's own losses give, relatively."""
 _NO_NUMBER = re.compile(rb"(?<=[\s:,\[])-?(?:NaN|Infinity)(?=[\s,\]}])")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
-_Part = TypeVar("_Part")
 
 
 class Scores(NamedTuple):
-    """A number of each record of a set.
-
-    Attributes:
-        index: of the records, ascending.
-        values: the numbers; NaN where the log has none.
-    """
+    """A number of each record of a set, NaN where the log has none; `index` numbers the records, ascending."""
 
     index: Int[np.ndarray, " n"]
     values: Float[np.ndarray, " n"]
 
 
 class EvaluationLog(NamedTuple):
-    """The numbers a record of one model.
-
-    Attributes:
-        path: of the log.
-        scores: by set and by name; those of a set are of the same records, in the same order.
-    """
+    """The numbers a record of one model, by set and by name; those of a set are of the same records, in one order."""
 
     path: Path
     scores: Mapping[Set, Mapping[str, Scores]]
@@ -84,32 +74,36 @@ def read_log(path: Path) -> EvaluationLog:
     (correct + wrong) (aggregator `prob_mean`) it is computed anew from the log's losses.
 
     Raises:
-        InputError: it cannot be read, is too large, is no such log or a summary of one, has no number a record, keys
-            that are no indices, or metrics of different records.
+        InputError: it is too large, is no such log or a summary of one, has no number a record, keys that are no
+            indices, or metrics of different records.
     """
     metrics = _metrics(path)
-    query, holdout = {}, {}
-    for name in ATTACKS:
-        if f"mia_{name}" in metrics:
-            both = _part(path, f"mia_{name}", metrics, _Attack)
-            query[name] = _scores(path, f"mia_{name}", both.forget, "score")
-            holdout[name] = _scores(path, f"mia_{name}", both.holdout, "score")
+
+    def numbers(name: str, field: str = "score") -> Scores:
+        return _scores(path, name, _decoded(path, f"metric {name} ", metrics[name], _Metric), field)
+
+    found: dict[Set, dict[str, Scores]] = {"query": {}, "holdout": {}}
+    query = found["query"]
+    for name in [each for each in ATTACKS if f"mia_{each}" in metrics]:
+        both: _Attack = _decoded(path, f"metric mia_{name} ", metrics[f"mia_{name}"], _Attack)
+        query[name] = _scores(path, f"mia_{name}", both.forget, "score")
+        found["holdout"][name] = _scores(path, f"mia_{name}", both.holdout, "score")
     if LOSS in metrics and "loss" not in query:
-        query["loss"] = _numbers(path, LOSS, metrics, "avg_loss")
+        query["loss"] = numbers(LOSS, "avg_loss")
     of_tofu = [name for name in TRUTH_RATIO if name in metrics][:1]
     for name in of_tofu:
-        query["truth_ratio"] = _truth_ratio(path, name, metrics)
+        losses = {each: numbers(each, "avg_loss") for each in (CORRECT, WRONG) if {CORRECT, WRONG} <= set(metrics)}
+        query["truth_ratio"] = _truth_ratio(path, name, numbers(name), losses)
     for name in OF_FORGET:
         if name in metrics and (of_tofu or LOSS in metrics):
-            query[name] = _numbers(path, name, metrics, "score")
+            query[name] = numbers(name)
     if not query:
         raise InputError(
             f"{path}: has no number a record of a metric that is known here: mia_*, {LOSS}, {TRUTH_RATIO[0]}. Is it "
             "the log of an evaluation (TOFU_EVAL.json, MUSE_EVAL.json)?"
         )
-    for scores in (query, holdout):
+    for scores in found.values():
         _refuse_mixed(path, scores)
-    found: dict[Set, dict[str, Scores]] = {"query": query, "holdout": holdout}
     return EvaluationLog(path, {name: scores for name, scores in found.items() if scores})
 
 
@@ -134,24 +128,9 @@ def _metrics(path: Path) -> dict[str, msgspec.Raw]:
     return metrics
 
 
-def _part(path: Path, name: str, metrics: Mapping[str, msgspec.Raw], kind: type[_Part]) -> _Part:
-    return _decoded(path, f"metric {name} ", metrics[name], kind)
-
-
 def _decoded(path: Path, what: str, text: Any, kind: Any) -> Any:
-    try:
+    with parsing(f"{path}: {what}is not as open-unlearning writes it", "was the evaluation stopped while it wrote?"):
         return msgspec.json.decode(text, type=kind)
-    except RecursionError as error:
-        raise InputError(f"{path}: {what}is nested too deeply for the log of an evaluation.") from error
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        why = "it is no UTF-8" if isinstance(error, UnicodeError) else visible(str(error))[:200]
-        raise InputError(
-            f"{path}: {what}is not as open-unlearning writes it ({why}); was the evaluation stopped while it wrote?"
-        ) from error
-
-
-def _numbers(path: Path, name: str, metrics: Mapping[str, msgspec.Raw], field: str) -> Scores:
-    return _scores(path, name, _part(path, name, metrics, _Metric), field)
 
 
 def _scores(path: Path, name: str, metric: _Metric, field: str) -> Scores:
@@ -163,19 +142,12 @@ def _scores(path: Path, name: str, metric: _Metric, field: str) -> Scores:
             f"{path}: {wrong:,} of {len(keys):,} keys of `value_by_index` of {name} are no indices (0, 1, 2); has the "
             "log been edited?"
         )
-    if not keys:
-        raise InputError(f"{path}: metric {name} has no record.")
-    values = list(_each(metric, field))
+    values = [None if value is None else getattr(value, field) for value in metric.value_by_index.values()]
     if all(value is msgspec.UNSET for value in values):
         raise InputError(f"{path}: metric {name} has no `{field}` of any record; is it open-unlearning's?")
     index = np.array(keys, np.int64)
     order = np.argsort(index)
     return Scores(index[order], np.array([_number(value) for value in values])[order])
-
-
-def _each(metric: _Metric, field: str) -> Iterator[Any]:
-    for value in metric.value_by_index.values():
-        yield None if value is None else getattr(value, field)
 
 
 def _number(value: Any) -> float:
@@ -184,17 +156,15 @@ def _number(value: Any) -> float:
     return float(np.mean(known)) if known and len(known) == len(answers) else float("nan")
 
 
-def _truth_ratio(path: Path, name: str, metrics: Mapping[str, msgspec.Raw]) -> Scores:
+def _truth_ratio(path: Path, name: str, said: Scores, losses: Mapping[str, Scores]) -> Scores:
     """The truth ratio as TOFU defines it, whichever of the two the log has."""
-    said = _numbers(path, name, metrics, "score")
-    if not {CORRECT, WRONG} <= set(metrics):
+    if not losses:
         if (said.values > 1).any():
             return said
         raise InputError(
             f"{path}: {name} may be wrong / correct or correct / (correct + wrong), and the log has no {CORRECT} and "
             f"{WRONG}, which tell: evaluate again with them."
         )
-    losses = {each: _numbers(path, each, metrics, "avg_loss") for each in (CORRECT, WRONG)}
     _refuse_mixed(path, {name: said, **losses})
     with np.errstate(all="ignore"):
         correct, wrong = (np.exp(-losses[each].values) for each in (CORRECT, WRONG))

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.formats.parsing import open_bounded
+from jaxaudit.data.formats.parsing import json_lines
 from jaxaudit.data.formats.text_table import MOST_COLUMNS, trimmed
 from jaxaudit.data.paths import open_data
 from jaxaudit.data.scores.table import OWN, ScoreTable, is_number, score_table
@@ -31,9 +31,8 @@ def load_scores(
 
     Args:
         path: a `.csv` with a header line, a `.parquet`, a `.npz` with one array a column, or JSON lines (`.jsonl`) with
-            one object a record. Empty cells and null mean that a model was not asked.
-        rename: by the name of a column in the file, its name here.
-        lower, higher: as for `score_table`.
+        one object a record. Empty cells and null mean that a model was not asked. rename: by the name of a column in
+        the file, its name here. lower, higher: as for `score_table`.
 
     Raises:
         InputError: the file cannot be read or is too large, names a column twice or lacks one of `rename`; or as
@@ -76,18 +75,11 @@ def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.n
     """`float64[n]`: the score of the target in a table on the records of one set, in the table's order.
 
     Args:
-        path: any file.
-        of: the set.
-        log_likelihood: whether to take the target's `log_likelihood`, or its `loss` with the other sign; else its one
-            score as it is.
-        direction: of that score, as in `ScoreTable.directions`.
+        of: the set. log_likelihood: whether to take the target's `log_likelihood`, or its `loss` with the other sign;
+        else its one score as it is. direction: of that score, as in `ScoreTable.directions`.
 
     Returns:
-        None if the file is no table with a column `set`.
-
-    Raises:
-        InputError: it is one, and cannot be read; or it has not one target, or not one such score, or one of the other
-            direction.
+        None if the file is no table with a column `set`. One must have one target, with such a score of this direction.
     """
     if not is_score_table(path):
         return None
@@ -137,26 +129,19 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
 def _of_lines(path: Path) -> dict[str, Any]:
     decoder = msgspec.json.Decoder(dict[str, float | str | None])
     found: dict[str, list[Any]] = {}
-    with open_bounded(path) as stream:
-        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
-            if len(line) > LONGEST_LINE:
-                raise InputError(f"{path.name}: line {number} has more than {LONGEST_LINE:,} bytes; is it JSON lines?")
-            if not line.strip():
-                continue
-            try:
-                record = decoder.decode(line)
-            except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-                raise InputError(
-                    f"{path.name}: line {number} is not an object of numbers and texts; write one object a record, in "
-                    "UTF-8."
-                ) from error
-            found = found or {name: [] for name in record}
-            if record.keys() != found.keys() or len(found) > MOST_COLUMNS:
-                raise InputError(
-                    f"{path.name}: line {number} has other names than the first; give each record the same."
-                )
-            for name, value in record.items():
-                found[name].append(value)
+    for number, line in json_lines(path, LONGEST_LINE):
+        try:
+            record = decoder.decode(line)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise InputError(
+                f"{path.name}: line {number} is not an object of numbers and texts; write one object a record, in "
+                "UTF-8."
+            ) from error
+        found = found or {name: [] for name in record}
+        if record.keys() != found.keys() or len(found) > MOST_COLUMNS:
+            raise InputError(f"{path.name}: line {number} has other names than the first; give each record the same.")
+        for name, value in record.items():
+            found[name].append(value)
     return {
         name: values if name in OWN or any(isinstance(each, str) for each in values) else np.array(values, np.float64)
         for name, values in found.items()

@@ -18,19 +18,15 @@ SETS = ("query", "holdout", "members", "reference")
 COVARIATE = "covariate"
 OWN = ("set", "index", "group", "pair", "text")
 """Columns that are no score and no covariate."""
-LOWER = frozenset(
-    {
-        *("loss", "error", "squared_error", "absolute_error", "nll", "perplexity", "truth_ratio"),
-        *("min_k", "min_k_plus_plus", "zlib", "reference", "gradnorm"),
-    }
-)
+LOWER = {
+    *("loss", "error", "squared_error", "absolute_error", "nll", "perplexity", "truth_ratio"),
+    *("min_k", "min_k_plus_plus", "zlib", "reference", "gradnorm"),
+}
 """Scores that are lower for records that were used: errors, and attacks with the sign of open-unlearning's `mia_*`."""
-HIGHER = frozenset(
-    {
-        *("log_likelihood", "likelihood", "probability", "log_odds", "confidence", "accuracy"),
-        *("extraction_strength", "exact_memorization", "rouge"),
-    }
-)
+HIGHER = {
+    *("log_likelihood", "likelihood", "probability", "log_odds", "confidence", "accuracy"),
+    *("extraction_strength", "exact_memorization", "rouge"),
+}
 """Scores that are higher for records that were used."""
 LONGEST = 100
 """The most characters of the name of a model or score."""
@@ -211,18 +207,18 @@ def _numbers(column: str, values: Any, records: int, name: str) -> Float[np.ndar
 
 def _refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str) -> None:
     """Refuses scores that are missing on part of a set, the same everywhere, or one value for each set."""
-    for each in SETS:
-        missing = np.isnan(values[sets == each])
-        if missing.any() and not missing.all():
+    of_sets = {each: values[sets == each] for each in SETS}
+    for each, found in of_sets.items():
+        missing = int(np.isnan(found).sum())
+        if 0 < missing < len(found):
             raise InputError(
-                f"{name}: the column {column} is empty for {int(missing.sum())} of {len(missing)} records of the set "
-                f"{each}; leave these records out, or ask the model again."
+                f"{name}: the column {column} is empty for {missing} of {len(found)} records of the set {each}; leave "
+                "these records out, or ask the model again."
             )
-    there = ~np.isnan(values)
-    if not there.any() or np.ptp(values[there]) == 0:
+    there = values[~np.isnan(values)]
+    if not len(there) or np.ptp(there) == 0:
         raise InputError(f"{name}: the column {column} has no number, or the same one for all records; is it a score?")
-    of_sets = [values[there & (sets == each)] for each in ("query", "holdout")]
-    if all(len(each) > 1 and np.ptp(each) == 0 for each in of_sets):
+    if all(len(each) > 1 and np.ptp(each) == 0 for each in (of_sets["query"], of_sets["holdout"])):
         raise InputError(f"{name}: the column {column} has one value on each set: it is the set, not a score.")
 
 

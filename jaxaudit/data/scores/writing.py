@@ -33,11 +33,7 @@ _WRITERS = {".csv": _write_csv, ".parquet": parquet.write_table}
 
 
 def claim_scores(path: Path) -> None:
-    """Rejects a file that `write_scores` could not write, before any work is done.
-
-    Raises:
-        InputError: it has another suffix, exists, or its folder does not exist or cannot be written.
-    """
+    """Rejects a file that `write_scores` could not write, before any work is done."""
     if path.suffix.lower() not in _WRITERS:
         raise InputError(f"`out` {path} must be a .csv or a .parquet file, such as {path.stem or 'scores'}.csv.")
     if os.path.lexists(path):
@@ -49,9 +45,11 @@ def claim_scores(path: Path) -> None:
 
 
 def write_scores(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> None:
-    """Writes a table of scores, by the suffix of `path` as CSV or Parquet.
+    """Writes a table of scores, by the suffix of `path` as CSV or Parquet; `columns` have a cell a record, by their
+    names.
 
-    A number reads back bit for bit, as a 64-bit float if it is no integer. None and NaN become empty cells.
+    A number reads back bit for bit, as a 64-bit float if it is no integer. None and NaN become empty cells. A path that
+    `claim_scores` rejects is rejected.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "scores.csv"
@@ -60,13 +58,6 @@ def write_scores(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) 
     set,target.loss
     query,0.1
     holdout,
-
-    Args:
-        path: of the new file.
-        columns: the columns by their names, each with a cell a record.
-
-    Raises:
-        InputError: as for `claim_scores`; or columns have different lengths.
     """
     claim_scores(path)
     lengths = {name: len(values) for name, values in columns.items()}

@@ -9,7 +9,7 @@ import numpy as np
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.csv_file import read_csv
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import expanded, open_data
 from jaxaudit.errors import InputError
 
@@ -24,8 +24,8 @@ def load_acdc(root: str | Path, field_strength_table: str | Path, strength: floa
     """All slices of all frames of the patients scanned at `strength` tesla, as `uint8[n, 256, 256]`.
 
     Looks for `patientNNN/Info.cfg` (its `Group` is the class: DCM, HCM, MINF, NOR or RV) and
-    `patientNNN/patientNNN_4d.nii.gz` (`[x, y, slice, frame]`) in `root` and in its folders (training, testing).
-    Order: by patient, then frame, then slice.
+    `patientNNN/patientNNN_4d.nii.gz` (`[x, y, slice, frame]`) in `root` and in its folders (training, testing). Order:
+    by patient, then frame, then slice.
 
     Each volume is clipped to its 1st and 99th percentile and scaled to 0..255 over all its frames (`prepare_images`
     converts that to [0, 1]); a constant volume becomes 0. Slices are cropped or padded with 0 around their centre,
@@ -33,15 +33,11 @@ def load_acdc(root: str | Path, field_strength_table: str | Path, strength: floa
     (154x224 to 428x512).
 
     Args:
-        field_strength_table: a CSV file with columns `patient` (patient001 or its number) and `field_strength`
-            (1.5 or 3.0). The public Info.cfg does not say.
+        field_strength_table: a CSV file with columns `patient` (patient001 or its number) and `field_strength` (1.5 or
+            3.0). The public Info.cfg does not say.
 
-    Raises:
-        InputError: when nibabel is not installed, there are no patient folders, a patient's Info.cfg, volume or
-            field strength is missing or unreadable, a group is unknown, or no patient was scanned at `strength`.
-
-    Reference: Bernard et al. (2018), Deep Learning Techniques for Automatic MRI Cardiac Multi-structures
-    Segmentation and Diagnosis; split by field strength: Liu & Tsaftaris (2020), section 3.2.
+    Reference: Bernard et al. (2018), Deep Learning Techniques for Automatic MRI Cardiac Multi-structures Segmentation
+    and Diagnosis; split by field strength: Liu & Tsaftaris (2020), section 3.2.
     """
     root = expanded(root)
     if not root.is_dir():
@@ -57,10 +53,8 @@ def load_acdc(root: str | Path, field_strength_table: str | Path, strength: floa
             raise InputError(f"{field_strength_table}: has no entry for {folder.name}; add its field strength.")
         if strengths[number] != strength:
             continue
-        group = _read_group(folder)
-        volume = _read_volume(folder)
-        slices.append(volume)
-        labels += [GROUPS.index(group)] * len(volume)
+        slices.append(_read_volume(folder))
+        labels += [GROUPS.index(_read_group(folder))] * len(slices[-1])
     if not slices:
         known = ", ".join(f"{value:g} T" for value in sorted(set(strengths.values())))
         raise InputError(f"{root}: no patient was scanned at {strength:g} T; the table has {known}.")
@@ -75,15 +69,11 @@ def _patient_number(text: str) -> int | None:
 def _read_strengths(path: Path) -> dict[int, float]:
     table = read_csv(path)
     header = [name.lower() for name in table.header or []]
-    for name in ("patient", "field_strength"):
-        if name not in header:
-            raise InputError(
-                f"{path}: has no column {name!r}; the table needs patient and field_strength (1.5 or 3.0)."
-            )
+    if not {"patient", "field_strength"} <= set(header):
+        raise InputError(f"{path}: the table needs columns patient and field_strength (1.5 or 3.0).")
     strengths: dict[int, float] = {}
-    patients = table.columns[header.index("patient")].to_pylist()
-    values = table.columns[header.index("field_strength")].to_pylist()
-    for row, (patient, value) in enumerate(zip(patients, values, strict=True), 1):
+    both = (table.columns[header.index(name)].to_pylist() for name in ("patient", "field_strength"))
+    for row, (patient, value) in enumerate(zip(*both, strict=True), 1):
         number = _patient_number(patient)
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*[tT]?", value.strip())
         if number is None or match is None:
@@ -120,8 +110,7 @@ def _read_volume(folder: Path) -> np.ndarray:
         shape = tuple(map(int, image.shape))
         if len(shape) != 4 or 0 in shape:
             raise InputError(f"{path}: has shape {shape}; ACDC's volumes are [x, y, slice, frame].")
-        if max(_WORKING_COPIES * 4 * math.prod(shape), math.prod(shape[2:]) * SIZE**2) > MAX_BYTES:
-            raise InputError(f"{path}: its header states {shape}, more than the allowed {MAX_BYTES / 2**30:.1f} GiB.")
+        refuse_larger(f"{path}, {shape}", max(_WORKING_COPIES * 4 * math.prod(shape), math.prod(shape[2:]) * SIZE**2), MAX_BYTES)
         volume = image.get_fdata(caching="unchanged", dtype=np.float32)
     # Beyond that the arithmetic below could overflow; no scanner comes near.
     if not (np.isfinite(volume).all() and np.abs(volume).max() < 1e30):

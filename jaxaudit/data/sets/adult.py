@@ -40,25 +40,19 @@ _WEIGHT = "fnlwgt"
 def adult(path: Path) -> Table:
     """The people of `adult.data` (32,561) or `adult.test` (16,281), gzipped or not.
 
-    13 columns: the paper speaks of 14 attributes and leaves out the weight `fnlwgt`, which is one of UCI's 14. Five
-    are numbers, eight categories, those of `adult.names`, so that both splits have the same. `?` is the category
-    `MISSING`; rows with it are kept. The comment line of the test file is skipped, the full stop after its labels
-    removed.
-
-    Raises:
-        InputError: when the file cannot be read, a line has not 15 values, or a value is none of its attribute's.
+    13 columns: the paper speaks of 14 attributes and leaves out the weight `fnlwgt`, which is one of UCI's 14. Five are
+    numbers, eight categories, those of `adult.names`, so that both splits have the same. `?` is the category `MISSING`;
+    rows with it are kept. The comment line of the test file is skipped, the full stop after its labels removed.
 
     Source: B. Becker, R. Kohavi (1996), Adult, UCI, CC BY 4.0. Used in Long et al. (2017), section 5.1, whose 48,842
-        records are both splits.
+    records are both splits.
     """
     names = [*ATTRIBUTES, "income"]
     with open_bounded(path, LARGEST_FILE) as stream, parsing(f"{path}: is not UCI's text", "download it again."):
         lines = [line for line in stream.read().decode().splitlines() if line.strip()]
     rows = [[cell.strip() for cell in line.split(",")] for line in lines if not line.startswith("|")]
-    if not rows:
-        raise InputError(f"{path}: there are no records. Is the file empty?")
-    if any(len(row) != len(names) for row in rows):
-        raise InputError(f"{path}: is not UCI's {path.name}: a line has not {len(names)} values; download it again.")
+    if not rows or any(len(row) != len(names) for row in rows):
+        raise InputError(f"{path}: is not UCI's {path.name}: {len(names)} values in every line; download it again.")
     cells = dict(zip(names, zip(*rows, strict=True), strict=True))
     columns, arrays = [], []
     for name, categories in ATTRIBUTES.items():

@@ -25,16 +25,10 @@ RACES = (
     "Two or More Races",
 )
 # Codes count from 1.
+_ALONE = ("Widowed", "Divorced", "Separated", "Never married")
 MARITAL = {
-    "MAR": ("Married", "Widowed", "Divorced", "Separated", "Never married"),
-    "MSP": (
-        "Married, spouse present",
-        "Married, spouse absent",
-        "Widowed",
-        "Divorced",
-        "Separated",
-        "Never married",
-    ),
+    "MAR": ("Married", *_ALONE),
+    "MSP": ("Married, spouse present", "Married, spouse absent", *_ALONE),
 }
 MINIMUM_AGE = 15
 SEXES = ("Male", "Female")
@@ -55,13 +49,10 @@ def census(paths: Sequence[Path], name: str) -> Table:
     leaves out; all who have an income figure is this function's choice.
 
     Files are read in pieces; a file with every column of the Bureau's is accepted, and only these columns are kept.
-
-    Raises:
-        InputError: when a file cannot be read, lacks a column, holds a code that is not in the dictionary, or the files
-            do not share a column for the marital status; or nobody is left.
+    Codes must be in the dictionary, and all files have one column for the marital status.
 
     Source: U.S. Census Bureau, ACS PUMS data dictionary, 2018; NIST, Diverse Community Data Excerpts. Used in Long et
-        al. (2017), section 8.
+    al. (2017), section 8.
     """
     headers = {path: _header(path) for path in paths}
     marital = next((key for key in MARITAL if all(key in header for header in headers.values())), None)
@@ -100,12 +91,8 @@ def census(paths: Sequence[Path], name: str) -> Table:
         notes.append(f"{young} persons with an income are left out: they are younger than {MINIMUM_AGE}")
     if len(values) == 0:
         raise InputError(f"{name}: no person is left ({'; '.join(notes) or 'the files have no records'}).")
-    columns = (
-        Column("age", None),
-        Column("marital-status", MARITAL[marital]),
-        Column("race", RACES),
-        Column("sex", SEXES),
-    )
+    kinds = {"age": None, "marital-status": MARITAL[marital], "race": RACES, "sex": SEXES}
+    columns = tuple(Column(*each) for each in kinds.items())
     return Table(values, columns, np.concatenate(labels), CLASSES, name, tuple(notes))
 
 

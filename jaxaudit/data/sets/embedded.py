@@ -23,11 +23,10 @@ FONTS = (
 def digits() -> Examples:
     """The 1,797 handwritten digits that scikit-learn carries, as `uint8[1797, 8, 8]`, white ink on black.
 
-    scikit-learn stores 17 gray levels v = 0..16 (counts of set pixels in 4x4 blocks). They become round(v *
-    255 / 16), which is one-to-one: the level is `round(pixel * 16 / 255)`.
+    scikit-learn stores 17 gray levels v = 0..16 (counts of set pixels in 4x4 blocks). They become round(v * 255 / 16),
+    which is one-to-one: the level is `round(pixel * 16 / 255)`.
 
-    Source: E. Alpaydin, C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI, CC BY 4.0 (its test
-        part).
+    Source: E. Alpaydin, C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI, CC BY 4.0 (its test part).
 
     >>> digits()
     Examples(digits: 1797 records of shape (8, 8), 10 classes)
@@ -82,20 +81,16 @@ def wine() -> Table:
 def printed_digits(records: int = 2000, size: int = 28, seed: int = SEED) -> Examples:
     """Printed digits, light on dark: `uint8[records, size, size]`, to handwritten ones as SVHN is to MNIST.
 
-    Rendered from the 21 TrueType fonts that matplotlib ships and that have digits (DejaVu, STIX, Computer
-    Modern) with jitter of font, height, width, rotation, shear, shift, stroke thickness, blur and contrast.
+    Rendered from the 21 TrueType fonts that matplotlib ships and that have digits (DejaVu, STIX, Computer Modern) with
+    jitter of font, height, width, rotation, shear, shift, stroke thickness, blur and contrast, drawn by `seed`.
 
-    Guarantees: classes are balanced to within one record and shuffled; the same arguments give the same bytes
-    (for one version of Pillow, whose FreeType draws the outlines); in the default set no two records are
-    identical. 6,000 records take about half a second.
+    Guarantees: classes are balanced to within one record and shuffled; the same arguments give the same bytes (for one
+    version of Pillow, whose FreeType draws the outlines); in the default set no two records are identical. 6,000
+    records take about half a second.
 
     Args:
         records: how many, at least 10 (one a class).
         size: height and width in pixels, at least 8.
-        seed: of the jitter and the order.
-
-    Raises:
-        InputError: when there are fewer than 10 records or 8 pixels.
 
     >>> printed_digits(20, seed=7)
     Examples(printed-digits: 20 records of shape (28, 28), 10 classes)

@@ -21,17 +21,10 @@ def location(path: Path) -> Table:
 
     A column says whether the user visited a certain region or type of place; the file does not name them, so they are
     `place 1` to `place 446`. The classes, `1` to `30`, are clusters of users. The archive is read as a stream: nothing
-    is unpacked to disk, and nothing but its first file is used.
-
-    Args:
-        path: the archive; its one file has a line a user, the label first.
-
-    Raises:
-        InputError: when the archive is missing or damaged, it unpacks to more than 64 MiB, or a value is
-            neither 0 nor 1.
+    is unpacked to disk, and nothing but its first file, a line a user with the label first, is used, up to 64 MiB.
 
     Source: Shokri, Stronati, Song, Shmatikov (2017), Membership inference attacks against machine learning models;
-        github.com/privacytrustlab/datasets.
+    github.com/privacytrustlab/datasets.
     """
     data = _first_file(path)
     with parsing(f"{path}: its first file is not a table of whole numbers", f"is it {ARCHIVE}?"):

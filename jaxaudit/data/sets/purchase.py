@@ -34,10 +34,6 @@ def purchase(path: Path) -> Table:
     Guarantees: memory while reading is bounded by customers * 1,024 bytes (three times that while the table grows) and
     a few blocks, whatever the number of lines; the order of the lines does not matter.
 
-    Raises:
-        InputError: when the file cannot be read, has no columns `id` and `category` of whole numbers, more customers or
-            categories than are allowed, or fewer different customers than clusters.
-
     Source: Long, Bindschaedler, Gunter (2017), section 5.1; kaggle.com/c/acquire-valued-shoppers-challenge.
     """
     try:
@@ -99,11 +95,7 @@ def _places(known: dict[int, int], values: np.ndarray, most: int, what: str) -> 
 
 
 def cluster(bought: np.ndarray, seed: int, clusters: int, sample: int) -> np.ndarray:
-    """`int32[customers]`: the k-means cluster of every customer; see `purchase`.
-
-    Raises:
-        InputError: when fewer different customers were drawn than there are clusters.
-    """
+    """`int32[customers]`: the k-means cluster of every customer; see `purchase`."""
     # Imported here because scikit-learn takes about a second to import.
     from sklearn.cluster import KMeans
 

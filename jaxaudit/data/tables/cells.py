@@ -72,11 +72,7 @@ def all_numbers(column: pa.ChunkedArray, decimal: str, more_than: int) -> np.nda
 
 
 def are_numeric(cells: Cells, few: int, name: str, source: str) -> bool:
-    """Whether a column holds numbers: all present values are numbers, and more than `few` are distinct.
-
-    Raises:
-        InputError: when all are numbers, but one of them is infinite.
-    """
+    """Whether all present values are numbers, more than `few` of them distinct; none may be infinite."""
     there = ~cells.missing
     if not cells.is_number[there].all():
         return False
@@ -85,11 +81,7 @@ def are_numeric(cells: Cells, few: int, name: str, source: str) -> bool:
 
 
 def as_numbers(cells: Cells, name: str, source: str) -> np.ndarray:
-    """`float64[n]`, NaN where a value is missing.
-
-    Raises:
-        InputError: a value is text, or infinite.
-    """
+    """`float64[n]`, NaN where a value is missing; no other value may be text, or infinite."""
     text = ~cells.missing & ~cells.is_number
     if text.any():
         raise InputError(
@@ -101,11 +93,7 @@ def as_numbers(cells: Cells, name: str, source: str) -> np.ndarray:
 
 
 def as_categories(cells: Cells, name: str, source: str) -> tuple[tuple[str, ...], np.ndarray]:
-    """The categories in ascending order (numerical if all are numbers), and the index of each record's category.
-
-    Raises:
-        InputError: when there are more than `MOST_CATEGORIES`.
-    """
+    """The categories in ascending order (numerical if all are numbers), and the index of each record's category."""
     there = ~cells.missing
     if int(there.sum()) > MOST_CATEGORIES:
         text = there & ~cells.is_number
@@ -141,25 +129,18 @@ def as_classes(cells: Cells, name: str, source: str) -> tuple[np.ndarray, tuple[
             f"{cells.row(cells.missing)}); delete {'it' if count == 1 else 'them'} (or `missing` drop)."
         )
     classes = len(cells.texts)
+    numbered = cells.is_number.all()
+    wrong = None
     if classes == 1:
-        raise InputError(
-            f"{source}: every row has the same label (column {name!r}); a classifier needs at least two classes. Is it "
-            "the right column (`label`)?"
-        )
-    if cells.is_number.all() and classes > MOST_NUMBERED:
-        raise InputError(
-            f"{source}: the label column {name!r} has {classes} different numbers; a classifier needs a few classes. "
-            "Replace the numbers by ranges (such as <=50K and >50K), or name another column (`label`)."
-        )
-    if classes > MOST_CLASSES:
-        raise InputError(
-            f"{source}: the label column {name!r} has {classes} different texts, more than {MOST_CLASSES} classes; is "
-            "it an identifier? Name another column (`label`)."
-        )
-    order = _order(cells)
-    rank = np.empty(classes, np.int32)
-    rank[order] = np.arange(classes)
-    return rank[cells.codes], tuple(cells.texts[int(index)].as_py() for index in order)
+        wrong = "every row has the same label; a classifier needs at least two classes"
+    elif numbered and classes > MOST_NUMBERED:
+        wrong = f"it has {classes} different numbers; replace them by ranges (such as <=50K and >50K)"
+    elif classes > MOST_CLASSES:
+        wrong = f"it has {classes} different texts, more than {MOST_CLASSES} classes; is it an identifier?"
+    if wrong:
+        raise InputError(f"{source}: the label column {name!r}: {wrong}, or name another column (`label`).")
+    categories, codes = as_categories(cells, name, source)
+    return codes.astype(np.int32), categories
 
 
 def _order(cells: Cells) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Columns of a table: chosen by name, converted between numbers and categories, or described."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,15 +15,8 @@ _MANY = 10
 
 
 def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) -> None:
-    """Checks the named columns against the columns of a table.
-
-    Args:
-        names: the table's columns.
-        source: the name of the table in messages.
-        choices: the columns of each choice (`label`, `categorical`, `numeric`, `drop`).
-
-    Raises:
-        InputError: a column is unknown (with near matches), or has two choices.
+    """Checks that each choice (`label`, `categorical`, `numeric`, `drop`) names columns of the table, and no column
+    two.
     """
     said: dict[str, str] = {}
     for what, chosen in choices.items():
@@ -51,9 +45,6 @@ def recode(
         categorical: columns whose distinct numbers become the categories, in ascending order.
         numeric: columns whose categories are numbers, which become the values.
         drop: columns to leave out.
-
-    Raises:
-        InputError: a column is unknown or named twice, a category is not a finite number, or no column is left.
     """
     check_choice(
         [column.name for column in table.columns], table.name, categorical=categorical, numeric=numeric, drop=drop
@@ -77,17 +68,13 @@ def recode(
 
 
 def _as_numbers(column: Column, source: str) -> np.ndarray:
-    numbers = []
-    for category in column.categories or ():
-        try:
-            number = float(category)
-        except ValueError:
-            number = np.nan
-        if not np.isfinite(number):
-            what = "has missing values" if category == MISSING else "holds text"
-            raise InputError(f"{source}: column {column.name!r} {what}, so it cannot be numeric; leave it categorical.")
-        numbers.append(number)
-    return np.array(numbers)
+    numbers = np.full(len(column.categories or ()), np.nan)
+    with suppress(ValueError):
+        numbers = np.array([float(each) for each in column.categories or ()])
+    if not np.isfinite(numbers).all():
+        what = "has missing values" if MISSING in (column.categories or ()) else "holds text"
+        raise InputError(f"{source}: column {column.name!r} {what}, so it cannot be numeric; leave it categorical.")
+    return numbers
 
 
 class ColumnSummary(NamedTuple):

@@ -23,11 +23,7 @@ from jaxaudit.errors import InputError
 
 
 def read_text_table(
-    path: Path,
-    *,
-    keep: Collection[str] = (),
-    drop: Collection[str] = (),
-    options: CsvOptions = DETECTED,
+    path: Path, *, keep: Collection[str] = (), drop: Collection[str] = (), options: CsvOptions = DETECTED
 ) -> tuple[TextTable, tuple[str, ...]]:
     """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
 
@@ -35,9 +31,6 @@ def read_text_table(
         path: the file; its first bytes show which format it has.
         keep, drop: as for `read_parquet`.
         options: the format of a CSV file, as far as it should not be detected.
-
-    Raises:
-        InputError: as `read_csv` and `read_parquet`; or a CSV file has no header line.
     """
     with open_data(path) as stream:
         parquet = stream.read(len(MAGIC)) == MAGIC
@@ -55,14 +48,7 @@ def load_columns(path: Path, drop: Sequence[str] = ()) -> Examples:
 
     The label column is the one named label, labels, class, target or y (in any case), else the last. A first column
     without a name, or named index or id, that counts the rows is not a feature; nor are the columns that pandas kept
-    its index in.
-
-    Args:
-        drop: columns that are ignored, unless their name is that of a label.
-
-    Raises:
-        InputError: when the file has no header line, no rows or no features, a cell is not a number, or the
-            label column is unclear.
+    its index in, nor those of `drop`, unless their name is that of a label.
     """
     table, _ = read_text_table(path, drop=drop)
     if table.rows == 0:

@@ -49,10 +49,10 @@ def read_people(
     missing if it is empty, `?`, `NA`, `N/A` or `nan` in any case; in a categorical column, missing values are the last
     category, `MISSING`. Blanks around a value are ignored.
 
-    A first column without a name or named index or id that counts the rows is left out, with a note, unless it is
-    named here; so are the index columns that pandas wrote into a Parquet file. Columns without a name are called
-    `column 3`. A constant column is kept (see `describe_table`). A note names columns that look like identifiers, and
-    gives the format of the file if it is unusual.
+    A first column without a name or named index or id that counts the rows is left out, with a note, unless it is named
+    here; so are the index columns that pandas wrote into a Parquet file. Columns without a name are called `column 3`.
+    A constant column is kept (see `describe_table`). A note names columns that look like identifiers, and gives the
+    format of the file if it is unusual.
 
     Labels are text or numbers: the classes are the distinct texts, in sorted order, numbers in numerical order.
 
@@ -71,19 +71,21 @@ def read_people(
         categorical: columns that are categorical even if they hold numbers.
         numeric: columns that are numeric even if they hold few different numbers.
         drop: columns to leave out.
-        missing: what happens to missing numbers.
         options: the format of a CSV file, as far as it should not be detected.
 
     Raises:
-        InputError: when the file cannot be read, is ragged, without a header or without records; a column is unknown,
-            occurs twice, or cannot be what it is said to be, or has more than 10,000 categories; numbers are missing;
-            or the label is not one, or has more than 1,000 classes (50 of numbers). Rows count from 1 below the header.
+        InputError: when a column is unknown, occurs twice, cannot be what it is said to be, or has more than 10,000
+            categories; numbers are missing; or the label is not one, or has more than 1,000 classes (50 of numbers).
+            Rows count from 1 below the header.
     """
     if missing not in get_args(Missing):
         raise InputError(f"`missing` must be one of {', '.join(get_args(Missing))}, not {missing!r}.")
     named = {name for name in (label, *categorical, *numeric) if name is not None}
     text, notes = read_text_table(path, keep=named, drop=drop, options=options)
-    names, source = _names(text.header or [], path), path.name
+    names, source = [name or f"column {index}" for index, name in enumerate(text.header or [], 1)], path.name
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
+    if twice is not None:
+        raise InputError(f"{path}: two columns are named {twice!r}; give each its own name in the header line.")
     if text.rows == 0:
         raise InputError(f"{path}: there are no records below the header line. Is the file empty?")
     if label is None:
@@ -200,11 +202,3 @@ def _all_different_whole(numbers: np.ndarray) -> bool:
     if len(numbers) < few or len(np.unique(numbers[:few])) < few or not (numbers == np.rint(numbers)).all():
         return False
     return len(np.unique(numbers)) == len(numbers)
-
-
-def _names(header: list[str], path: Path) -> list[str]:
-    names = [name or f"column {index}" for index, name in enumerate(header, 1)]
-    twice = next((name for name, times in Counter(names).items() if times > 1), None)
-    if twice is not None:
-        raise InputError(f"{path}: two columns are named {twice!r}; give each its own name in the header line.")
-    return names

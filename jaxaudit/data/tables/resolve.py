@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 from jaxaudit.data.paths import exists
-from jaxaudit.data.selection import choose_parts, nearest, read_parts, shown_name, split_name
+from jaxaudit.data.selection import choose_parts, nearest, read_parts, split_name
 from jaxaudit.data.sets.embedded import breast_cancer, wine
 from jaxaudit.data.tables.columns import recode
 from jaxaudit.data.tables.table import Table, join_tables
@@ -63,23 +64,22 @@ def load_table(
     Table(wine@train[:50]: 50 records of 12 columns, 12 of them numeric, 3 classes)
     """
     source, split = (name_or_path, None) if _is_path(name_or_path) else split_name(name_or_path)
+    how: dict[str, Any] = {"categorical": categorical, "numeric": numeric, "drop": drop}
     if source not in _NAMES:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.formats.csv_file import CsvOptions
         from jaxaudit.data.tables.people import read_people
 
-        path = _file(source, data_dir)
         options = CsvOptions(delimiter, encoding, decimal)
-        how: dict[str, Any] = {"categorical": categorical, "numeric": numeric, "drop": drop}
-        read = partial(read_people, path, label=label, **how, missing=missing, options=options)
+        read = partial(read_people, _file(source, data_dir), label=label, **how, missing=missing, options=options)
         return _select({"train": read}, split, name_or_path)
     splits = {"train": _EMBEDDED[source]} if source in _EMBEDDED else _in_folder(source, data_dir)
-    if label is not None:
-        raise InputError(f"{source}: has its own labels; leave out the label column (`label`).")
-    if missing != "error" or not delimiter is encoding is decimal is None:
-        raise InputError(f"{source}: is read as it is; `missing`, `delimiter`, `encoding` and `decimal` are for files.")
-    table = _select(splits, split, name_or_path)
-    return recode(table, categorical=categorical, numeric=numeric, drop=drop)
+    if missing != "error" or not label is delimiter is encoding is decimal is None:
+        raise InputError(
+            f"{source}: is read as it is, with its own labels; `label`, `missing`, `delimiter`, `encoding` and "
+            "`decimal` are for files."
+        )
+    return recode(_select(splits, split, name_or_path), **how)
 
 
 def table_names() -> tuple[str, ...]:
@@ -113,9 +113,7 @@ def _in_folder(source: str, data_dir: Path | None) -> Splits:
     directory = data_folder(data_dir)
     files = _files(source, directory / source) if directory else {}
     if not files:
-        where = (
-            f"{directory / source}" if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR (`data_dir`)"
-        )
+        where = directory / source if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR (`data_dir`)"
         raise InputError(f"{source}: its files are missing; put {_NEEDED[source]} into {where}.")
     splits = (_ALL, *files) if source == "acs" else files
     return {split: partial(_read, source, files, split) for split in splits}
@@ -132,21 +130,10 @@ def _files(source: str, folder: Path) -> dict[str, Path]:
 
 def _read(source: str, files: dict[str, Path], split: str) -> Table:
     # Imported here because most runs read none of these.
-    if source == "adult":
-        from jaxaudit.data.sets.adult import adult
-
-        return adult(files[split])
-    if source == "location":
-        from jaxaudit.data.sets.location import location
-
-        return location(files[split])
-    if source == "purchase":
-        from jaxaudit.data.sets.purchase import purchase
-
-        return purchase(files[split])
-    from jaxaudit.data.sets.census import census
-
-    return census([files[split]], split) if split != _ALL else census(list(files.values()), source)
+    read = getattr(import_module(f"jaxaudit.data.sets.{_MODULES.get(source, source)}"), _MODULES.get(source, source))
+    if source != "acs":
+        return read(files[split])
+    return read([files[split]], split) if split != _ALL else read(list(files.values()), source)
 
 
 def _file(source: str, data_dir: Path | None) -> Path:
@@ -155,7 +142,7 @@ def _file(source: str, data_dir: Path | None) -> Path:
     if path is None:
         searched = "" if directory is None else f" or in {directory}"
         raise InputError(
-            f"{shown_name(source)} is not a file here{searched} and not a known table ({', '.join(_NAMES)}). "
+            f"{source[:100]!r} is not a file here{searched} and not a known table ({', '.join(_NAMES)}). "
             f"{nearest(source, _NAMES)}"
         )
     if path.is_dir():
@@ -176,3 +163,5 @@ _NEEDED = {
     "acs": "person files of the American Community Survey (.csv or .csv.gz)",
 }
 _NAMES = (*_EMBEDDED, *_NEEDED)
+_MODULES = {"acs": "census"}
+"""The file and function in `sets` of a table, where they have another name than it."""

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.arrays import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.errors import InputError
 
 MISSING = "(missing)"
@@ -151,11 +151,8 @@ def one_hot(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTE
         pair_as_one: False gives one input per category in every column.
         max_bytes: the largest accepted size.
 
-    Raises:
-        InputError: when the inputs would take more than `max_bytes`.
-
     Source: Long, Bindschaedler, Gunter (2017), section 5.2 ("we convert categorical attributes into binary attributes
-        and normalize all the numerical attributes").
+    and normalize all the numerical attributes").
     """
     counts = np.array(category_counts(table))
     single = (counts < (3 if pair_as_one else 1)).nonzero()[0]
@@ -163,13 +160,9 @@ def one_hot(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTE
     widths[single] = 1
     starts = np.cumsum(widths) - widths
     inputs = int(widths.sum())
-    if 4 * inputs * len(table) > max_bytes:
-        widest = table.columns[int(widths.argmax())].name
-        raise InputError(
-            f"{table.name}: {len(table)} records of {inputs} inputs need {4 * inputs * len(table) / 2**30:.1f} GiB, "
-            f"more than the allowed {max_bytes / 2**30:.1f} GiB; drop the columns with most categories "
-            f"({widest!r} has {int(widths.max())}) or use fewer records."
-        )
+    widest = f"{table.columns[int(widths.argmax())].name!r} has {int(widths.max())}"
+    advice = f"drop the columns with most categories ({widest}) or use fewer records"
+    refuse_larger(f"{table.name}, {len(table)} records of {inputs} inputs", 4 * inputs * len(table), max_bytes, advice)
     if len(single) == len(counts):
         return ordinal(table)
     out = np.zeros((len(table), inputs), np.float32)
@@ -190,11 +183,7 @@ def ordinal(table: Table) -> Examples:
 
 
 def candidate_indices(generator: np.random.Generator, records: int, count: int = 2000) -> Int[np.ndarray, " count"]:
-    """Indices of `count` different records, every subset equally likely, in ascending order.
-
-    Raises:
-        InputError: when there are fewer records than `count`, or `count` is below 1.
-    """
+    """Indices of `count` different records, 1 to `records`, every subset equally likely, in ascending order."""
     if not 1 <= count <= records:
         raise InputError(
             f"{count} candidate records cannot be drawn from {records}; give a number from 1 to {records}."
@@ -205,33 +194,23 @@ def candidate_indices(generator: np.random.Generator, records: int, count: int =
 def candidates(generator: np.random.Generator, table: Table, count: int = 2000) -> Table:
     """The candidate set: a random subset of the table, in the table's order; `candidate_indices` says which.
 
-    Raises:
-        InputError: as `candidate_indices`.
-
     Source: Long, Bindschaedler, Gunter (2017), section 5.1 ("we randomly sample 2,000 records as candidate set D").
     """
     return table.take(candidate_indices(generator, len(table), count))
 
 
 def join_tables(parts: Sequence[Table], name: str) -> Table:
-    """All records of `parts`, in order.
-
-    Raises:
-        InputError: when the parts differ in their columns, categories or classes.
-    """
+    """All records of `parts`, in order; they must agree in their columns, categories and classes."""
     first = parts[0]
     if len(parts) == 1:
         return replace(first, name=name)
+    ours = [(column.name, column.categories) for column in first.columns]
     for part in parts[1:]:
-        for mine, theirs in zip(first.columns, part.columns, strict=False):
-            if (mine.name, mine.categories) != (theirs.name, theirs.categories):
-                raise InputError(
-                    f"{part.name} and {first.name} differ in column {mine.name!r}; convert both to the same form."
-                )
-        if len(part.columns) != len(first.columns) or part.class_names != first.class_names:
-            raise InputError(
-                f"{part.name} and {first.name} differ in columns or classes; convert both to the same form."
-            )
+        theirs = [(column.name, column.categories) for column in part.columns]
+        unlike = [mine[0] for mine, other in zip(ours, theirs, strict=False) if mine != other]
+        if unlike or len(theirs) != len(ours) or part.class_names != first.class_names:
+            where = f"column {unlike[0]!r}" if unlike else "columns or classes"
+            raise InputError(f"{part.name} and {first.name} differ in {where}; convert both to the same form.")
     places = [part.places for part in parts if part.places is not None]
     return Table(
         np.concatenate([part.values for part in parts]),

@@ -47,15 +47,15 @@ def has_originals(base: str, folder: Path) -> bool:
 def prepare(name: str, base: str, folders: tuple[Path, ...], data_folder: Path | None) -> None:
     """Prepare the set `name` (`base[/config][:version]`) as array_record in the first writable of `folders`.
 
-    Original files found in FOLDER/`base` or FOLDER/downloads/manual are used instead of downloads when their
-    checksums are those that TFDS recorded. Progress goes to stderr. Nothing half-prepared is left: TFDS moves
-    the finished folder into place. `data_folder` is the data directory, if any, for the advice in messages.
+    Original files found in FOLDER/`base` or FOLDER/downloads/manual are used instead of downloads when their checksums
+    are those that TFDS recorded. Progress goes to stderr. Nothing half-prepared is left: TFDS moves the finished folder
+    into place. `data_folder` is the data directory, if any, for the advice in messages.
 
     Raises:
-        InputError: the `prepare` extra is not installed, no download host answers within `CONNECT_SECONDS`
-            (known within 15 seconds in all), no folder is writable, the set is not of image classification,
-            or TFDS refuses (wrong checksum, no space, originals that must be fetched by hand).
-        RuntimeError: the child process ended without an answer.
+        InputError: the `prepare` extra is not installed, no download host answers within `CONNECT_SECONDS` (known
+        within 15 seconds in all), no folder is writable, the set is not of image classification, or TFDS refuses (wrong
+        checksum, no space, originals that must be fetched by hand). RuntimeError: the child process ended without an
+        answer.
     """
     if not can_prepare():
         raise InputError(

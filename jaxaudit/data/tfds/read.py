@@ -58,24 +58,16 @@ class Stored(NamedTuple):
 def read_prepared(
     folder: Path, split: str | None, name: str, size: tuple[int, int] | None = None, gray: bool = True
 ) -> Examples:
-    """The records of a prepared set in `folder`, without TensorFlow.
+    """The records of a prepared set in `folder`, without TensorFlow: images as `stack_images` gives them, in the order
+    of the record files, with the set's names of classes.
+
+    Every part is decoded once for each `size` and then cached. Memory: the result and 1,000 encoded images.
 
     Args:
         folder: one version of a set: its metadata and record files (array_record, parquet or tfrecord).
         split: what to read, in the syntax of `selection.parse_split`; None is the only split, else `train`.
         name: the name of the result.
-        size: (height, width) to which images of different sizes are resized, as by `prepare_images`; None rejects them.
-        gray: as for `prepare_images`, if sizes differ.
-
-    Returns:
-        images as stored, `uint8[n, height, width, channels]`, one-channel images as `[n, height, width]`, in
-        the order of the record files; where sizes differ, `float32[n, *size, channels]` in [0, 1]. Class names are
-        those of the set. Every part is decoded once for each `size` and then cached. Memory: the result and 1,000
-        encoded images.
-
-    Raises:
-        InputError: not a set of image classification, no such split, images of several sizes and no `size`, damaged
-            files.
+        size, gray: as for `stack_images`.
     """
     what, advice = f"{name}: the prepared set in {folder} cannot be read", _DAMAGED
     fingerprint = _fingerprint(folder)
@@ -129,11 +121,7 @@ def _fingerprint(folder: Path) -> str:
 def supervised(kinds: Mapping[str, str], supervised_keys: Any, name: str) -> Supervised:
     """Which features hold the image and the class: the supervised keys, else the only image and class.
 
-    Args:
-        kinds: the class name of each feature.
-
-    Raises:
-        InputError: the set is not one of image classification.
+    `kinds` has the class name of each feature.
     """
     images = [key for key, kind in kinds.items() if kind == "Image"]
     labels = [key for key, kind in kinds.items() if kind == "ClassLabel"]

@@ -53,9 +53,8 @@ def file_and_split(name: str, data_dir: Path | None) -> tuple[Path | None, str |
 
 
 def set_folders(data_dir: Path | None) -> tuple[Path, ...]:
-    """The folders in which prepared sets are searched, in this order.
-
-    The data directory if there is one, `$TFDS_DATA_DIR`, `~/tensorflow_datasets`.
+    """The folders in which prepared sets are searched: the data directory, `$TFDS_DATA_DIR`,
+    `~/tensorflow_datasets`.
     """
     candidates = [data_folder(data_dir), os.environ.get("TFDS_DATA_DIR"), Path("~/tensorflow_datasets")]
     folders = (expanded(folder) for folder in candidates if folder)
@@ -68,9 +67,6 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
 
     The newest version unless one is named. If no config is named: the default config recorded by TFDS on disk, or the
     only one.
-
-    Raises:
-        InputError: several configs are prepared, and none is the default.
     """
     for folder in folders:
         root = folder / name.base

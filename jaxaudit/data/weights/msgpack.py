@@ -28,11 +28,7 @@ def looks_like_msgpack(data: bytes) -> bool:
 
 
 def read_msgpack(data: bytes, source: str) -> dict[str, np.ndarray]:
-    """The arrays of the tree by their paths, joined by `/`; single numbers as arrays without axes, None left out.
-
-    Raises:
-        InputError: the bytes are not such a tree, or hold more values than a network's weights would.
-    """
+    """The arrays of the tree by their paths, joined by `/`; single numbers as arrays without axes, None left out."""
     left = MOST_VALUES
 
     def count(values: Any) -> Any:

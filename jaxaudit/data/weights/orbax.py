@@ -13,6 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.memory import refuse_larger
 from jaxaudit.data.paths import entries, read_small, regular_files
 from jaxaudit.errors import InputError
 
@@ -32,10 +33,6 @@ def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
 
     `path` may be the folder that a checkpointer saved, a step of a checkpoint manager, or a manager's folder with one
     step.
-
-    Raises:
-        InputError: it is not such a folder, holds several steps or items, is damaged, or declares more than
-            `max_bytes`.
     """
     tree = _tree_folder(path)
     stored = sum(status.st_size for _, status in regular_files(tree))
@@ -43,11 +40,7 @@ def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
         paths, driver = _described(tree)
         arrays = {name: _opened(tree, path, driver) for name, path in paths.items()}
         claimed = max(stored, sum(array.dtype.numpy_dtype.itemsize * array.size for array in arrays.values()))
-        if claimed > max_bytes:
-            raise InputError(
-                f"{path}: states {claimed / 2**30:.1f} GiB, more than the allowed {max_bytes / 2**30:.1f} GiB; save "
-                "only the weights."
-            )
+        refuse_larger(path, claimed, max_bytes, "save only the weights")
         return {name: np.asarray(array.read().result()) for name, array in arrays.items()}
 
 
@@ -97,8 +90,7 @@ def _tree_folder(path: Path) -> Path:
         inner = [child for child in entries(folder) if child.is_dir() and _holds_tree(child)]
         if len(inner) > 1:
             shown = ", ".join(child.name[:40] for child in inner[:NAMES_SHOWN])
-            more = ", ..." if len(inner) > NAMES_SHOWN else ""
-            raise InputError(f"{path}: contains several Orbax checkpoints ({shown}{more}); name the folder of one.")
+            raise InputError(f"{path}: contains several Orbax checkpoints ({shown}); name the folder of one.")
         if not inner:
             raise InputError(f"{path}: is a folder but no Orbax checkpoint; weights are also read from .safetensors.")
         folder = inner[0]

@@ -3,16 +3,17 @@
 Pickles are never loaded, and sizes are checked before memory is allocated.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Annotated
 
 import ml_dtypes
+import msgspec
 import numpy as np
 
 from jaxaudit.data.formats.parsing import PICKLES, parsing
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists, expanded, file_size, open_data, read_small
 from jaxaudit.data.weights.msgpack import looks_like_msgpack, read_msgpack
 from jaxaudit.data.weights.orbax import read_orbax
@@ -89,11 +90,7 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a folder that `save_pretrained` wrote.
-
-    Raises:
-        InputError: it has none, or an index that names other files.
-    """
+    """The safetensors files of a folder that `save_pretrained` wrote."""
     saved = _saved_weights(folder)
     if saved is None:
         raise InputError(f"{folder}: has no weights; name a folder that save_pretrained wrote.")
@@ -164,13 +161,14 @@ def _read_sharded(index: Path, max_bytes: int) -> Weights:
     return found
 
 
+class _Index(msgspec.Struct):
+    weight_map: Annotated[dict[str, str], msgspec.Meta(min_length=1)]
+
+
 def _placed(index: Path) -> dict[str, str]:
     """The file of each array."""
-    with parsing(f"{index}: is not JSON", "was it written to its end?"):
-        stated = json.loads(read_small(index, LONGEST_INDEX))
-    placed = stated.get("weight_map") if isinstance(stated, dict) else None
-    if not isinstance(placed, dict) or not placed or not all(isinstance(each, str) for each in placed.values()):
-        raise InputError(f"{index}: has no weight_map from arrays to files; was it written by save_pretrained?")
+    with parsing(f"{index}: is not JSON with a weight_map from arrays to files", "was it written by save_pretrained?"):
+        placed = msgspec.json.decode(read_small(index, LONGEST_INDEX), type=_Index).weight_map
     for name in placed.values():
         # A plain file name in the same folder, on any system.
         if Path(name).name != name or "\\" in name or not name.endswith(SAFETENSORS):
@@ -180,27 +178,18 @@ def _placed(index: Path) -> dict[str, str]:
 
 def _read_file(path: Path, max_bytes: int) -> Weights:
     suffix = path.suffix.lower()
-    if suffix in PICKLES:
-        raise InputError(
-            f"{path}: a {suffix} file may be a pickle, which runs code when it is loaded, so it is not; save the "
-            f"weights as .safetensors. {TO_SAFETENSORS}."
-        )
     with open_data(path) as file:
         size = file_size(file)
-        if size > max_bytes:
-            raise InputError(
-                f"{path}: has {size / 2**30:.1f} GiB, more than the allowed {max_bytes / 2**30:.1f} GiB; save only "
-                "the weights."
-            )
+        refuse_larger(path, size, max_bytes, "save only the weights")
         with parsing(f"{path}: cannot be read", "is the disk damaged?"):
             data = file.read(size)
     if not data:
         raise InputError(f"{path}: is empty; was it written to its end?")
     content = _content(data)
-    if content == "pickle":
+    if content == "pickle" or suffix in PICKLES:
         raise InputError(
-            f"{path}: begins like a pickle or a PyTorch file, which run code when they are loaded, so it is not; save "
-            f"the weights as .safetensors. {TO_SAFETENSORS}."
+            f"{path}: may be a pickle or a PyTorch file, which run code when they are loaded, so it is not; save the "
+            f"weights as .safetensors. {TO_SAFETENSORS}."
         )
     wanted = "safetensors" if suffix == SAFETENSORS else "msgpack" if suffix in MSGPACK else content
     if wanted is None:
@@ -238,8 +227,9 @@ def _finite(weights: Weights, path: Path) -> Weights:
     if not weights:
         raise InputError(f"{path}: has no arrays; save the network's parameters.")
     for name, values in weights.items():
-        if (values.dtype.kind in "fc" or values.dtype == ml_dtypes.bfloat16) and not np.isfinite(values).all():
-            bad = int((~np.isfinite(values)).sum())
+        inexact = values.dtype.kind in "fc" or values.dtype == ml_dtypes.bfloat16
+        bad = int((~np.isfinite(values)).sum()) if inexact else 0
+        if bad:
             raise InputError(
                 f"{path}: {bad} of the {values.size} numbers of {name} are NaN or infinite; did training diverge?"
             )

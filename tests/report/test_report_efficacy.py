@@ -97,7 +97,7 @@ def test_its_layers_are_one_chart_of_the_largest(monkeypatch: pytest.MonkeyPatch
     ]
     run = Run("a run", "efficacy", msgspec.structs.replace(result, models=tuple(models)), {})
     monkeypatch.setattr("jaxaudit.plots.unlearn.MOST_LAYERS", 2)
-    (picture,) = [each for each in pictures.efficacy_pictures(run) if each.name == "layers"]
+    (picture,) = [each for each in pictures.pictures(run) if each.name == "layers"]
     drawn = {line.get_label(): np.asarray(line.get_xdata()).tolist() for line in picture.draw().axes[0].lines}
     assert drawn == {"mine": [2.0, 3.0], "before": [8.0, 12.0]}
     assert "2 of 3 layers" in picture.caption

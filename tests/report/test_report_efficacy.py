@@ -9,7 +9,7 @@ from support.saved_runs.efficacy import efficacy_audit, efficacy_run, weights
 from support.terminals import shown
 
 from jaxaudit.audits.efficacy import result as module
-from jaxaudit.audits.efficacy.result import Layer, weights_of
+from jaxaudit.audits.efficacy.result import Layer
 from jaxaudit.kernels.likelihoods import Gaussian
 from jaxaudit.report.efficacy import pictures
 from jaxaudit.report.html.render import report_html
@@ -55,8 +55,8 @@ def test_the_numbers_of_json():
 def test_what_else_was_measured_is_on_the_page():
     """The true information, the likelihood and the similarity."""
     judged, other = weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [1.0, 2.0, 3.0])
-    measured = judged[1]._replace(mean_gradient_norm=0.25, similarity=np.array([0.5, -0.125, np.nan]))
-    more = weights_of("mine", measured, None, -1.0, true_information=3.0), measured
+    measured = judged.by_layer._replace(mean_gradient_norm=0.25, similarity=np.array([0.5, -0.125, np.nan]))
+    more = judged._replace(by_layer=measured, accuracy=None, true_norms=np.full(3, 3.0))
     audit = efficacy_audit(more, other, likelihood=Gaussian(2.0))
     result = as_json(efficacy_run(audit=audit))
     model = result["models"][0]

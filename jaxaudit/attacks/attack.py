@@ -49,6 +49,9 @@ class PooledShadows(NamedTuple):
     labels: Int[np.ndarray, " candidates"]
 
 
+Shadows = PairedShadows | PooledShadows
+
+
 @runtime_checkable
 class Attack(Protocol):
     """A membership attack: computes one score per record from outputs, labels and shadow models.
@@ -68,11 +71,7 @@ class Attack(Protocol):
     needs_bins: ClassVar[bool]
 
     def scores(
-        self,
-        key: Key[Array, ""],
-        asked: AttackInputs,
-        shadows: PairedShadows | PooledShadows,
-        progress: Progress | None,
+        self, key: Key[Array, ""], asked: AttackInputs, shadows: Shadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
         """The score of every target under every attacked model: above 0 the attack answers `in`.
 

@@ -27,18 +27,16 @@ from jaxaudit.models import RUN_ONCE
 
 SOURCE = "Nicolae et al. 2018; Shokri et al. 2017"
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 100, 100, 1e-4
+OPTIMIZER = optax.adam(LEARNING_RATE)
 OUTPUT_WIDTHS, LABEL_WIDTHS = (512, 100, 64), (256, 64)
 MOST_PER_BATCH = 8
 """The largest number of attack networks per batch on a CPU; other devices train all in one batch."""
 
 
 class LearnedAttack(NamedTuple):
-    """Trained attack networks, one per target model.
+    """Trained attack networks, one per target model, as a leading axis.
 
-    Attributes:
-        params: the networks' parameters, with a leading axis over models.
-        mean: the mean of the outputs that each network was trained on.
-        scale: the standard deviation of these outputs, or 1 if that is 0. Outputs are standardised with both.
+    Outputs are standardised with the mean and the standard deviation (1 if that is 0) of those trained on.
     """
 
     params: Any
@@ -198,7 +196,7 @@ def _standard(outputs: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.nda
 @partial(jax.jit, static_argnames=("features", "classes"), compiler_options=RUN_ONCE)
 def _start(keys: Key[Array, " models"], features: int, classes: int) -> tuple[Any, Any]:
     params = jax.vmap(lambda key: _init(init_key(key), features, classes))(keys)
-    return params, jax.vmap(_optimizer().init)(params)
+    return params, jax.vmap(OPTIMIZER.init)(params)
 
 
 def _init(key: Key[Array, ""], features: int, classes: int) -> _Net:
@@ -218,10 +216,6 @@ def _init(key: Key[Array, ""], features: int, classes: int) -> _Net:
 
     outputs, labels = stack((features, *OUTPUT_WIDTHS)), stack((classes, *LABEL_WIDTHS))
     return _Net(outputs, labels, layer(OUTPUT_WIDTHS[-1] + LABEL_WIDTHS[-1], 1))
-
-
-def _optimizer() -> optax.GradientTransformation:
-    return optax.adam(LEARNING_RATE)
 
 
 def _logits(params: _Net, outputs: Float[Array, "n features"], one_hot: Float[Array, "n classes"]) -> Array:
@@ -262,7 +256,7 @@ def _epoch(
                 )
                 return jnp.sum(weight * losses) / jnp.maximum(jnp.sum(weight), 1)
 
-            updates, new = _optimizer().update(jax.grad(loss)(params), optimizer, params)
+            updates, new = OPTIMIZER.update(jax.grad(loss)(params), optimizer, params)
             taken = optax.apply_updates(params, updates), new
             any_used = jnp.any(weight > 0)
             return jax.tree.map(lambda old, now: jnp.where(any_used, now, old), state, taken), None

@@ -10,18 +10,17 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from jaxaudit.attacks.attack import AttackInputs, PairedShadows, PooledShadows
+from jaxaudit.attacks.attack import AttackInputs, Shadows
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import as_log_probs, bin_indices, binned
 
+Outputs = Float[Array | np.ndarray, "targets classes"]
+OfShadows = Float[Array | np.ndarray, "shadows targets classes"]
+
 
 def distance_scores(
-    target_log_probs: Float[Array | np.ndarray, "targets classes"],
-    in_log_probs: Float[Array | np.ndarray, "shadows targets classes"],
-    out_log_probs: Float[Array | np.ndarray, "shadows targets classes"],
-    *,
-    bins: int = 100,
+    target_log_probs: Outputs, in_log_probs: OfShadows, out_log_probs: OfShadows, *, bins: int = 100
 ) -> Float[np.ndarray, " targets"]:
     """KL(q || p_out) - KL(q || p_in) of every target, in nats: above 0 the attack answers `in`.
 
@@ -67,20 +66,16 @@ class Distance:
     needs_bins: ClassVar[bool] = False
 
     def scores(
-        self,
-        key: Key[Array, ""],
-        asked: AttackInputs,
-        shadows: PairedShadows | PooledShadows,
-        progress: Progress | None,
+        self, key: Key[Array, ""], asked: AttackInputs, shadows: Shadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
         """KL(q || p_out) - KL(q || p_in) of every target under every attacked model, nats."""
         return np.stack([distance_scores(q, *shadows[:2], bins=asked.bins) for q in asked.outputs])
 
 
 def frequency_scores(
-    target_log_probs: Float[Array | np.ndarray, "targets classes"],
-    in_log_probs: Float[Array | np.ndarray, "shadows targets classes"],
-    out_log_probs: Float[Array | np.ndarray, "shadows targets classes"],
+    target_log_probs: Outputs,
+    in_log_probs: OfShadows,
+    out_log_probs: OfShadows,
     *,
     bins: int = 100,
     smoothing: float = 1.0,
@@ -95,9 +90,7 @@ def frequency_scores(
     infinity). If both occur, the score is 0. Never NaN.
 
     Args:
-        target_log_probs: of the attacked model at each target, nats.
-        in_log_probs: of shadow models trained with the target, one row per model; the paper has 5.
-        out_log_probs: of shadow models with the same training sets without the target.
+        target_log_probs, in_log_probs, out_log_probs: as for `distance_scores`.
         bins: equal bins of [0, 1], at least 1.
         smoothing: added to every count, at least 0.
 
@@ -132,11 +125,7 @@ class Frequency:
     needs_bins: ClassVar[bool] = True
 
     def scores(
-        self,
-        key: Key[Array, ""],
-        asked: AttackInputs,
-        shadows: PairedShadows | PooledShadows,
-        progress: Progress | None,
+        self, key: Key[Array, ""], asked: AttackInputs, shadows: Shadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
         """The log-ratio of counts of every target under every attacked model."""
         return np.stack([frequency_scores(q, *shadows[:2], bins=asked.bins) for q in asked.outputs])
@@ -164,11 +153,7 @@ def _total(
     return terms.sum(axis=1)
 
 
-def _check_shadows(
-    target: Float[Array | np.ndarray, "targets classes"],
-    of_in: Float[Array | np.ndarray, "shadows targets classes"],
-    of_out: Float[Array | np.ndarray, "shadows targets classes"],
-) -> None:
+def _check_shadows(target: Outputs, of_in: OfShadows, of_out: OfShadows) -> None:
     """Refuses shadow outputs that do not fit the target's."""
     if of_in.shape != of_out.shape or of_in.shape[1:] != target.shape or len(of_in) == 0:
         raise InputError(

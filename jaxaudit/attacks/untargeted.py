@@ -10,7 +10,7 @@ import optax
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.attacks.attack import AttackInputs, PairedShadows, PooledShadows
+from jaxaudit.attacks.attack import AttackInputs, PooledShadows, Shadows
 from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import as_log_probs, binned
@@ -22,12 +22,9 @@ OUT, IN = 0, 1
 
 
 class UntargetedAttack(NamedTuple):
-    """A trained attack network, for `untargeted_scores`.
+    """A trained attack network, for `untargeted_scores`: its parameters have a leading axis of one model.
 
-    Attributes:
-        learner: the learner of the network.
-        params: the network's parameters, with a leading axis of one model.
-        bins: equal bins into which outputs are rounded first; 0 for none.
+    `bins`: equal bins into which outputs are rounded first; 0 for none.
     """
 
     learner: NetworkLearner
@@ -187,11 +184,7 @@ class Untargeted:
     needs_bins: ClassVar[bool] = False
 
     def scores(
-        self,
-        key: Key[Array, ""],
-        asked: AttackInputs,
-        shadows: PairedShadows | PooledShadows,
-        progress: Progress | None,
+        self, key: Key[Array, ""], asked: AttackInputs, shadows: Shadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
         """log p_in - log p_out of every target under every attacked model, nats."""
         assert isinstance(shadows, PooledShadows)

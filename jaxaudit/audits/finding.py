@@ -100,6 +100,11 @@ def checked(check: Check, *, rests: bool = True, affects: str = "") -> Checked:
     return Checked(check.name, "failed" if check.decisive and rests else "warning", check.message, affects)
 
 
+def assumed(name: str, holds: bool, held: str, broken: str, *, decisive: bool = False) -> Checked:
+    """An assumption that holds, or a warning in other words; of a decisive one a failure."""
+    return Checked(name, "passed" if holds else "failed" if decisive else "warning", held if holds else broken)
+
+
 def in_order(checks: Iterable[Checked]) -> tuple[Checked, ...]:
     """The same checks, failed ones first."""
     return tuple(sorted(checks, key=lambda each: ORDER.index(each.state)))

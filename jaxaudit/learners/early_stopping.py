@@ -56,9 +56,7 @@ class EarlyStopping(TrainsAsAnother):
         new = self.learner.update(_inner(state), gradient, module_state)
         return new._replace(optimizer=state.optimizer._replace(optimizer=new.optimizer))
 
-    def losses(
-        self, state: TrainState, inputs: Real[Array, "batch ..."], labels: Int[Array, " batch"]
-    ) -> Float[Array, " batch"]:
+    def losses(self, state: TrainState, inputs: Inputs, labels: Labels) -> Float[Array, " n"]:
         """The cross-entropy of each record in evaluation, nats; without label smoothing or augmentation."""
         log_probs = self.learner.log_probs(self.learner.finish(_inner(state)), inputs)
         return -jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]

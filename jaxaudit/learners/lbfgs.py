@@ -12,10 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-DECREASE, CURVATURE = (
-    1e-4,
-    0.9,
-)  # share of the promised decrease a step must keep, and of its slope it may leave (Wolfe)
+DECREASE, CURVATURE = 1e-4, 0.9
+"""Shares of the promised decrease that a step must keep, and of its slope that it may leave (Wolfe)."""
 NOISE = 1e-12  # of the value, that a step may seem to lose by rounding alone
 
 Points = Float[Array, "models parameters"]

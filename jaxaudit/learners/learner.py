@@ -33,17 +33,11 @@ class Learner(Protocol):
     and does not affect the result.
     """
 
-    def fit(
-        self,
-        key: Key[Array, ""],
-        inputs: Real[Array, "n ..."],
-        labels: Int[Array, " n"],
-        weights: Float[Array, " n"],
-    ) -> Any:
+    def fit(self, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights) -> Any:
         """The parameters of one model trained on the records whose weight is 1."""
         ...
 
-    def log_probs(self, params: Any, inputs: Real[Array, "n ..."]) -> Float[Array, "n classes"]:
+    def log_probs(self, params: Any, inputs: Inputs) -> Float[Array, "n classes"]:
         """The model's log-probabilities, in nats."""
         ...
 
@@ -70,12 +64,7 @@ class LeavesOneOut(Learner, Protocol):
     """
 
     def leave_one_out(
-        self,
-        key: Key[Array, ""],
-        inputs: Real[np.ndarray, "n ..."],
-        labels: Int[np.ndarray, " n"],
-        records: Int[np.ndarray, " k"],
-        progress: Progress | None = None,
+        self, key: Key[Array, ""], inputs: Pool, labels: PoolLabels, records: Indices, progress: Progress | None = None
     ) -> LeftOut:
         """Outputs of the models with and without each of `records` (indices into `inputs`) on that record.
 
@@ -180,23 +169,11 @@ class SteppedLearner(Learner, Protocol):
         """The training state before the first step."""
         ...
 
-    def step(
-        self,
-        state: TrainState,
-        inputs: Real[Array, "batch ..."],
-        labels: Int[Array, " batch"],
-        weights: Float[Array, " batch"],
-    ) -> TrainState:
+    def step(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> TrainState:
         """The training state after one minibatch, whose loss is the weighted mean over its records."""
         ...
 
-    def gradient(
-        self,
-        state: TrainState,
-        inputs: Real[Array, "batch ..."],
-        labels: Int[Array, " batch"],
-        weights: Float[Array, " batch"],
-    ) -> tuple[Any, Any]:
+    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
         """The first half of `step`: what `update` needs from the minibatch."""
         ...
 
@@ -225,9 +202,7 @@ class ValidatedLearner(SteppedLearner, Protocol):
     @property
     def validation(self) -> float: ...
 
-    def losses(
-        self, state: TrainState, inputs: Real[Array, "batch ..."], labels: Int[Array, " batch"]
-    ) -> Float[Array, " batch"]:
+    def losses(self, state: TrainState, inputs: Inputs, labels: Labels) -> Float[Array, " n"]:
         """The loss of each record, in evaluation."""
         ...
 

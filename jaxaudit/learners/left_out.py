@@ -40,10 +40,7 @@ class LeftOutModels:
 
 
 def check_left_out(
-    inputs: Float[np.ndarray, "n ..."],
-    labels: Int[np.ndarray, " m"],
-    records: Int[np.ndarray, " k"],
-    classes: int,
+    inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Int[np.ndarray, " k"], classes: int
 ) -> None:
     """Refuses records that cannot be left out.
 

@@ -47,7 +47,7 @@ def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[
 def take_step(
     learner: SteppedLearner, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights, moment: Moment
 ) -> TrainState:
-    """The training state after one step, at this epoch and with this step's key (`moment`)."""
+    """The training state after one step at this moment."""
     return learner.step(state._replace(moment=moment), inputs, labels, weights)._replace(moment=None)
 
 

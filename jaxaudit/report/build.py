@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxaudit.errors import InputError
 from jaxaudit.report.glossary import papers, sorted_terms
-from jaxaudit.report.kinds import NAMES, kind_of
+from jaxaudit.report.kinds import NAMES, charts, kind_of
 from jaxaudit.report.page import Cells, Page, Part
 from jaxaudit.report.record import Run
 
@@ -27,7 +27,7 @@ def build(runs: Sequence[Run[Any]]) -> Page:
     several = len(parts) > 1
     terms = sorted_terms(term for part in parts for term in part.terms)
     alike = {name: [run for run in runs if run.kind == name] for name in NAMES}
-    compared = [kind_of(name).compared(own) for name, own in alike.items() if own]
+    compared = [charts(name).compared(own) for name, own in alike.items() if len(own) > 1 and kind_of(name).compares]
     return Page(
         "Runs side by side" if several else parts[0].question,
         tuple(parts),
@@ -45,9 +45,7 @@ def part_of(run: Run[Any], top: int = 10) -> Part:
 
 def _apart(runs: Sequence[Run[Any]]) -> list[Run[Any]]:
     """The runs with distinct names."""
-    counts = Counter(run.name for run in runs)
-    seen: Counter[str] = Counter()
-    found = []
+    counts, seen, found = Counter(run.name for run in runs), Counter[str](), []
     for run in runs:
         seen[run.name] += 1
         found.append(replace(run, name=f"{run.name} ({seen[run.name]})") if counts[run.name] > 1 else run)

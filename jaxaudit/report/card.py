@@ -30,7 +30,7 @@ def _metadata(parts: Sequence[Part]) -> Iterator[str]:
     yield f"- name: {_text(parts[0].name)}  # the name of your model"
     yield "  results:"
     for part in parts:
-        data = _data(part)
+        data = next((value for _, what, value in part.repeat.data.rows if what == "name"), "data of the provider")
         for answer in part.answers:
             yield "  - task:"
             yield f"      type: {_text('other')}"
@@ -95,13 +95,8 @@ def _measured(answer: Answer) -> str:
     sentence = answer.finding.sentence
     if answer.measure.lower() in sentence.lower() or answer.around_number:
         return ""
-    between = f", {plain(answer.interval)}" if answer.interval else ""
-    return f" {plain(_capital(answer.measure))}: {plain(answer.number)}{between}."
-
-
-def _data(part: Part) -> str:
-    """The name of the first set of the run."""
-    return next((value for _, what, value in part.repeat.data.rows if what == "name"), "data of the provider")
+    between, name = f", {plain(answer.interval)}" if answer.interval else "", answer.measure
+    return f" {plain(name[:1].upper() + name[1:])}: {plain(answer.number)}{between}."
 
 
 def _number(shown: str) -> str | float:
@@ -123,10 +118,6 @@ def _slug(text: str) -> str:
     'largest-pdtp-in-nats-dtp-1-allows-1'
     """
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "other"
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _text(text: str) -> str:

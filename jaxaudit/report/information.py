@@ -14,7 +14,6 @@ from jaxaudit.report.page import Cells, Picture
 
 def bounds_picture(drawn: Sequence[plot.Method], numbers: Cells) -> Picture:
     """Efficacy against its upper bound, with the numbers beneath."""
-
     return Picture(
         "bound",
         "Efficacy against its bound",
@@ -36,11 +35,8 @@ def layers_picture(
     """The information of each layer, in the order of the network; of many layers, those with the most."""
     most = np.stack([each for _, each in models]).max(axis=0)
     chosen = np.sort(np.argsort(-most, kind="stable")[: plot.MOST_LAYERS])
-    shown, drawn = (
-        [visible(names[index]) for index in map(int, chosen)],
-        [(visible(name), each[chosen]) for name, each in models],
-    )
-
+    shown = [visible(names[index]) for index in map(int, chosen)]
+    drawn = [(visible(name), each[chosen]) for name, each in models]
     left = f" The {len(shown)} of {len(names)} layers with the most are shown." if len(names) > len(shown) else ""
     columns = tuple(name for name, _ in drawn)
     return Picture(

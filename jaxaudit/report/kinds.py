@@ -1,6 +1,6 @@
 """The kinds of runs, one a command: what a report needs to know about them. Each is imported on first use."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
         view: makes the content of one run; the second argument is the number of records that a terminal lists.
         check: raises ValueError, with the reason, if a result and its arrays do not agree.
         stored: the arrays beside a result, if any.
-        compared: makes charts of several runs of this kind.
+        compares: whether several runs of this kind have charts together.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Kind(NamedTuple):
     view: Callable[[Run[Any], int], Part]
     check: Callable[[Any, Arrays], None]
     stored: Callable[[Any], Stored | None] = lambda _: None
-    compared: Callable[[Sequence[Run[Any]]], tuple[Picture, ...]] = lambda _: ()
+    compares: bool = True
 
 
 def kind_of(name: str) -> Kind:
@@ -64,6 +64,16 @@ def kind_of(name: str) -> Kind:
     if name not in NAMES:
         raise KeyError(name)
     return getattr(import_module(f"jaxaudit.report.{name}.view"), name.upper())
+
+
+def charts(name: str) -> Any:
+    """The module `report/NAME/pictures.py`: charts of a run (`pictures`), and of several (`compared`)."""
+    return import_module(f"jaxaudit.report.{name}.pictures")
+
+
+def charts_of(run: Run[Any]) -> Callable[[], tuple[Picture, ...]]:
+    """Makes the charts of a run; what draws them is imported only then."""
+    return lambda: charts(run.kind).pictures(run)
 
 
 def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:

@@ -12,10 +12,11 @@ from jaxaudit.report.record import Provenance
 
 def repeat(provenance: Provenance) -> Repeat:
     """The command, seed, versions, and hashes of the data."""
+    devices = f", {text(provenance.devices)} devices" if provenance.devices != 1 else ""
     facts = [
         ("Seed", str(provenance.seed)),
         ("Started", f"{visible(provenance.started)} and took {provenance.seconds:,.0f} seconds"),
-        ("Device", _device(provenance)),
+        ("Device", f"{visible(provenance.device)}{devices}, {text(provenance.cores)} cores"),
         ("Program", f"jaxaudit {visible(provenance.jaxaudit)}, Python {text(provenance.python)}"),
     ]
     hashes = (
@@ -52,11 +53,6 @@ def _pieces(words: Sequence[str]) -> list[str]:
     return [visible(shlex.join(piece)) for piece in pieces]
 
 
-def _device(provenance: Provenance) -> str:
-    devices = f", {text(provenance.devices)} devices" if provenance.devices != 1 else ""
-    return f"{visible(provenance.device)}{devices}, {text(provenance.cores)} cores"
-
-
 def _data(provenance: Provenance) -> list[tuple[str, str, str]]:
     """One row per fact of each data set; the command's facts may concern one set, or several by role."""
     rows = []
@@ -67,18 +63,8 @@ def _data(provenance: Provenance) -> list[tuple[str, str, str]]:
                 rows += _facts(role, part)
     else:
         rows += _facts("table", sets)
-    files_of = (
-        "targets",
-        "holdout_targets",
-        "members_targets",
-        "calibration_targets",
-        "reference_targets",
-        "before",
-        "holdout_before",
-    )
-    for role in files_of:
-        files: list[dict[str, str]] | None = getattr(provenance, role)
-        for file in files or ():
+    for role in (name for name in provenance.__struct_fields__ if name.endswith(("targets", "before"))):
+        for file in getattr(provenance, role) or ():
             rows += _facts(role, file)
     return rows
 

@@ -4,12 +4,10 @@ Your own method is a pure function with the arguments of `Unlearn`; `compare_unl
 """
 
 from jaxaudit.unlearning.amnesiac import Recorded, Recording, take_back, train_and_record
-from jaxaudit.unlearning.dampening import selective_dampening
-from jaxaudit.unlearning.fisher import Noise, becker_code, forget_by_noise, golatkar, paper
+from jaxaudit.unlearning.fisher import Noise, becker_code, forget_by_noise, golatkar, paper, selective_dampening
+from jaxaudit.unlearning.language import gradient_difference, npo, rmu, sim_npo
 from jaxaudit.unlearning.method import LogProbs, Unlearn, retrain
-from jaxaudit.unlearning.misdirection import rmu
 from jaxaudit.unlearning.negative_gradient import fine_tune, gradient_ascent, negative_gradient
-from jaxaudit.unlearning.preference import gradient_difference, npo, sim_npo
 from jaxaudit.unlearning.scrub import scrub
 
 __all__ = [

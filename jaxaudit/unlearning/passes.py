@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners.batch_order import traced_batches
-from jaxaudit.randomness import stream
 from jaxaudit.unlearning.method import LogProbs, of_label
 
 EPOCHS, LEARNING_RATE, BATCH_SIZE = 10, 0.01, 64
@@ -66,35 +65,6 @@ def each_step(over: Pass, step: Callable[[Int[Array, ""], Minibatch, Any], Any],
     return lax.fori_loop(0, over.steps, lambda number, now: step(number, over[number], now), state)
 
 
-def descend_on_both(
-    key: Key[Array, ""],
-    aim: Callable[[Any, Minibatch, Minibatch, Any], Float[Array, ""]],
-    params: Any,
-    forget: Bool[Array, " n"],
-    epochs: int,
-    batch_size: int,
-    optimizer: optax.GradientTransformation,
-) -> Any:
-    """The parameters after passes over the forget set whose steps minimise `aim(params, forgotten, remaining, begun)`.
-
-    Each step also has a minibatch of remaining records: the first ones of a pass over these, which every epoch begins.
-    `begun` is whether a step was taken before.
-    """
-
-    def epoch(number: Any, state: Any) -> Any:
-        remaining = one_pass(stream(key, "pass"), number, ~forget, batch_size)
-
-        def step(place: Any, forgotten: Minibatch, state: Any) -> Any:
-            now, moments = state
-            gradient = jax.grad(aim)(now, forgotten, remaining[place], (number > 0) | (place > 0))
-            updates, moments = optimizer.update(gradient, moments, now)
-            return optax.apply_updates(now, updates), moments
-
-        return each_step(one_pass(stream(key, "forget"), number, forget, batch_size), step, state)
-
-    return lax.fori_loop(0, epochs, epoch, (params, optimizer.init(params)))[0]
-
-
 def tokens(inputs: Real[Array, "n ..."]) -> Float[Array, " n"]:
     """How many tokens of each record its log-likelihood is the mean of (`jaxaudit.data.sequences`); 1 for a class."""
     if not jnp.issubdtype(inputs.dtype, jnp.integer):
@@ -135,13 +105,3 @@ def check_recipe(epochs: int, learning_rate: float, batch_size: int) -> None:
             "an unlearning method that trains needs at least 1 epoch, minibatches of at least 1 record and a learning "
             f"rate above 0; got {epochs}, {batch_size} and {learning_rate:g}."
         )
-
-
-def check_weights(gamma: float, alpha: float) -> None:
-    """Refuses weights of the two losses that are negative or not finite.
-
-    Raises:
-        InputError: one is.
-    """
-    if not (0 <= gamma < float("inf") and 0 <= alpha < float("inf")):
-        raise InputError(f"`gamma` and `alpha` are weights of losses, at least 0; got {gamma:g} and {alpha:g}.")

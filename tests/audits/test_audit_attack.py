@@ -12,11 +12,10 @@ from support.tiny_learners import CLASSES, NearestCentroid, learner, records
 
 from jaxaudit.attacks import Distance, Frequency, Untargeted
 from jaxaudit.audits.attack.attack import attack
-from jaxaudit.audits.attack.pairs import draw_pairs, groups_of, pair_outputs
-from jaxaudit.audits.attack.plan import draw, models_to_train
+from jaxaudit.audits.attack.plan import draw, groups_of, models_to_train
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.sections import Splits
-from jaxaudit.audits.attack.train_splits import SplitModels, train_splits
+from jaxaudit.audits.attack.train_splits import SplitModels, draw_pairs, pair_outputs, train_splits
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, kept_models, log_probs_many

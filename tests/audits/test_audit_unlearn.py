@@ -12,9 +12,9 @@ from support.tiny_learners import Dropped, NearestCentroid, Normed, flat, learne
 
 from jaxaudit.attacks.learned import EPOCHS, fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn.against_retrained import _place, protocol_of
-from jaxaudit.audits.unlearn.applied import traced, unlearned
 from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.evaluate import costs, unlearning
+from jaxaudit.audits.unlearn.models import traced, unlearned
 from jaxaudit.audits.unlearn.result import COMPARED, Spread, UnlearnAudit
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many

@@ -9,7 +9,7 @@ from support.saved_runs.efficacy import efficacy_audit, efficacy_run, weights
 from support.terminals import shown
 
 from jaxaudit.audits.efficacy import result as module
-from jaxaudit.audits.efficacy.result import Layer, weights_of
+from jaxaudit.audits.efficacy.result import Layer
 from jaxaudit.kernels.likelihoods import Gaussian
 from jaxaudit.report.efficacy import pictures
 from jaxaudit.report.html.render import report_html
@@ -55,8 +55,8 @@ def test_the_numbers_of_json():
 def test_what_else_was_measured_is_on_the_page():
     """The true information, the likelihood and the similarity."""
     judged, other = weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [1.0, 2.0, 3.0])
-    measured = judged[1]._replace(mean_gradient_norm=0.25, similarity=np.array([0.5, -0.125, np.nan]))
-    more = weights_of("mine", measured, None, -1.0, true_information=3.0), measured
+    measured = judged.by_layer._replace(mean_gradient_norm=0.25, similarity=np.array([0.5, -0.125, np.nan]))
+    more = judged._replace(by_layer=measured, accuracy=None, true_norms=np.full(3, 3.0))
     audit = efficacy_audit(more, other, likelihood=Gaussian(2.0))
     result = as_json(efficacy_run(audit=audit))
     model = result["models"][0]
@@ -97,7 +97,7 @@ def test_its_layers_are_one_chart_of_the_largest(monkeypatch: pytest.MonkeyPatch
     ]
     run = Run("a run", "efficacy", msgspec.structs.replace(result, models=tuple(models)), {})
     monkeypatch.setattr("jaxaudit.plots.unlearn.MOST_LAYERS", 2)
-    (picture,) = [each for each in pictures.efficacy_pictures(run) if each.name == "layers"]
+    (picture,) = [each for each in pictures.pictures(run) if each.name == "layers"]
     drawn = {line.get_label(): np.asarray(line.get_xdata()).tolist() for line in picture.draw().axes[0].lines}
     assert drawn == {"mine": [2.0, 3.0], "before": [8.0, 12.0]}
     assert "2 of 3 layers" in picture.caption

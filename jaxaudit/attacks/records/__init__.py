@@ -11,8 +11,7 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "stacked": ("stacked",),
     "bavaria": ("bavaria-t",),
     "lira": ("lira", "lira-fixed", "lira-offline", "lira-offline-fixed"),
-    "rmia": ("rmia", "rmia-offline"),
-    "base": ("base", "base-offline"),
+    "rmia": ("rmia", "rmia-offline", "base", "base-offline"),
     "reference": ("attack-r", "attack-p"),
     "lira_code": ("lira-code", "lira-fixed-code", "lira-offline-code", "lira-offline-fixed-code"),
 }

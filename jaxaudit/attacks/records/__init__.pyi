@@ -2,13 +2,13 @@
 
 from .attack import RecordAttack as RecordAttack
 from .attack import ShadowScores as ShadowScores
-from .base import BASE as BASE
 from .bavaria import BaVarIAt as BaVarIAt
 from .built_in import RECORD_ATTACKS as RECORD_ATTACKS
 from .lira import LiRA as LiRA
 from .lira_code import LiRACode as LiRACode
 from .reference import AttackP as AttackP
 from .reference import AttackR as AttackR
+from .rmia import BASE as BASE
 from .rmia import RMIA as RMIA
 from .stacked import Stacked as Stacked
 

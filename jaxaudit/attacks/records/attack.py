@@ -1,6 +1,6 @@
 """The interface of a per-record attack with a bank of shadow models, and the type of its input."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -199,6 +199,16 @@ def enough(shadowed: ShadowScores, least: Least) -> Bool[np.ndarray, "targets n"
     """For each target and record, whether there are as many shadow models as the attack needs."""
     inside, outside = counts(shadowed)
     return (inside >= least.inside) & (outside >= least.outside) & (shadowed.references >= least.together)
+
+
+def scored(
+    shadowed: ShadowScores, least: Least, score: Callable[[ShadowScores], Float[np.ndarray, "targets views n"]]
+) -> Float[np.ndarray, "targets n"]:
+    """The mean over views of what `score` gives a block of records at a time; NaN with too few shadow models."""
+    found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
+    for part, block in shadowed.blocks():
+        found[:, part] = np.where(enough(block, least), score(block).mean(axis=1), np.nan)
+    return found
 
 
 def check(shadowed: ShadowScores) -> None:

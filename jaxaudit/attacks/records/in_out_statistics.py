@@ -15,13 +15,7 @@ from jaxaudit.attacks.records.attack import ShadowScores, left_out
 class Side(NamedTuple):
     """Statistics over the models trained with a record, or over those without it, for each target (or one row for all).
 
-    NaN without a model.
-
-    Attributes:
-        count: the number of models.
-        median: the median of their log-odds.
-        mean: the mean of their log-odds.
-        variance: the mean squared distance from `mean`.
+    `variance` is the mean squared distance from `mean`. NaN without a model.
     """
 
     count: Int[np.ndarray, "targets n"]

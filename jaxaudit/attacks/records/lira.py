@@ -1,14 +1,13 @@
 """LiRA: are a record's log-odds more likely for models trained with it or without it? Carlini et al. (2022)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from jaxaudit.attacks.records.attack import Least, ShadowScores, enough
-from jaxaudit.attacks.records.in_out_statistics import Side, sides
+from jaxaudit.attacks.records.attack import Least, ShadowScores, scored
+from jaxaudit.attacks.records.in_out_statistics import sides
 
 TINY = 1e-30
 """Added to every standard deviation, as in the authors' code."""
@@ -55,20 +54,18 @@ class LiRA:
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record for each target; NaN with too few shadow models."""
-        found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
         widths = _pooled_widths(shadowed) if self.fixed else None
-        for part, block, inner, outer in _blocks(shadowed):
+
+        def ratio(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:
+            x, (inner, outer) = block.attacked, sides(block)
             of_in, of_out = (np.sqrt(side.variance) for side in (inner, outer))
             if widths is not None:
                 of_in, of_out = (width[:, None, None] for width in widths)
-            x = block.attacked
             if self.online:
-                ratio = log_normal(x, inner.median, of_in) - log_normal(x, outer.median, of_out)
-            else:
-                ratio = -special.log_ndtr((outer.median - x) / (of_out + TINY))
-            known = enough(block, self.least)
-            found[:, part] = np.where(known, ratio.mean(axis=1), np.nan)
-        return found
+                return log_normal(x, inner.median, of_in) - log_normal(x, outer.median, of_out)
+            return -special.log_ndtr((outer.median - x) / (of_out + TINY))
+
+        return scored(shadowed, self.least, ratio)
 
 
 def log_normal(x: np.ndarray, centre: np.ndarray, width: np.ndarray | float) -> np.ndarray:
@@ -81,17 +78,13 @@ def log_normal(x: np.ndarray, centre: np.ndarray, width: np.ndarray | float) -> 
     return -(((x - centre) / width) ** 2) / 2 - np.log(width)
 
 
-def _blocks(shadowed: ShadowScores) -> Iterator[tuple[slice, ShadowScores, Side, Side]]:
-    for part, block in shadowed.blocks():
-        yield part, block, *sides(block)
-
-
 def _pooled_widths(shadowed: ShadowScores) -> tuple[np.ndarray, np.ndarray]:
     """Pooled standard deviations of log-odds around each record's mean: over models with a record, and without it."""
     squares, freedom = [], []
-    for _, _, *both in _blocks(shadowed):
+    views = shadowed.models.shape[1]
+    for _, block in shadowed.blocks():
+        both = sides(block)
         squares.append([np.nansum(side.count[:, None] * side.variance, axis=(1, 2)) for side in both])
-        views = shadowed.models.shape[1]
         freedom.append([views * np.maximum(side.count - 1, 0).sum(axis=1) for side in both])
     total, count = np.sum(squares, axis=0), np.sum(freedom, axis=0)
     # If no record has two models of one side, the other side's standard deviation is used.

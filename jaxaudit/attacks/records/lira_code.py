@@ -47,14 +47,11 @@ class LiRACode:
         """The score of each record for each target; all NaN if some record has too few shadow models."""
         if shadowed.targets is not None:
             return np.stack([self._of(x, shadowed.models, shadowed.membership) for x in shadowed.targets])
-        rows = np.arange(len(shadowed.models))
-        others = [np.delete(rows, row) for row in rows]
-        return np.stack(
-            [
-                self._of(shadowed.models[row], shadowed.models[rest], shadowed.membership[rest])
-                for row, rest in zip(rows, others, strict=True)
-            ]
-        )
+        rest = [
+            [np.delete(each, row, axis=0) for each in (shadowed.models, shadowed.membership)]
+            for row in range(len(shadowed.models))
+        ]
+        return np.stack([self._of(own, *others) for own, others in zip(shadowed.models, rest, strict=True)])
 
     def _of(
         self,

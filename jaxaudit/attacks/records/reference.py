@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.attacks.records.attack import Least, ShadowScores, counts, enough, left_out
+from jaxaudit.attacks.records.attack import Least, ShadowScores, counts, left_out, scored
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,18 @@ class AttackR:
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record for each target; NaN with too few shadow models."""
-        found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
-        for part, block in shadowed.blocks():
-            outside, known = ~block.membership[:, None], enough(block, self.least)
+
+        def share(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:
+            found, outside = np.empty(block.attacked.shape), ~block.membership[:, None]
             (_, without), (_, times) = left_out(block), counts(block)
             for row, x in enumerate(block.attacked):
                 of_row = min(row, len(times) - 1)
                 lower = _surer(x, block.models, outside).sum(axis=0)
                 left = np.take_along_axis(block.models, np.maximum(without[of_row], 0)[None, None], axis=0)[0]
-                lower = lower - _surer(x, left, without[of_row] >= 0)
-                share = (lower / np.maximum(times[of_row], 1)).mean(axis=0)
-                found[row, part] = np.where(known[of_row], share, np.nan)
-        return found
+                found[row] = (lower - _surer(x, left, without[of_row] >= 0)) / np.maximum(times[of_row], 1)
+            return found
+
+        return scored(shadowed, self.least, share)
 
 
 def _surer(x: np.ndarray, models: np.ndarray, counted: np.ndarray) -> np.ndarray:

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.attacks.records.attack import Least, ShadowScores, left_out
-from jaxaudit.attacks.records.base import BASE
 from jaxaudit.attacks.records.bavaria import BaVarIAt
+from jaxaudit.attacks.records.rmia import BASE
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.profile import profile, profiles_without
 from jaxaudit.metrics.scores import EVIDENCE_LIMIT, cut, evenly_spaced, fit_weights, membership_evidence

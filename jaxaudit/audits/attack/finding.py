@@ -3,11 +3,12 @@
 import math
 
 import numpy as np
+from msgspec.structs import replace
 from scipy import special
 
 from jaxaudit.audits.attack.result import AttackOutcome, AttackResult
 from jaxaudit.audits.attack.sections import Splits
-from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
+from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised, clopper_pearson
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.over_models import Estimate, mean_of_models
@@ -77,31 +78,25 @@ def _on_halves(result: AttackResult, splits: Splits) -> Finding:
     assert best.metrics is not None
     words = f"{best.name} attack, accuracy {_interval(best.metrics.accuracy, result.level)}"
     most = max(_limits(splits, attack.name)[1] for attack in result.attacks)
-    checks, caveats = (
-        in_order((*_of_splits(splits), *_of_rates(result, best))),
-        _caveats_on_halves(result, splits, most),
-    )
+    checks = in_order((*_of_splits(splits), *_of_rates(result, best)))
+    caveats = _caveats_on_halves(result, splits, most)
     weak = Confidence("weak", f"Only {result.records} targets were attacked.")
     if p_value <= ALPHA:
         together = "" if len(result.attacks) == 1 else f" over {len(result.attacks)} attacks"
         reasons = (words, f"p = {p_value:.2g}{together} that guessing does as well")
         sentence = f"Membership can be inferred better than by guessing ({'; '.join(reasons)}; guessing: 50%)."
-        sure = (
-            weak
-            if few
-            else Confidence("fair", "The p-value is exact, and not far below 0.05.")
-            if p_value > CLEARLY
-            else Confidence("strong", "The p-value is exact, and pays for the number of attacks.")
-        )
+        sure = Confidence("strong", "The p-value is exact, and pays for the number of attacks.")
+        if p_value > CLEARLY:
+            sure = Confidence("fair", "The p-value is exact, and not far below 0.05.")
+        sure = weak if few else sure
         more = ("Attack more targets for a firmer answer.",) if few else ()
         return Finding("attack succeeds", "bad", sentence, reasons, sure, checks, caveats, more)
     if most < MATTERS:
         sentence = f"No attack is right on {MATTERS:.0%} or more of its guesses (best: {words}; guessing: 50%)."
         limit = math.ceil(1000 * most) / 1000
         why = f"The accuracy of every attack is at most {limit:.1%} (95%). An attack that was not tried may do better."
-        return Finding(
-            "attacks fail", "good", sentence, (words,), weak if few else Confidence("fair", why), checks, caveats
-        )
+        sure = weak if few else Confidence("fair", why)
+        return Finding("attacks fail", "good", sentence, (words,), sure, checks, caveats)
     sentence = (
         f"No attack is clearly better than guessing, but not all are clearly below {MATTERS:.0%} (best: {words})."
     )
@@ -189,15 +184,11 @@ def _interval(estimate: Estimate, level: float) -> str:
     return f"{estimate.value:.1%}, {100 * level:.10g}% interval {estimate.low:.1%} to {estimate.high:.1%}"
 
 
-def _warning(passed: bool) -> State:
-    return "passed" if passed else "warning"
-
-
 def checks_of_bank(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...]:
     """Checks of the deciding attack's rates; these may be rates of the shadow models at a target's resolution."""
-    enough = result.models >= FEW_MODELS
-    words = f"{result.models} shadow models" + ("" if enough else f"; train {FEW_MODELS} or more")
-    return in_order((Checked("enough shadow models", _warning(enough), words), *_of_rates(result, deciding)))
+    words = f"{result.models} shadow models"
+    enough = result.models >= FEW_MODELS, words, f"{words}; train {FEW_MODELS} or more"
+    return in_order((assumed("enough shadow models", *enough), *_of_rates(result, deciding)))
 
 
 def _of_rates(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...]:
@@ -205,26 +196,23 @@ def _of_rates(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...
     coarse = [f"{100 * rate.fpr:g}%" for rate in deciding.tpr_at_fpr if not rate.resolvable]
     rates_of = {each.name: deciding if each.name == result.decided_by else each for each in result.attacks}
     off = {name: words for name, rates in rates_of.items() if (words := _not_held(rates))}
+    holds = assumed(
+        "thresholds hold on other models",
+        not off,
+        "realised false positive rates are not above the stated ones",
+        f"{NOT_GIVEN}: {'; '.join(f'{name}, {words}' for name, words in off.items())}",
+        decisive=result.decided_by in off,
+    )
     return (
-        Checked(
+        assumed(
             "low false positive rates",
-            _warning(not coarse),
-            f"too few non-members to measure a rate at {' and '.join(coarse)} false positives"
-            if coarse
-            else "there are enough non-members for the rates shown",
+            not coarse,
+            "there are enough non-members for the rates shown",
+            f"too few non-members to measure a rate at {' and '.join(coarse)} false positives",
         ),
-        Checked(
-            "thresholds hold on other models",
-            "failed" if result.decided_by in off else _warning(not off),
-            f"{NOT_GIVEN}: {'; '.join(f'{name}, {words}' for name, words in off.items())}"
-            if off
-            else "realised false positive rates are not above the stated ones",
-            f"true positive rates of {', '.join(off)}" if off else "",
-        ),
-        Checked(
-            "few ties",
-            _warning(deciding.tied <= TIED),
-            f"{deciding.tied:.0%} of a model's scores are equal" if deciding.tied > TIED else "scores differ",
+        replace(holds, affects=f"true positive rates of {', '.join(off)}" if off else ""),
+        assumed(
+            "few ties", deciding.tied <= TIED, "scores differ", f"{deciding.tied:.0%} of a model's scores are equal"
         ),
     )
 
@@ -239,20 +227,14 @@ def _not_held(rates: AttackRates) -> str:
 
 def _of_splits(splits: Splits) -> tuple[Checked, ...]:
     targets, guess = len(splits.records), splits.guess_accuracy
-    enough, reach = targets >= FEW_TARGETS, (splits.test_accuracy - guess) / (1 - guess) if guess < 1 else 0.0
+    reach = (splits.test_accuracy - guess) / (1 - guess) if guess < 1 else 0.0
     accuracies = f"target accuracy: {splits.train_accuracy:.1%} train, {splits.test_accuracy:.1%} held out"
-    learned = "" if reach >= MIN_REACH else "; a classifier that learned nothing leaks nothing: train longer"
+    accuracies += f" (guessing the commonest class: {guess:.1%})"
+    untrained = f"{accuracies}; a classifier that learned nothing leaks nothing: train longer"
+    words = f"{targets:,} targets were attacked"
     return (
-        Checked(
-            "enough targets",
-            _warning(enough),
-            f"{targets:,} targets were attacked" + ("" if enough else f"; attack {FEW_TARGETS} or more"),
-        ),
-        Checked(
-            "classifier accuracy",
-            _warning(reach >= MIN_REACH),
-            f"{accuracies} (guessing the commonest class: {guess:.1%}){learned}",
-        ),
+        assumed("enough targets", targets >= FEW_TARGETS, words, f"{words}; attack {FEW_TARGETS} or more"),
+        assumed("classifier accuracy", reach >= MIN_REACH, accuracies, untrained),
     )
 
 

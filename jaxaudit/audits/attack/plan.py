@@ -9,12 +9,12 @@ from jaxtyping import Array, Bool, Int, Key
 from jaxaudit.attacks.attack import Attack
 from jaxaudit.attacks.targeted import Distance, Frequency
 from jaxaudit.attacks.untargeted import Untargeted
-from jaxaudit.audits.attack.pairs import groups_of, shadow_models
 from jaxaudit.audits.left_out import measured_models_per_batch, models_trained
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import check_bins
 from jaxaudit.learners import Learner, LeavesOneOut
+from jaxaudit.learners.batch_order import POOL_ORDER_SHARE
 from jaxaudit.membership import halves
 from jaxaudit.randomness import generator_of, stream
 
@@ -22,6 +22,9 @@ ATTACKS: tuple[Attack, ...] = (Untargeted(), Distance(), Frequency())
 """The built-in attacks of `attack_splits` and of `jaxaudit attack` without a bank."""
 MOST = 1_000_000
 """The largest accepted count: no machine can do more, and the keys and masks alone would fill its memory."""
+MOST_TOGETHER = 20
+"""Targets whose shadow sets come from one permutation: 22 models for 40 sets. More would save little and make the
+shadow models of different targets less independent."""
 
 
 class Drawn(NamedTuple):
@@ -37,11 +40,7 @@ class Drawn(NamedTuple):
 
 
 def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int) -> Drawn:
-    """The targets and splits that `train_splits` draws with this key.
-
-    Raises:
-        InputError: see `train_splits`.
-    """
+    """The targets and splits that `train_splits` draws with this key, or its `InputError`."""
     candidates = len(examples)
     if candidates % 2 or candidates < 4:
         raise InputError(
@@ -71,15 +70,22 @@ def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int)
     return drawn
 
 
-class ModelsToTrain(NamedTuple):
-    """The number of models that the audit trains, without attack networks.
+def groups_of(targets: Int[np.ndarray, " targets"], size: int) -> list[Int[np.ndarray, " group"]]:
+    """The targets in groups of equal length, whose shadow sets of `size` records are drawn together.
 
-    Attributes:
-        attacked: the models that are attacked.
-        pooled: shadow models trained on random halves.
-        paired: shadow models trained with and without targets, for each time that they are drawn.
-        left_out: models for the PDTP of the targets in each measured half.
+    The last group is padded with its last target. Groups are small enough for the pool order: see
+    `learners.batch_order`.
     """
+    most = max(1, min(MOST_TOGETHER, int((size - 1) / POOL_ORDER_SHARE) - size))
+    count = -(-len(targets) // most)
+    length = -(-len(targets) // count)
+    filled = np.concatenate([targets, np.repeat(targets[-1:], count * length - len(targets))])
+    return list(filled.reshape(count, length))
+
+
+class ModelsToTrain(NamedTuple):
+    """The models that the audit trains, without attack networks: attacked ones and shadow models of random halves;
+    shadow models with and without targets for each time that they are drawn; for the PDTP of each measured half."""
 
     attacked: int
     pooled: int
@@ -104,14 +110,14 @@ def models_to_train(
 ) -> ModelsToTrain:
     """The models that `train_splits` trains with these options, by purpose."""
     models, candidates = drawn.membership.shape
-    held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1)
+    groups = groups_of(drawn.targets, candidates // 2)
     draws = (models // 2 if fresh_shadows else 1) if shadow_pairs else 0
-    return ModelsToTrain(
-        models,
-        pooled_shadows,
-        (shadow_models(drawn.targets, candidates // 2, shadow_pairs),) * draws,
-        tuple(left_out_models(int(records), len(drawn.targets), learner, models_per_batch) for records in held),
-    )
+    pairs = shadow_pairs * sum(2 + len(group) for group in groups)
+    size = left_out_models_per_batch(len(drawn.targets), models_per_batch)
+    # None is trained for a half without targets, or if the learner needs none.
+    held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1) * (not isinstance(learner, LeavesOneOut))
+    left_out = (models_trained(-(-records // size) * size, size) if records else 0 for records in held.tolist())
+    return ModelsToTrain(models, pooled_shadows, (pairs,) * draws, tuple(left_out))
 
 
 def attack_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:
@@ -126,20 +132,8 @@ def left_out_models_per_batch(targets: int, models_per_batch: int) -> int:
     return min(models_per_batch, max(1, targets // 2))
 
 
-def left_out_models(records: int, targets: int, learner: Learner, models_per_batch: int) -> int:
-    """The number of models that `leave_out` trains for the records of one half; 0 if the learner needs none."""
-    if isinstance(learner, LeavesOneOut) or not records:
-        return 0
-    size = left_out_models_per_batch(targets, models_per_batch)
-    return models_trained(-(-records // size) * size, size)
-
-
 def check_options(iterations: int, shadow_pairs: int, pooled_shadows: int, measured: int, bins: int) -> None:
-    """Rejects numbers out of range.
-
-    Raises:
-        InputError: see `train_splits`.
-    """
+    """Rejects numbers out of range; see `train_splits`."""
     counts = {"iterations": (1, iterations), "measured iterations": (1, measured)}
     shadows = {"shadow pairs": (0, shadow_pairs), "pooled shadow models": (0, pooled_shadows)}
     for name, (least, count) in (counts | shadows).items():
@@ -151,11 +145,7 @@ def check_options(iterations: int, shadow_pairs: int, pooled_shadows: int, measu
 
 
 def check_attacks(attacks: Sequence[Attack], bins: int, paired: bool, pooled: bool) -> None:
-    """Rejects attacks with equal names, and attacks without the shadow models or bins that they need.
-
-    Raises:
-        InputError: see `attack_splits`.
-    """
+    """Rejects attacks with equal names, and attacks without the shadow models or bins that they need."""
     names = [attack.name for attack in attacks]
     if not names or len(set(names)) < len(names):
         raise InputError(f"give at least one attack, each once; got {', '.join(names) or 'none'}.")

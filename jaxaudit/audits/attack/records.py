@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -49,21 +48,18 @@ MOST_UNJUDGED = 0.5
 
 
 def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> ShadowModels:
-    """Reads the outputs of every finished model in each view, a few files at a time.
-
-    Args:
-        bank: the bank.
-        attacks: number of attacks that score all records, for the estimate of memory.
-        records: attack only the first `records` of the bank; by default all.
+    """Reads the outputs of every finished model in each view, a few files at a time; only of the first `records`.
 
     Raises:
-        InputError: fewer than `LEAST_MODELS` models are finished, there is too little memory, or as `Bank.outputs`.
+        InputError: fewer than `LEAST_MODELS` models are finished, there is too little memory for this number of
+            `attacks`, or as `Bank.outputs`.
     """
     models, count = bank.finished(), int(np.count_nonzero(~bank.dropped[:records]))
     if len(models) < LEAST_MODELS:
+        one = "" if len(models) == 1 else "s"
         raise InputError(
-            f"the bank has {len(models)} finished shadow model{'' if len(models) == 1 else 's'}, and an attack "
-            f"compares each with others: finish at least {LEAST_MODELS}, preferably 32."
+            f"the bank has {len(models)} finished shadow model{one}, and an attack compares each with others: finish "
+            f"at least {LEAST_MODELS}, preferably 32."
         )
     needed = memory_of(len(models), bank.description.queries, count, attacks)
     if needed > MAX_BYTES:
@@ -121,12 +117,10 @@ def attack_records(
 
     Args:
         known: the shadow models, from `open_bank` with `by_view`.
-        targets: models to attack, at thresholds set on the shadow models. Without targets, only the shadow models are
-            attacked.
-        attacks: the deciding attack first; by default all that the bank has enough models for, `stacked` first (of a
-            bank of scores without those that compare probabilities, such as RMIA). The
-            other attacks do not affect the verdict. Only the default deciding attack can give the verdict that attacks
-            fail.
+        targets: models to attack, at thresholds set on the shadow models; without any, these alone are attacked.
+        attacks: the deciding attack first; the others do not affect the verdict. By default all that the bank has
+            enough models for, `stacked` first (of a bank of scores without those that compare probabilities, such as
+            RMIA). Only the default deciding attack can give the verdict that attacks fail.
         false_positive_rates: the stated rates.
         level: confidence level of the intervals.
         delta: the delta of differential privacy at which the deciding attack bounds epsilon from below.
@@ -180,7 +174,7 @@ def attack_records(
         of_targets = _of_targets(scored, targets, columns, false_positive_rates, level)
         best = best or (attack, scores, scored)
         kept[attack.name] = np.stack([each.target_scores for each in scored]) if scored else scores
-        whole: dict[str, Any] = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
+        whole = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
         results.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
         if progress is not None:
             progress(index + 1, len(chosen))

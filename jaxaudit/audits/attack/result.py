@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -135,10 +136,24 @@ class AttackAudit:
         return self.result.finding
 
     def plot(self) -> "Figure":
-        """ROC curves with their band, and a chart of single records: accuracy against PDTP, or separations."""
-        from jaxaudit.audits.attack.figure import plot_attack
+        """ROC curves with the band of the deciding attack, and accuracy against PDTP or the separations of records."""
+        from jaxaudit.plots import attack as plot
+        from jaxaudit.plots.style import panels
 
-        return plot_attack(self.result)
+        result = self.result
+        figure, (curves, records) = panels(2)
+        drawn = (result.deciding, *(each for each in result.attacks if each.name != result.decided_by))
+        bands = [plot.Band(each.name, *map(np.array, msgspec.structs.astuple(each.roc))) for each in drawn]
+        plot.draw_bands(curves, bands)
+        if result.splits is not None:
+            asked = result.splits.records
+            names = [each.name for each in result.attacks]
+            accuracies = [(name, np.array([record.accuracy[name] for record in asked])) for name in names]
+            plot.draw_accuracies(records, np.array([record.pdtp for record in asked]), accuracies)
+        if result.exposure is not None:
+            exposure = result.exposure
+            plot.draw_separations(records, np.array(exposure.separation_edges), np.array(exposure.separation_counts))
+        return figure
 
 
 def check(result: AttackResult, arrays: Mapping[str, np.ndarray]) -> None:
@@ -161,7 +176,10 @@ def check(result: AttackResult, arrays: Mapping[str, np.ndarray]) -> None:
     limits = {tuple(rate.fpr for rate in attack.tpr_at_fpr) for attack in result.attacks}
     demand(len(limits) == 1 and limits != {()}, "its attacks have different false positive rates, or none")
     if result.splits is not None:
-        _check_splits(result.splits, names)
+        demand(0 < result.splits.p_value <= 1, "its p-value is none")
+        demand(len(result.splits.records) > 0, "no record was attacked")
+        for record in result.splits.records:
+            demand(set(record.accuracy) == set(names), "a record's accuracies are not of the attacks")
     if result.exposure is not None:
         demand(result.decided_by == names[0], "its first attack is not the one that decides")
         edges, counts = result.exposure.separation_edges, result.exposure.separation_counts
@@ -187,17 +205,10 @@ def _check_rates(rates: AttackRates) -> None:
         told = rate.resolvable and rate.holds
         demand(told != bool(np.isnan(rate.value)), "a rate is shown that cannot be told, or the reverse")
     shares = {tuple(rate.predictive_value) for rate in rates.tpr_at_fpr}
-    demand(len(shares) == 1 and all(_is_share(each) for each in shares.pop()), "its shares of members are no shares")
+    demand(len(shares) == 1 and all(map(_is_share, shares.pop())), "its shares of members are no shares")
     points = [rates.roc.fpr, rates.roc.tpr, rates.roc.low, rates.roc.high]
     demand(len({len(each) for each in points}) == 1 and len(points[0]) > 0, "its ROC curve is misshapen")
     demand(all(0 <= value <= 1 for each in points for value in each), "its ROC curve leaves the unit square")
-
-
-def _check_splits(found: Splits, names: list[str]) -> None:
-    demand(0 < found.p_value <= 1, "its p-value is none")
-    demand(len(found.records) > 0, "no record was attacked")
-    for record in found.records:
-        demand(set(record.accuracy) == set(names), "a record's accuracies are not of the attacks")
 
 
 def _is_share(text: str) -> bool:

@@ -34,11 +34,8 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[
 
     The file has one row for each of the first records of the bank, of one of the numbers in `prefixes`. A .npy file may
     have the form of the bank's own files: several views, or log-odds if the bank holds log-odds. Other files have
-    logits or probabilities of every class, which are converted to log-odds. The stored outputs show the resolution of
-    the log-odds.
-
-    Of a bank of scores, the file has one column, and scores take the place of log-odds: larger for records that were
-    used.
+    logits or probabilities of every class, which are converted to log-odds; of a bank of scores one column, whose
+    scores take the place of log-odds: larger for records that were used. The stored outputs show the resolution.
 
     Raises:
         InputError: as `load_outputs`; the file has another number of rows; or the bank has several views and the file
@@ -89,11 +86,7 @@ def _labels(bank: Bank, records: int) -> np.ndarray:
 
 
 def read_members(path: Path, records: int) -> Bool[np.ndarray, " records"]:
-    """Which records a target was trained on, from a .npy of booleans.
-
-    Raises:
-        InputError: the file is not a .npy of booleans, or has the wrong number of records.
-    """
+    """Which records a target was trained on, from a .npy of booleans; anything else is refused."""
     if path.suffix.lower() != ".npy":
         raise InputError(f"{path.name}: which records a target was trained on is read from a .npy of booleans.")
     found = read_npy(path, records + (1 << 16))

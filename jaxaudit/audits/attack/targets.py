@@ -48,26 +48,14 @@ class RecordTarget(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Targets that are compared with the shadow models at the same resolution.
-
-    Attributes:
-        shadowed: log-odds of the shadow models and of these targets, at that resolution.
-        places: index of each target among all targets.
-    """
+    """Targets that are compared with the shadow models at one resolution, and their places among all targets."""
 
     shadowed: ShadowScores
     places: tuple[int, ...]
 
 
 class TargetScores(NamedTuple):
-    """The scores of an attack on one target, and on the shadow models at the same resolution.
-
-    Attributes:
-        own: the shadow models; each is attacked with the others as references.
-        target: log-odds of the target.
-        target_scores: score of each record on the target.
-        scores: score of each record on each shadow model.
-    """
+    """The scores of an attack on one target, and on the shadow models (`own`) at the same resolution."""
 
     own: ShadowScores
     target: Float[np.ndarray, "views n"]
@@ -80,10 +68,8 @@ def compared(
 ) -> tuple[Group, ...]:
     """Pairs each target with the shadow models, at the coarser of their resolutions. Targets do not affect one another.
 
-    Args:
-        targets: the targets.
-        known: the shadow models. `whole`: the input of attacks made of them.
-        attacks: number of attacks that score all records, for the estimate of memory.
+    `whole` is the input of attacks made of the shadow models `known`; `attacks` the number of attacks, for the estimate
+    of memory.
 
     Raises:
         InputError: a target's log-odds have the wrong shape or are not finite, or there is too little memory for the
@@ -110,7 +96,14 @@ def compared(
         # Round to the target's own resolution too: its file may store one of two classes more precisely.
         said = at_resolution(said, (*coarser(details, own_details), *coarse))
         if coarse not in by_coarse:
-            _refuse_many(len(by_coarse), whole.models.shape, attacks)
+            models, views, count = whole.models.shape
+            needed = memory_of(models, views, count, attacks, len(by_coarse))
+            if needed > MAX_BYTES:
+                raise InputError(
+                    f"the targets' files are so rounded that the shadow models are needed at {len(by_coarse)} other "
+                    f"resolutions, which takes {needed >> 30} GiB of memory for {attacks} attacks; attack targets of "
+                    "one kind at a time, or name fewer attacks (`attacks`)."
+                )
             by_coarse[coarse] = at_resolution(whole.models, coarse)
         # Records that a target is declared to have used cannot serve as known non-members.
         lent = unused is not None and (target.members is None or not (unused & target.members[columns]).any())
@@ -128,24 +121,10 @@ def compared(
 def memory_of(models: int, views: int, records: int, attacks: int, others: int = 0) -> int:
     """Bytes of memory that attacks on all records take.
 
-    Args:
-        models, views, records: numbers in the bank.
-        attacks: number of attacks.
-        others: number of further resolutions at which targets are compared with the models. Each takes the log-odds of
-            all models once more, and the scores of two attacks.
+    Targets are compared with the models at `others` further resolutions. Each takes the log-odds of all models once
+    more, and the scores of two attacks.
     """
     return 8 * models * records * (views + attacks + 12 + others * (views + 2))
-
-
-def _refuse_many(others: int, shape: tuple[int, ...], attacks: int) -> None:
-    models, views, records = shape
-    needed = memory_of(models, views, records, attacks, others)
-    if needed > MAX_BYTES:
-        raise InputError(
-            f"the targets' files are so rounded that the shadow models are needed at {others} other resolutions, which "
-            f"takes {needed >> 30} GiB of memory for {attacks} attacks; attack targets of one kind at a time, or name "
-            "fewer attacks (`attacks`)."
-        )
 
 
 def scores_of(
@@ -166,11 +145,8 @@ def target_scores(
 ) -> list[TargetScores]:
     """The scores of an attack on each target, in the order of the targets.
 
-    Args:
-        attack: the attack.
-        groups: the targets, by resolution.
-        own: the shadow models at the resolution of their files, with the attack's `scores` of them.
-        alone: records that all shadow models or none were trained on, for which there are no scores.
+    `scores` are those of the shadow models at the resolution of their files (`own`); `alone` marks records that all
+    shadow models or none were trained on, for which there are no scores.
     """
     found: dict[int, TargetScores] = {}
     for group in groups:
@@ -215,16 +191,9 @@ def judged_targets(
         if len(own.models) >= 4:
             like = likeness(each.target.mean(axis=0), own.models.mean(axis=1), own.membership)
         at = next((of_rate for of_rate in numbers if of_rate.fpr == named_at), None)
-        judged.append(
-            AttackedTarget(
-                name=target.name,
-                finding=find_target(result, here, at, like, records, relative),
-                named=numbers,
-                strangeness=None if like is None else number(like.strangeness),
-                usual_strangeness=None if like is None else number(like.usual),
-                likeness_p_value=None if like is None else number(like.p_value),
-            )
-        )
+        found = find_target(result, here, at, like, records, relative)
+        seen = (None,) * 3 if like is None else map(number, (like.strangeness, like.usual, like.p_value))
+        judged.append(AttackedTarget(target.name, found, numbers, *seen))
         calls.append(called[-1] if np.isfinite(named_at) else none[0])
     return tuple(judged), np.array(calls, bool).reshape(len(judged), result.records)
 

@@ -1,19 +1,21 @@
 """Trains the models of random halves that are attacked, and the shadow models from which the attacks learn."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.attacks import AttackInputs, PairedShadows, PooledShadows
-from jaxaudit.audits.attack.pairs import outputs_on, pair_outputs
 from jaxaudit.audits.attack.plan import (
     Drawn,
     attack_models_per_batch,
     check_options,
     draw,
+    groups_of,
     left_out_models_per_batch,
     models_to_train,
 )
@@ -21,9 +23,9 @@ from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, kept_models_per_batch, log_probs_many
 from jaxaudit.learners import Learner
-from jaxaudit.membership import subsets
+from jaxaudit.membership import WithAndWithout, subsets, with_and_without
 from jaxaudit.metrics.pdtp import BINS, pdtp
-from jaxaudit.randomness import generator_of, several, stream
+from jaxaudit.randomness import generator_of, joined, several, stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,11 +139,16 @@ def train_splits(
     say = partial(_attacked, learner, examples, drawn)
     attacked = fit_many(keys, drawn.membership, *pool, learner, execution=of_attacked, summarize=say)
     outputs, train_accuracy, test_accuracy = attacked
-    inputs = _scaled(examples)
+    inputs = examples.inputs.reshape(len(examples), -1).astype(np.float32)
+    # Unscaled category indices would dominate the outputs.
+    inputs = inputs / np.maximum(np.abs(inputs).max(axis=0), np.finfo(np.float32).tiny)
     pooled = None
     if pooled_shadows:
-        own = stream(key, "untargeted")
-        pooled = _pooled(own, examples, inputs, learner, pooled_shadows, of_pooled)
+        own, say = stream(key, "untargeted"), partial(_say, learner, examples.inputs)
+        drawn_halves = subsets(generator_of(stream(own, "draw")), pooled_shadows, half, len(examples))
+        own_keys = several(stream(own, "train"), pooled_shadows)
+        said = fit_many(own_keys, drawn_halves, *pool, learner, execution=of_pooled, summarize=say)
+        pooled = PooledShadows(said, drawn_halves, inputs, examples.labels)
     pairs = [
         pair_outputs(stream(key, "shadows", index), examples, learner, drawn.targets, half, shadow_pairs, of_draw)
         for index, of_draw in enumerate(of_pairs)
@@ -174,26 +181,55 @@ def _attacked(
     return said[:, drawn.targets], (hits & own).sum(axis=1) / half, (hits & ~own).sum(axis=1) / half
 
 
-def _pooled(
+def draw_pairs(
+    key: Key[Array, ""], targets: Int[np.ndarray, " targets"], size: int, examples: int, shadows: int
+) -> Iterator[WithAndWithout]:
+    """The shadow sets of every group of targets, `shadows` draws of each group, group by group."""
+    for index, group in enumerate(groups_of(targets, size)):
+        generator = generator_of(stream(key, "draw", index))
+        for _ in range(shadows):
+            yield with_and_without(generator, group, size, examples)
+
+
+def pair_outputs(
     key: Key[Array, ""],
     examples: Examples,
-    inputs: Float[np.ndarray, "candidates features"],
     learner: Learner,
+    targets: Int[np.ndarray, " targets"],
+    size: int,
     shadows: int,
     execution: Execution,
-) -> PooledShadows:
-    """Shadow models of random halves, and their outputs on every candidate."""
-    candidates = len(examples)
-    membership = subsets(generator_of(stream(key, "draw")), shadows, candidates // 2, candidates)
-    keys = several(stream(key, "train"), shadows)
-    said = outputs_on(keys, membership, examples, learner, execution)
-    return PooledShadows(said, membership, inputs, examples.labels)
+) -> PairedShadows:
+    """Outputs on each target of `shadows` pairs of models of `size` records that differ only by the target.
+
+    The models of a pair have the same key and the same minibatches except for the target (common random numbers), so
+    that their difference comes from the target, not from the seed.
+    """
+    groups = groups_of(targets, size)
+    keys = joined(several(stream(key, "train", index), shadows) for index in range(len(groups)))
+    pairs = draw_pairs(key, targets, size, len(examples), shadows)
+    with_target, without_target = [], []
+    parts = execution.split(*[1.0] * len(keys))
+    for index, (one, part, drawn) in enumerate(zip(keys, parts, pairs, strict=True)):
+        asked = examples.inputs[groups[index // shadows]]
+        rows = drawn.membership[:, drawn.pool]
+        pool = examples.inputs[drawn.pool], examples.labels[drawn.pool]
+        same, say = jnp.repeat(one[None], len(rows)), partial(_say, learner, asked)
+        outputs = fit_many(same, rows, *pool, learner, execution=part, summarize=say)
+        columns = np.arange(len(asked))
+        with_target.append(outputs[drawn.with_target, columns])
+        without_target.append(outputs[drawn.without_target, columns])
+
+    def in_order(parts: list[np.ndarray]) -> np.ndarray:
+        by_group = np.stack(parts).reshape(len(groups), shadows, *parts[0].shape)
+        by_shadow = by_group.swapaxes(0, 1)
+        return by_shadow.reshape(shadows, -1, parts[0].shape[-1])[:, : len(targets)]
+
+    return PairedShadows(in_order(with_target), in_order(without_target))
 
 
-def _scaled(examples: Examples) -> Float[np.ndarray, "candidates features"]:
-    """Inputs divided by their largest absolute values; unscaled category indices would dominate the outputs."""
-    inputs = examples.inputs.reshape(len(examples), -1).astype(np.float32)
-    return inputs / np.maximum(np.abs(inputs).max(axis=0), np.finfo(np.float32).tiny)
+def _say(learner: Learner, asked: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
+    return log_probs_many(learner, params, asked)
 
 
 def _measure(

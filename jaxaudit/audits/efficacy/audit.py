@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxaudit.audits.efficacy.finding import find
-from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult, Weights, exposed, weights_of
-from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult, Layer, Weights, exposed
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import number
 from jaxaudit.kernels.gradient_norms import expected_squared_grad_norms
 from jaxaudit.kernels.likelihoods import (
     CATEGORICAL,
@@ -34,17 +34,22 @@ MOST_CONVERSION_ERROR = 1e-4
 
 
 class NamedWeights(NamedTuple):
-    """Weights to be judged.
-
-    Attributes:
-        name: their name.
-        params: the network's parameters.
-        state: its other state; both as returned by `PureModule.init`.
-    """
+    """Weights to be judged: their name, and the network's parameters and other state, as `PureModule.init` has them."""
 
     name: str
     params: Any
     state: Any
+
+
+class Measured(NamedTuple):
+    """The measurements of a set of weights; see `Weights`. `true_norms` are those of `EfficacyAudit`."""
+
+    name: str
+    by_layer: EfficacyByLayer
+    accuracy: float | None
+    mean_log_probability: float
+    conversion_error: float | None = None
+    true_norms: Float[np.ndarray, " n"] | None = None
 
 
 def measure_efficacy(
@@ -103,30 +108,23 @@ def measure_efficacy(
     classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
     labels = checked_labels(examples.labels, likelihood, classes, examples.name)
     stateless = _Functions(net, judged.state, likelihood)
-    models, measured, true_norms = list[Weights](), list[EfficacyByLayer](), list[np.ndarray]()
+    measured: list[Measured] = []
     for weights in every:
         # The kernel compiles once for each function: networks without state share one.
         functions = _Functions(net, weights.state, likelihood) if jax.tree.leaves(weights.state) else stateless
-        fit = _fit(net, weights, inputs, labels, likelihood)
-        measured.append(efficacy_by_layer(functions.log_prob, weights.params, inputs, labels, chunk=chunk))
+        fit, true = _fit(net, weights, inputs, labels, likelihood), None
+        by_layer = efficacy_by_layer(functions.log_prob, weights.params, inputs, labels, chunk=chunk)
         if true_fisher:
             expected = partial(expected_squared_grad_norms, likelihood=likelihood, chunk=chunk)
-            true_norms.append(np.asarray(expected(functions.outputs, weights.params, inputs).total, np.float64))
-        true = float(np.mean(true_norms[-1])) if true_fisher else None
-        role = "reference" if models else "judged"
-        models.append(weights_of(weights.name, measured[-1], *fit, true, role=role))
+            true = np.asarray(expected(functions.outputs, weights.params, inputs).total, np.float64)
+        measured.append(Measured(weights.name, by_layer, *fit, true))
     names, framework = _class_names(examples, likelihood), net.origin.framework
-    finding = find(models, measured, draws=net.draws, notes=notes)
-    result = conclude(finding, models, measured, labels, names, classes, framework=framework, likelihood=likelihood)
-    return EfficacyAudit(result, tuple(measured), labels, names, tuple(true_norms))
+    how = {"framework": framework, "likelihood": likelihood, "draws": net.draws, "notes": notes}
+    return conclude(measured, labels, names, classes, **how)
 
 
 def distinct(every: Sequence[NamedWeights]) -> None:
-    """Rejects two sets of weights of one name.
-
-    Raises:
-        InputError: there are any.
-    """
+    """Rejects two sets of weights of one name."""
     names = [weights.name for weights in every]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -134,31 +132,50 @@ def distinct(every: Sequence[NamedWeights]) -> None:
 
 
 def conclude(
-    finding: Finding,
-    models: Sequence[Weights],
-    measured: Sequence[EfficacyByLayer],
+    every: Sequence[Measured],
     labels: np.ndarray,
     class_names: tuple[str, ...],
     outputs: int,
     *,
     framework: str = "jax",
     likelihood: Likelihood | SequenceLikelihood = CATEGORICAL,
-) -> EfficacyResult:
-    """The result for these weights, the judged ones first; see `EfficacyResult`."""
-    errors = [each.conversion_error for each in models]
-    return EfficacyResult(
+    draws: bool = False,
+    notes: Sequence[str] = (),
+) -> EfficacyAudit:
+    """The audit of these weights, the judged ones first; see `EfficacyResult` and, for `draws`, `find`."""
+    measured = [each.by_layer for each in every]
+    models = tuple(
+        Weights(
+            each.name,
+            "reference" if place else "judged",
+            *each.by_layer.whole,
+            each.accuracy,
+            number(each.mean_log_probability),
+            tuple(Layer(layer, *found) for layer, found in each.by_layer.layers.items()),
+            each.conversion_error,
+            each.by_layer.mean_gradient_norm,
+            None if each.true_norms is None else float(np.mean(each.true_norms)),
+        )
+        for place, each in enumerate(every)
+    )
+    finding = find(models, measured, draws=draws, notes=notes)
+    result = EfficacyResult(
         finding=finding,
         records_measured=len(labels),
         outputs=outputs,
-        models=tuple(models),
+        models=models,
         paths=measured[0].paths,
         records=exposed(models, measured, labels, class_names),
         caveats=finding.caveats,
         framework=framework,
         likelihood=likelihood.name,
         log_likelihood=likelihood.statement,
-        conversion_error=max((each for each in errors if each is not None), default=None),
+        conversion_error=max(
+            (each.conversion_error for each in every if each.conversion_error is not None), default=None
+        ),
     )
+    true_norms = tuple(each.true_norms for each in every if each.true_norms is not None)
+    return EfficacyAudit(result, tuple(measured), labels, class_names, true_norms)
 
 
 def _class_names(examples: Examples | Records, likelihood: Likelihood) -> tuple[str, ...]:

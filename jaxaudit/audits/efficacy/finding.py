@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from jaxaudit.audits.efficacy.result import Weights
-from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
+from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.metrics.efficacy import EfficacyByLayer
 
 CONTRACTED = "contracted"
@@ -17,11 +17,7 @@ def find(
 ) -> Finding:
     """The finding `no verdict`: the measurements of the judged weights, compared with those of the references.
 
-    Args:
-        models: the judged weights, then the references.
-        measured: the measurements of each.
-        draws: whether the network has layers that are random in training; they were switched off.
-        notes: further limitations.
+    `draws`: the network has layers that are random in training, which were switched off. `notes`: further limitations.
     """
     judged, *references = models
     others = ", ".join(f"{each.name}: {_number(each.efficacy)}" for each in references)
@@ -53,31 +49,22 @@ def _compared(judged: Weights, reference: Weights) -> str:
 def _checks(models: Sequence[Weights], short: bool) -> tuple[Checked, ...]:
     count = len(models) - 1
     perfect = [model.name for model in models if math.isinf(model.efficacy)]
+    compared = f"{count} other {'set' if count == 1 else 'sets'} of weights to compare with"
+    alone = "there is no reference, and every model that fits the records has a large efficacy"
+    infinite = (
+        f"infinite efficacy of {', '.join(perfect)}: every gradient is 0 in float32, as for any model that fits the "
+        "records perfectly"
+    )
+    coarse = (
+        "the network computes in floats of 16 bits or fewer: the numbers are accurate to some percent, and small "
+        "gradients may be lost"
+    )
+    finite = "every set of weights has gradients that could be measured"
     return in_order(
         (
-            Checked(
-                "references",
-                _warning(count > 0),
-                f"{count} other {'set' if count == 1 else 'sets'} of weights to compare with"
-                if count
-                else "there is no reference, and every model that fits the records has a large efficacy",
-            ),
-            Checked(
-                "finite efficacies",
-                _warning(not perfect),
-                f"infinite efficacy of {', '.join(perfect)}: every gradient is 0 in float32, as for any model that "
-                "fits the records perfectly"
-                if perfect
-                else "every set of weights has gradients that could be measured",
-            ),
-            Checked(
-                "32-bit arithmetic",
-                _warning(not short),
-                "the network computes in floats of 16 bits or fewer: the numbers are accurate to some percent, and "
-                "small gradients may be lost"
-                if short
-                else "the network computes in floats of 32 bits or more",
-            ),
+            assumed("references", count > 0, compared, alone),
+            assumed("finite efficacies", not perfect, finite, infinite),
+            assumed("32-bit arithmetic", not short, "the network computes in floats of 32 bits or more", coarse),
         )
     )
 
@@ -91,10 +78,6 @@ def _caveats(paths: Mapping[str, str], draws: bool) -> tuple[str, ...]:
         some = ", ".join(slow[:NAMED]) + (f" and {len(slow) - NAMED} more" if len(slow) > NAMED else "")
         found.append(f"Per-example gradients were materialised (vmap(grad)), where no rule matched: {some}.")
     return tuple(found)
-
-
-def _warning(passed: bool) -> State:
-    return "passed" if passed else "warning"
 
 
 def _number(value: float) -> str:

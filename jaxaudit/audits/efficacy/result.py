@@ -148,30 +148,6 @@ class EfficacyAudit:
         return figure
 
 
-def weights_of(
-    name: str,
-    measured: EfficacyByLayer,
-    accuracy: float | None,
-    mean_log_probability: float,
-    conversion_error: float | None = None,
-    true_information: float | None = None,
-    *,
-    role: Literal["judged", "reference"] = "judged",
-) -> Weights:
-    """The measurements of a set of weights; see `Weights`."""
-    return Weights(
-        name,
-        role,
-        *measured.whole,
-        accuracy,
-        number(mean_log_probability),
-        tuple(Layer(layer, *found) for layer, found in measured.layers.items()),
-        conversion_error,
-        measured.mean_gradient_norm,
-        true_information,
-    )
-
-
 def exposed(
     models: Sequence[Weights], measured: Sequence[EfficacyByLayer], labels: np.ndarray, class_names: tuple[str, ...]
 ) -> tuple[Exposed, ...]:

@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from jaxaudit.audits.efficacy.audit import NamedWeights, conclude, distinct
-from jaxaudit.audits.efficacy.finding import find
-from jaxaudit.audits.efficacy.result import EfficacyAudit, Weights, weights_of
+from jaxaudit.audits.efficacy.audit import Measured, NamedWeights, conclude, distinct
+from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import examples_at_a_time
 from jaxaudit.kernels.likelihoods import SEQUENCE
-from jaxaudit.metrics.efficacy import EfficacyByLayer, efficacy_by_layer
+from jaxaudit.metrics.efficacy import efficacy_by_layer
 
 SUMS = "A record's information grows with its number of tokens: compare weights on the same records."
 
@@ -65,7 +64,7 @@ def measure_sequence_efficacy(
     """
     every = [judged, *references]
     distinct(every)
-    models, measured, labels = list[Weights](), list[EfficacyByLayer](), np.zeros(len(tokens), np.int32)
+    measured, labels = list[Measured](), np.zeros(len(tokens), np.int32)
 
     def log_prob(params: Any, tokens: Array, labels: Array, *constants: Any) -> Array:
         return log_likelihood(params, tokens, *constants)
@@ -85,12 +84,9 @@ def measure_sequence_efficacy(
                 np.asarray(values(weights.params, jnp.asarray(tokens[start : start + size]), *constants), np.float64)
                 for start in range(0, len(tokens), size)
             ]
-        role = "reference" if models else "judged"
-        measured.append(found)
-        models.append(weights_of(weights.name, found, None, float(np.concatenate(own).mean()), role=role))
-    finding = find(models, measured, notes=(SUMS, *notes))
-    result = conclude(finding, models, measured, labels, (), vocabulary, framework=framework, likelihood=SEQUENCE)
-    return EfficacyAudit(result, tuple(measured), labels)
+        measured.append(Measured(weights.name, found, None, float(np.concatenate(own).mean())))
+    how = {"framework": framework, "likelihood": SEQUENCE, "notes": (SUMS, *notes)}
+    return conclude(measured, labels, (), vocabulary, **how)
 
 
 def _form(weights: NamedWeights) -> tuple[Any, list[tuple[int, ...]]]:

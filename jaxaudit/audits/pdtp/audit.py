@@ -189,11 +189,7 @@ def reduce_pdtp(
 
 
 def check_steps(steps: int, records: int) -> None:
-    """Rejects an impossible number of removals.
-
-    Raises:
-        InputError: `steps` is below 1, or would leave fewer than two records.
-    """
+    """Rejects a number of removals below 1, or one that would leave fewer than two records."""
     if not 1 <= steps <= records - 2:
         raise InputError(
             f"{steps} records cannot be removed one at a time from {records}: at least 1, and two must remain."

@@ -5,7 +5,7 @@ PDTP: how far leaving a record out of training moves the output on it, in nats.
 
 import math
 
-from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
+from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.metrics.pdtp import publishable
 
@@ -24,14 +24,13 @@ def find(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
     `inconclusive`, as also if records are above 1 only because they cross the edge of a bin. The sentence names the
     bins, because outputs that are published with more digits may reveal more.
 
-    Args:
-        result: the numbers, without a finding.
-        bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
-        with_and_without_bins: records above 1 both with and without bins.
+    `result` has no finding yet; `with_and_without_bins` counts records above 1 both with and without bins.
     """
     artefacts, hidden = (each - with_and_without_bins for each in (result.above_1, result.above_1_without_bins))
     reasons, checks, caveats = _reasons(result), _checks(result, bins, artefacts), _caveats(result, bins, hidden)
-    rule = f"DTP-1 rule, {_outputs(result, bins)}{'' if result.groups is None else ', whole groups left out'}"
+    outputs = f"outputs in {bins:,} bins" if bins else "no bins"
+    outputs = outputs if result.texts is None else "probability of the whole text"
+    rule = f"DTP-1 rule, {outputs}{'' if result.groups is None else ', whole groups left out'}"
     risky, measured = result.above_1, result.records_measured
     above = f"{risky:,} of {_records(measured)} {_has(risky)} a PDTP above 1 ({rule})"
     if result.publish is None and risky:
@@ -40,36 +39,20 @@ def find(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
         return Finding("inconclusive", "open", sentence, reasons, Confidence("none", why), checks, caveats, (NO_BINS,))
     if result.publish is None:
         sentence = f"No PDTP is above 1 ({rule}), but only {_measured(result)} were measured."
-        why = "A record that was not measured may have a larger PDTP."
-        return Finding(
-            "inconclusive", "open", sentence, reasons, Confidence("none", why), checks, caveats, (MEASURE_ALL,)
-        )
+        sure = Confidence("none", "A record that was not measured may have a larger PDTP.")
+        return Finding("inconclusive", "open", sentence, reasons, sure, checks, caveats, (MEASURE_ALL,))
     if result.publish:
         sentence = f"No record has a PDTP above 1 ({rule})."
+        sure = Confidence("fair", "All records were measured. PDTP is a lower bound: other inputs may move more.")
         if _is_bounded(result):
             sentence += " No record can move an output by more than 1 nat on any other input."
-        return Finding("publish", "good", sentence, reasons, _passed(result), checks, caveats, (ATTACK,))
-    confidence, advice = _broken(result)
-    return Finding("do not publish", "bad", f"{above}.", reasons, confidence, checks, caveats, advice)
-
-
-def _outputs(result: PDTPResult, bins: int) -> str:
-    if result.texts is not None:
-        return "probability of the whole text"
-    return f"outputs in {bins:,} bins" if bins else "no bins"
-
-
-def _passed(result: PDTPResult) -> Confidence:
-    if _is_bounded(result):
-        return Confidence("strong", "All records were measured, and the bound over all inputs is at most 1.")
-    return Confidence("fair", "All records were measured. PDTP is a lower bound: other inputs may move more.")
-
-
-def _broken(result: PDTPResult) -> tuple[Confidence, tuple[str, ...]]:
-    if result.above_1_within_floor == result.above_1:
-        return Confidence("fair", "Another seed alone moves these records as much."), (NO_FLOOR,)
+            sure = Confidence("strong", "All records were measured, and the bound over all inputs is at most 1.")
+        return Finding("publish", "good", sentence, reasons, sure, checks, caveats, (ATTACK,))
     floor = "some exceed their seed floor" if result.seed_floor.seeded else "the learner uses no random numbers"
-    return Confidence("strong", f"Some records are above 1 without bins as well, and {floor}."), ()
+    sure, advice = Confidence("strong", f"Some records are above 1 without bins as well, and {floor}."), ()
+    if result.above_1_within_floor == risky:
+        sure, advice = Confidence("fair", "Another seed alone moves these records as much."), (NO_FLOOR,)
+    return Finding("do not publish", "bad", f"{above}.", reasons, sure, checks, caveats, advice)
 
 
 def _reasons(result: PDTPResult) -> tuple[str, ...]:
@@ -80,77 +63,48 @@ def _reasons(result: PDTPResult) -> tuple[str, ...]:
         said = "infinite, because a class vanishes with its only member"
     else:
         said = f"{_nats(bound)} nats"
-    return (
+    found = [
         f"PDTP in nats: largest {_nats(result.max_pdtp)}, median {_nats(result.median_pdtp)}.",
         f"Records above their seed floor: {result.seed_floor.above:,} of {result.records_measured:,}.",
-        *_of_groups(result),
-        *_of_texts(result),
-        f"DTP bound over all inputs: {said}.",
-    )
-
-
-def _of_groups(result: PDTPResult) -> tuple[str, ...]:
-    if result.groups is None:
-        return ()
-    risky = sum(not publishable(each.pdtp) for each in result.groups)
-    return (f"Groups with a record above 1: {risky:,} of {len(result.groups):,}.",)
-
-
-def _of_texts(result: PDTPResult) -> tuple[str, ...]:
-    if result.texts is None:
-        return ()
-    known, unknown = result.texts.with_record, result.texts.without_record
-    return (f"Mean log-likelihood of a token, nats: {known:.3f} by the model, {unknown:.3f} by models without it.",)
+    ]
+    if result.groups is not None:
+        risky = sum(not publishable(each.pdtp) for each in result.groups)
+        found.append(f"Groups with a record above 1: {risky:,} of {len(result.groups):,}.")
+    if result.texts is not None:
+        known, unknown = result.texts.with_record, result.texts.without_record
+        found.append(
+            f"Mean log-likelihood of a token, nats: {known:.3f} by the model, {unknown:.3f} by models without it."
+        )
+    return (*found, f"DTP bound over all inputs: {said}.")
 
 
 def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...]:
-    whole = result.publish is not None or result.records_measured == result.training_records
+    whole, words = result.publish is not None or result.records_measured == result.training_records, _measured(result)
+    words = f"{words} were measured"
     found = [
-        Checked(
-            "records measured",
-            "passed" if whole else "failed",
-            f"{_measured(result)} were measured" + ("" if whole else "; measure all"),
-        ),
+        assumed("records measured", whole, words, f"{words}; measure all", decisive=True),
         _seed_floor(result),
         _bins(result, bins, artefacts),
     ]
     if result.bound is not None:
-        always = result.bound <= 1
-        message = f"without bins, this learner moves no output by more than {result.bound:.2f} nats"
-        message += (
-            ": without bins it passes the DTP-1 rule whatever it is trained on"
-            if always
-            else " whatever it is trained on"
-        )
-        found.append(Checked("DTP-1 can fail", _warning(not always), message))
-    found.append(
-        Checked(
-            "copies",
-            _warning(not result.copies),
-            f"{_records(result.copies)} {_has(result.copies)} exact copies, which hide each other: PDTP measures one "
-            "copy at a time"
-            if result.copies
-            else "no record has an exact copy",
-        )
+        moves = f"without bins, this learner moves no output by more than {result.bound:.2f} nats"
+        always = f"{moves}: without bins it passes the DTP-1 rule whatever it is trained on"
+        found.append(assumed("DTP-1 can fail", result.bound > 1, f"{moves} whatever it is trained on", always))
+    copies = (
+        f"{_records(result.copies)} {_has(result.copies)} exact copies, which hide each other: PDTP measures one copy "
+        "at a time"
     )
-    share = result.largest_group / result.training_records
+    found.append(assumed("copies", not result.copies, "no record has an exact copy", copies))
     if result.groups is not None:
-        message = f"the largest group has {_records(result.largest_group)} of {result.training_records:,}"
-        if share > LARGE:
-            message += ": models without it take other minibatches, so its PDTP contains what a seed moves"
-        found.append(Checked("size of groups", _warning(share <= LARGE), message))
-    alone = result.lone_members
-    if result.texts is not None:
-        return in_order(found)
-    found.append(
-        Checked(
-            "classes",
-            _warning(not alone),
-            f"{_records(alone)} {'is' if alone == 1 else 'are'} the only member of a class, which vanishes with it"
-            if alone
-            else "the class of every measured record has another member",
-        )
-    )
+        size = f"the largest group has {_records(result.largest_group)} of {result.training_records:,}"
+        large = f"{size}: models without it take other minibatches, so its PDTP contains what a seed moves"
+        share = result.largest_group / result.training_records
+        found.append(assumed("size of groups", share <= LARGE, size, large))
+    if result.texts is None:
+        alone, others = result.lone_members, "the class of every measured record has another member"
+        are = "is" if alone == 1 else "are"
+        only = f"{_records(alone)} {are} the only member of a class, which vanishes with it"
+        found.append(assumed("classes", not alone, others, only))
     return in_order(found)
 
 
@@ -162,20 +116,16 @@ def _seed_floor(result: PDTPResult) -> Checked:
     message = f"another seed alone moves a record by {_nats(mean)} nats on average, at most by {_nats(largest)}"
     if risky:
         message += f"; records above 1 that exceed the largest of their own seed floor: {risky - within:,} of {risky:,}"
-    return Checked("seed floor", _warning(not within), message)
+    return assumed("seed floor", not within, message, message)
 
 
 def _bins(result: PDTPResult, bins: int, artefacts: int) -> Checked:
-    risky = result.above_1
-    if not bins:
-        return Checked("bins", "passed", "outputs are compared without bins")
-    if not artefacts:
-        return Checked("bins", "passed", "no record is above 1 because of bin edges alone")
     what = "is a binning artefact" if artefacts == 1 else "are binning artefacts"
-    return Checked(
+    return assumed(
         "bins",
-        "warning",
-        f"{artefacts:,} of {risky:,} records above 1 {what} ({result.above_1_without_bins:,} without bins): "
+        not (bins and artefacts),
+        "no record is above 1 because of bin edges alone" if bins else "outputs are compared without bins",
+        f"{artefacts:,} of {result.above_1:,} records above 1 {what} ({result.above_1_without_bins:,} without bins): "
         "crossing one bin edge adds log 3 = 1.10",
     )
 
@@ -201,10 +151,6 @@ def _caveats(result: PDTPResult, bins: int, hidden: int) -> tuple[str, ...]:
     if result.publish:
         found.append("DTP-1 is a rule of thumb, not a guarantee.")
     return tuple(found)
-
-
-def _warning(passed: bool) -> State:
-    return "passed" if passed else "warning"
 
 
 def _is_bounded(result: PDTPResult) -> bool:

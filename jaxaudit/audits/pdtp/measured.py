@@ -87,6 +87,7 @@ class PDTPAudit:
     def result(self) -> PDTPResult:
         """The result computed from the measurements."""
         values, exact, floor, bound = self.values, self.exact, self.floor, self.dtp_bound
+        seed_floor = float(np.mean(floor.mean)), float(np.max(floor.largest)), int((values > floor.largest).sum())
         risky, largest = values > 1, float(values.max())
         with_and_without_bins = int((risky & (exact > 1)).sum())
         passes = True if len(values) == self.examples else None
@@ -101,12 +102,7 @@ class PDTPAudit:
             because="",
             bound=self.largest_possible,
             dtp_bound=None if bound is None else float(bound.max()),
-            seed_floor=Floor(
-                self.seeded,
-                float(np.mean(floor.mean)),
-                float(np.max(floor.largest)),
-                int((values > floor.largest).sum()),
-            ),
+            seed_floor=Floor(self.seeded, *seed_floor),
             quantiles=quantiles,  # pyright: ignore[reportArgumentType]
             distribution=distribution(values, floor.mean),
             above_1=int(risky.sum()),
@@ -124,8 +120,7 @@ class PDTPAudit:
             texts=None if self.tokens is None else TextRisk(int(self.tokens.sum()), *self.log_likelihoods or ()),
         )
         finding = find(undecided, self.bins, with_and_without_bins)
-        verdict = finding.verdict
-        return replace(undecided, finding=finding, verdict=verdict, because=finding.sentence)
+        return replace(undecided, finding=finding, verdict=finding.verdict, because=finding.sentence)
 
     @property
     def columns(self) -> dict[str, np.ndarray]:

@@ -60,10 +60,9 @@ def protocol_of(
 class Outputs(NamedTuple):
     """What a method's models say of records, for one set to forget.
 
-    Attributes:
-        log_odds: of the records to forget; of texts the mean log-likelihood.
-        on_test: the mean log-likelihood of test records; no columns for records that are no texts.
-        truth_ratios: of the records to forget; no columns without other answers.
+    `log_odds` are of the records to forget, of texts the mean log-likelihood; `on_test` the mean log-likelihood of test
+    records, without columns for records that are no texts; `truth_ratios` has no columns without
+    other answers.
     """
 
     log_odds: Float[np.ndarray, "seeds forgotten"]
@@ -89,13 +88,7 @@ def distinguishability(
 
     So no two compared models share a seed, and all methods are compared with the same retrained models. `retraining`
     shows the best possible value, `original` the value without forgetting. Untrained models are not compared, and no
-    models are if there are too few seeds.
-
-    Args:
-        key: random key of the bootstraps.
-        outputs: by name of the method, for each set.
-        scores: the same for accuracies.
-        level: confidence level of the intervals.
+    models are if there are too few seeds. The key is that of the bootstraps; outputs and scores are by method and set.
     """
     half = len(outputs[RETRAINING][0].log_odds) // 2
     if 2 * half < LEAST_SEEDS:
@@ -161,12 +154,12 @@ def compared(
             name,
             scores[name][index],
             {} if name == RETRAINING else places(name),
-            None,
-            None,
-            found and _challenge(found.challenge),
-            found and found.u_lira.accuracy,
-            {layer: median(values[index]) for layer, values in layers[name].items()},
-            found and found.tofu,
+            conclusion=None,
+            finding=None,
+            challenge=found and _challenge(found.challenge),
+            u_lira=found and found.u_lira.accuracy,
+            layers={layer: median(values[index]) for layer, values in layers[name].items()},
+            tofu=found and found.tofu,
         )
 
     return tuple(map(one, scores))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,9 @@ from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.unlearn import evaluate
 from jaxaudit.audits.unlearn.against_retrained import Outputs, compared, distinguishability, protocol_of
-from jaxaudit.audits.unlearn.applied import end, on_host, traced, unlearned
-from jaxaudit.audits.unlearn.evaluate import RETRAIN, TRAIN, Attacker, Judged, costs, inputs_of, score, unlearning
+from jaxaudit.audits.unlearn.evaluate import RETRAIN, TRAIN, Attacker, Judged, Setting, costs, score, unlearning
 from jaxaudit.audits.unlearn.finding import decided, over_sets
-from jaxaudit.audits.unlearn.kept_params import flat_params, params_of
+from jaxaudit.audits.unlearn.models import end, flat_params, inputs_of, on_host, params_of, traced, unlearned
 from jaxaudit.audits.unlearn.refusals import check_unlearn
 from jaxaudit.audits.unlearn.result import (
     AMNESIAC,
@@ -149,9 +148,8 @@ def compare_unlearning(
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
-    scores, layers, outputs = _scored(
-        *(params, train, test, learner, forget, other_answers, attacker, attack_each, parts)
-    )
+    of = Setting(learner, train, test, attacker)
+    scores, layers, outputs = _scored(of, params, forget, other_answers, attack_each, parts)
     distinguished = distinguishability(stream(key, "against retrained"), outputs, scores, level)
     results = []
     for index, row in enumerate(forget):
@@ -218,37 +216,30 @@ def _trained(
 
 
 def _scored(
+    of: Setting,
     params: dict[str, Any],
-    train: Examples,
-    test: Examples,
-    learner: NetworkLearner,
     forget: Bool[np.ndarray, "sets n"],
     other_answers: Sequence[Int[np.ndarray, "forgotten answers length"]] | None,
-    attacker: Attacker | None,
     attack_each: bool,
     parts: dict[str, Execution],
 ) -> tuple[dict[str, list[Scores]], dict[str, Layers], dict[str, list[Outputs]]]:
     """Scores of every model on its own set, or on each set if it forgot none, and what it says of these records."""
-    everything, checkpoints = np.ones(len(train), bool), parts[ORIGINAL].checkpoints
+    everything, checkpoints = np.ones(len(of.train), bool), parts[ORIGINAL].checkpoints
 
     @cache
     def of_originals() -> LearnedAttack:
-        return evaluate.train_attack(
-            *(learner, params[ORIGINAL], train, test, everything, cast(Attacker, attacker), parts[ORIGINAL]),
-            name=ORIGINAL,
-        )
+        return evaluate.train_attack(of, ORIGINAL, params[ORIGINAL], everything, parts[ORIGINAL])
 
     def judge(name: str, models: Any, members: np.ndarray, part: str) -> Judged:
-        if name == UNTRAINED or attacker is None:
-            return evaluate.look_at(learner, models, train, test, None, name=name)
+        if name == UNTRAINED or of.attacker is None:
+            return evaluate.look_at(of, name, models, None)
         attack, attacked = of_originals, () if name == ORIGINAL else params[ORIGINAL]
         if attack_each and name != ORIGINAL:
-            own = learner, models, train, test
-            attack, attacked = partial(evaluate.train_attack, *own, members, attacker, parts[part], name=name), ()
+            attack, attacked = partial(evaluate.train_attack, of, name, models, members, parts[part]), ()
         elif name != ORIGINAL:
             members = everything
-        file = checkpoints and evaluate.judged_file(checkpoints, models, train, test, members, attacker, attacked)
-        return evaluate.look_at(learner, models, train, test, attack, file, name=name)
+        file = checkpoints and evaluate.judged_file(checkpoints, of, models, members, attacked)
+        return evaluate.look_at(of, name, models, attack, file)
 
     scores: dict[str, list[Scores]] = {}
     layers: dict[str, Layers] = {}
@@ -259,9 +250,9 @@ def _scored(
         for index, row in enumerate(forget):
             of_set = models if once is not None else jax.tree.map(lambda leaf, i=index: leaf[i], models)
             seen = judge(name, of_set, ~row, f"{name} {index}") if once is None else once
-            found.append(score(learner, of_set, seen, train, row, name))
+            found.append(score(of, name, of_set, seen, row))
             asked = other_answers[index] if other_answers and name != UNTRAINED else None
-            ratios = evaluate.truth_ratios(learner, of_set, asked)
+            ratios = evaluate.truth_ratios(of.learner, of_set, asked)
             outputs[name].append(Outputs(seen.log_odds[:, row], seen.on_test, ratios))
             end(parts[name if once is not None else f"{name} {index}"])
         scores[name] = [numbers for numbers, _ in found]

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Real, Shaped
 
 from jaxaudit.attacks.learned import BATCH_SIZE, LearnedAttack, fit_learned, learned_probabilities
-from jaxaudit.audits.unlearn.kept_params import flat_params
+from jaxaudit.audits.unlearn.models import flat_params, inputs_of, log_probs_of
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, Scores, Spread
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
@@ -24,6 +24,7 @@ from jaxaudit.learners import NetworkLearner, NetworkParams
 from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy, layer_of, leaf_name
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.tofu import truth_ratio
+from jaxaudit.unlearning.method import of_label
 from jaxaudit.unlearning.passes import EPOCHS
 
 TRAIN, RETRAIN = "train", "retrain"
@@ -61,93 +62,72 @@ class Judged(NamedTuple):
     on_test: Float[np.ndarray, "models tested"]
 
 
-Trained = Callable[[], LearnedAttack]
-"""Trains the attack networks, one per model, when they are needed."""
+class Setting(NamedTuple):
+    """What models are judged on: their learner, the whole training set, the test set, and the attack."""
 
-
-def inputs_of(examples: Examples) -> Real[np.ndarray, "n ..."]:
-    """The inputs as networks take them: in float32, tokens of texts as whole numbers."""
-    return examples.inputs if are_texts(examples) else np.asarray(examples.inputs, np.float32)
+    learner: NetworkLearner
+    train: Examples
+    test: Examples
+    attacker: Attacker | None
 
 
 def train_attack(
-    learner: NetworkLearner,
-    params: Any,
-    train: Examples,
-    test: Examples,
-    members: Bool[np.ndarray, " n"],
-    attacker: Attacker,
-    execution: Execution = DEFAULT_EXECUTION,
-    *,
+    of: Setting,
     name: str,
+    params: Any,
+    members: Bool[np.ndarray, " n"],
+    execution: Execution = DEFAULT_EXECUTION,
 ) -> LearnedAttack:
     """Trains an attack network for every model on its log-probabilities of members and of some test records.
 
-    Args:
-        learner: the models' learner.
-        params: their parameters, with a leading `models` axis.
-        train: the whole training set.
-        test: the test set.
-        members: the training records that count as members; others are not used.
-        attacker: the recipe.
-        execution: progress, and where finished attack networks are kept; a later call resumes from them. The number per
-            batch is chosen for the device (`fit_learned`).
-        name: the name of the models in error messages.
+    `params` have a leading `models` axis; `members` are the training records that count as such, others are not used.
+    Finished attack networks are kept, and a later call resumes from them. The number per batch is chosen for the device
+    (`fit_learned`).
 
     Raises:
-        InputError: an output is not finite.
+        InputError: an output is not finite; the message names the models by `name`.
     """
-    records = np.concatenate([train.inputs, test.inputs[attacker.nonmembers]])
-    labels = np.concatenate([train.labels, test.labels[attacker.nonmembers]])
-    outputs = log_probs_many(learner, params, records)
+    assert of.attacker is not None
+    records = np.concatenate([of.train.inputs, of.test.inputs[of.attacker.nonmembers]])
+    labels = np.concatenate([of.train.labels, of.test.labels[of.attacker.nonmembers]])
+    outputs = log_probs_many(of.learner, params, records)
     _check_finite(_all_finite(outputs), name, "outputs")
     models, count = outputs.shape[:2]
     kept = execution.checkpoints
-    used = np.concatenate([members, np.ones(len(attacker.nonmembers), bool)])
+    used = np.concatenate([members, np.ones(len(of.attacker.nonmembers), bool)])
     return fit_learned(
-        *(attacker.keys, outputs, labels, np.tile(np.arange(count) < len(train), (models, 1)), outputs.shape[2]),
+        *(of.attacker.keys, outputs, labels, np.tile(np.arange(count) < len(of.train), (models, 1)), outputs.shape[2]),
         used=np.tile(used, (models, 1)),
-        epochs=attacker.epochs,
+        epochs=of.attacker.epochs,
         execution=replace(execution, models_per_batch=None, checkpoints=kept and kept / "attacks"),
     )
 
 
 def look_at(
-    learner: NetworkLearner,
-    params: Any,
-    train: Examples,
-    test: Examples,
-    attack: Trained | None,
-    kept: Path | None = None,
-    *,
-    name: str,
+    of: Setting, name: str, params: Any, attack: Callable[[], LearnedAttack] | None, kept: Path | None = None
 ) -> Judged:
     """Outputs of models on training and test records, and of attack networks on these outputs.
 
-    Args:
-        learner, params, train, test, name: as for `train_attack`.
-        attack: gives an attack network for each model; None for no attack.
-        kept: file for the result, which a later call reads; see `judged_file`.
+    `attack` trains an attack network for each model when they are needed; None for no attack. The result is kept in the
+    file `kept` (`judged_file`), which a later call reads.
 
     Raises:
         InputError: an output is not finite.
     """
-    rows = np.arange(len(jax.tree.leaves(params)[0]))
+    rows, train = np.arange(len(jax.tree.leaves(params)[0])), of.train
     if kept is not None and (known := read_chunk(kept, rows)) is not None:
         return known
-    on_train, on_test = (log_probs_many(learner, params, part.inputs) for part in (train, test))
+    on_train, on_test = (log_probs_many(of.learner, params, part.inputs) for part in (train, of.test))
     _check_finite(_all_finite(on_train) & _all_finite(on_test), name, "outputs")
-    membership = np.full((len(rows), len(train)), np.nan)
-    if attack is not None:
-        membership = learned_probabilities(attack(), on_train, train.labels)
+    none = np.full((len(rows), len(train)), np.nan)
+    membership = none if attack is None else learned_probabilities(attack(), on_train, train.labels)
     if are_texts(train):
-        none = np.full((len(rows), len(train)), np.nan)
         of_train, of_test = (np.asarray(each[..., 0], np.float64) for each in (on_train, on_test))
         judged = Judged(none, none[:, 0], membership, of_train, of_test)
     else:
         judged = Judged(
             on_train.argmax(axis=2) == train.labels,
-            (on_test.argmax(axis=2) == test.labels).mean(axis=1),
+            (on_test.argmax(axis=2) == of.test.labels).mean(axis=1),
             np.asarray(membership, np.float64),
             log_odds(on_train, train.labels),
             np.zeros((len(rows), 0)),
@@ -169,36 +149,35 @@ def truth_ratios(
 
 
 def judged_file(
-    checkpoints: Path,
-    params: Any,
-    train: Examples,
-    test: Examples,
-    members: Bool[np.ndarray, " n"],
-    attacker: Attacker | None,
-    attacked: Any = (),
+    checkpoints: Path, of: Setting, params: Any, members: Bool[np.ndarray, " n"], attacked: Any = ()
 ) -> Path:
     """The file in which `look_at` keeps its result; its name hashes everything that the result depends on.
 
     `attacked`: the parameters of the models that attack networks learned from, if other than `params`.
     """
     arrays = [*flat_params(params, np.arange(0)), members]
-    if attacker is not None:
-        arrays += [np.asarray(jax.random.key_data(attacker.keys)), attacker.nonmembers, np.array(attacker.epochs)]
-    digest = digest_of(f"{train.content_hash} {test.content_hash}", *arrays, *flat_params(attacked, np.arange(0)))
-    return checkpoints / "judged" / f"{digest}.npz"
+    if of.attacker is not None:
+        arrays += [
+            np.asarray(jax.random.key_data(of.attacker.keys)),
+            of.attacker.nonmembers,
+            np.array(of.attacker.epochs),
+        ]
+    texts = f"{of.train.content_hash} {of.test.content_hash}"
+    return checkpoints / "judged" / f"{digest_of(texts, *arrays, *flat_params(attacked, np.arange(0)))}.npz"
 
 
 def score(
-    learner: NetworkLearner, params: Any, judged: Judged, train: Examples, forget: Bool[np.ndarray, " n"], name: str
+    of: Setting, name: str, params: Any, judged: Judged, forget: Bool[np.ndarray, " n"]
 ) -> tuple[Scores, dict[str, Float[np.ndarray, " models"]]]:
     """The scores of every model for one set to forget, and the information of each layer.
 
     Raises:
         InputError: a model's gradients are not finite; the message names the model by `name`.
     """
+    learner, train = of.learner, of.train
     inputs, labels = jnp.asarray(inputs_of(train)[forget]), jnp.asarray(train.labels[forget])
     models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(len(judged.hits))]
-    short = computes_short(_log_prob_of(learner, models[0].state), models[0].params, inputs, labels)
+    short = computes_short(of_label(log_probs_of(learner, models[0].state)), models[0].params, inputs, labels)
     found = [jax.tree.map(np.asarray, _gradients(learner, model, inputs, labels)) for model in models]
     finite = [bool(np.isfinite(squares).all() and np.isfinite(of_mean)) for squares, of_mean, _ in found]
     _check_finite(np.array(finite), name, "gradients")
@@ -239,8 +218,7 @@ def _gradients(
     learner: NetworkLearner, model: NetworkParams, inputs: Real[Array, "k ..."], labels: Int[Array, " k"]
 ) -> tuple[Float[Array, " k"], Float[Array, ""], dict[str, Float[Array, ""]]]:
     """Squared norms of each label's log-probability gradient and of their mean, and mean squared norms by layer."""
-
-    log_prob = _log_prob_of(learner, model.state)
+    log_prob = of_label(log_probs_of(learner, model.state))
     with jax.default_matmul_precision("highest"):
         norms = squared_grad_norms(log_prob, model.params, inputs, labels)
         mean = jax.grad(lambda params: jnp.mean(log_prob(params, inputs, labels)))(model.params)
@@ -252,14 +230,6 @@ def _gradients(
         layers[layer] = layers.get(layer, jnp.zeros(())) + jnp.mean(leaf)
     of_mean = sum((jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(mean)), jnp.zeros(()))
     return norms.total, of_mean, layers
-
-
-def _log_prob_of(learner: NetworkLearner, state: Any) -> Callable[[Any, Any, Any], Array]:
-    def log_prob(params: Any, inputs: Any, labels: Any) -> Array:
-        log_probs = learner.log_probs(NetworkParams(params, state), inputs)
-        return jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
-
-    return log_prob
 
 
 def _all_finite(outputs: Float[np.ndarray, "models n classes"]) -> Bool[np.ndarray, " models"]:

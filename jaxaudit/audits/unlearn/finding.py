@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, in_order
+from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, assumed, in_order, undecided
 from jaxaudit.audits.unlearn.result import (
     FORGETTING,
     LEAST_SEEDS,
@@ -41,11 +41,8 @@ def decided(
 ) -> UnlearnResult:
     """The result for one set to forget, with the conclusion on each method and on all methods.
 
-    Args:
-        forgotten: the set in words.
-        protocol: numbers of records and models.
-        methods: the results of the methods, without conclusions.
-        notes: further limitations, in sentences, which become part of every finding.
+    `forgotten` is the set in words; `methods` are without conclusions. `notes` are further limitations, in sentences,
+    which become part of every finding.
     """
 
     def noted(finding: Finding) -> Finding:
@@ -136,11 +133,9 @@ def together(findings: Mapping[str, Finding]) -> Finding:
     `inconclusive`.
     """
     if not findings:
-        why = "There is no method to judge."
+        said = "Only reference models were trained."
         more = ("Name methods to judge, such as retraining or amnesiac.",)
-        return Finding(
-            "inconclusive", "open", "Only reference models were trained.", (), Confidence("none", why), (), (), more
-        )
+        return undecided(said, (), "There is no method to judge.", would_change=more)
     if len(findings) == 1:
         return next(iter(findings.values()))
     worst = min(findings.values(), key=lambda each: WORST_FIRST.index(each.verdict))
@@ -184,43 +179,29 @@ def _differences(result: UnlearnResult, name: str) -> tuple[str, tuple[str, ...]
 
 
 def _checks(result: UnlearnResult) -> tuple[Checked, ...]:
-    protocol = result.protocol
-    few = (
-        f" cannot show any difference: the smallest p-value, {2.0 ** (1 - protocol.seeds):.2g}, is above "
-        f"{protocol.p_value_threshold:.2g}; train at least {_seeds_needed(protocol)}"
-    )
+    protocol, seeds = result.protocol, f"{result.protocol.seeds} seeds"
     perfect = [
         each.name
         for each in result.methods
         if each.scores.efficacy is not None and any(map(math.isinf, each.scores.efficacy.values))
     ]
+    few = (
+        f"{seeds} cannot show any difference: the smallest p-value, {2.0 ** (1 - protocol.seeds):.2g}, is above "
+        f"{protocol.p_value_threshold:.2g}; train at least {_seeds_needed(protocol)}"
+    )
+    infinite = (
+        f"some models of {', '.join(perfect)} fit the records perfectly: infinite efficacy, whether they saw the "
+        "records or not"
+    )
+    finite = "every model has gradients that could be measured"
+    attacked, unattacked = "every trained model was attacked", "no model was attacked, and efficacy alone can mislead"
+    attack = assumed("membership attack", bool(protocol.attack_nonmembers), attacked, unattacked)
     return in_order(
         (
-            Checked(
-                "enough seeds",
-                "passed" if protocol.enough_seeds else "failed",
-                f"{protocol.seeds} seeds" + ("" if protocol.enough_seeds else few),
-            ),
-            Checked(
-                "finite efficacies",
-                "warning" if perfect else "passed",
-                f"some models of {', '.join(perfect)} fit the records perfectly: infinite efficacy, whether they saw "
-                "the records or not"
-                if perfect
-                else "every model has gradients that could be measured",
-            ),
-            *(() if result.of_texts else (_attacked(protocol),)),
+            assumed("enough seeds", protocol.enough_seeds, seeds, few, decisive=True),
+            assumed("finite efficacies", not perfect, finite, infinite),
+            *(() if result.of_texts else (attack,)),
         )
-    )
-
-
-def _attacked(protocol: Protocol) -> Checked:
-    return Checked(
-        "membership attack",
-        "passed" if protocol.attack_nonmembers else "warning",
-        "every trained model was attacked"
-        if protocol.attack_nonmembers
-        else "no model was attacked, and efficacy alone can mislead",
     )
 
 

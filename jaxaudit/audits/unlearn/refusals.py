@@ -68,8 +68,7 @@ def check_unlearn(
 
 def _check_outputs(part: Examples, learner: NetworkLearner) -> None:
     def outputs(key: Any, inputs: Any) -> Any:
-        params, state = learner.net.init(key)
-        return learner.log_probs(NetworkParams(params, state), inputs)
+        return learner.log_probs(NetworkParams(*learner.net.init(key)), inputs)
 
     of_texts = are_texts(part)
     inputs = jax.ShapeDtypeStruct((1, *part.inputs.shape[1:]), jnp.int32 if of_texts else jnp.float32)
@@ -86,13 +85,4 @@ def _check_outputs(part: Examples, learner: NetworkLearner) -> None:
         raise InputError(
             f"{part.name} has label {int(part.labels.max())}, but the network has only {classes} outputs, from 0: make "
             "it with as many outputs as the data have classes."
-        )
-
-
-def check_like(name: str, params: Any, new: Any) -> None:
-    expected, found = (jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), each) for each in (params, new))
-    if jax.tree.structure(params) != jax.tree.structure(new) or expected != found:
-        raise InputError(
-            f"the method `{name}` returned parameters that do not fit the model: it must return the arrays it was "
-            "given, of the same shapes and types, with other numbers in them."
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from jaxaudit.audits.attack.exposure import OFTEN, RISKY
@@ -23,7 +24,7 @@ SHOWN = 6
 SAMPLED = (0.0001, 0.001, 0.01, 0.1, 0.5)
 
 
-def attack_pictures(run: Run[AttackResult]) -> tuple[Picture, ...]:
+def pictures(run: Run[AttackResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
     result = run.result
     areas = _areas("auc", "Area under the ROC curve of each attack", [_row(each) for each in result.attacks], result)
@@ -36,10 +37,10 @@ def attack_pictures(run: Run[AttackResult]) -> tuple[Picture, ...]:
     )
 
 
-def compared_picture(runs: Sequence[Run[AttackResult]]) -> Picture:
+def compared(runs: Sequence[Run[AttackResult]]) -> tuple[Picture]:
     """The area of the deciding attack in several runs, in one chart."""
     rows = [_row(run.result.deciding, f"{named(run)}: {run.result.decided_by}") for run in runs]
-    return _areas("compared-auc", "Area under the ROC curve of the deciding attack", rows, runs[0].result)
+    return (_areas("compared-auc", "Area under the ROC curve of the deciding attack", rows, runs[0].result),)
 
 
 def _row(attack: AttackOutcome, name: str = "") -> Row:
@@ -59,7 +60,6 @@ def _areas(name: str, title: str, rows: list[Row], result: AttackResult) -> Pict
             ("attack", "AUC", "low", "high"),
             tuple((row.name, *(number(value, 4) for value in row[1:])) for row in rows),
             ("AUC", "low", "high"),
-            folded=True,
         ),
     )
 
@@ -68,8 +68,7 @@ def _curves(result: AttackResult) -> Picture:
     first = result.deciding
     others = sorted((each for each in result.attacks if each is not first), key=lambda each: -each.auc.value)
     shown = (first, *others[: SHOWN - 1])
-    bands = [_band(each) for each in shown]
-
+    bands = [plot.Band(visible(each.name), *map(np.array, msgspec.structs.astuple(each.roc))) for each in shown]
     names = tuple(band.name for band in bands)
     rows = tuple((f"{limit:g}", *(_at(each.roc, limit) for each in shown)) for limit in SAMPLED)
     seen = "; ".join(f"{visible(each.name)} {_at(each.roc, 0.01)}" for each in shown)
@@ -85,17 +84,8 @@ def _curves(result: AttackResult) -> Picture:
             ("false positive rate", *names),
             rows,
             ("false positive rate", *names),
-            folded=True,
         ),
     )
-
-
-def _band(attack: AttackOutcome) -> plot.Band:
-    return plot.Band(visible(attack.name), *(np.array(each) for each in _columns(attack.roc)))
-
-
-def _columns(roc: Curve) -> tuple[tuple[float, ...], ...]:
-    return roc.fpr, roc.tpr, roc.low, roc.high
 
 
 def _at(roc: Curve, limit: float) -> str:
@@ -107,7 +97,6 @@ def _against_pdtp(result: AttackResult, splits: Splits) -> Picture:
     names = [attack.name for attack in result.attacks]
     values = np.array([record.pdtp for record in splits.records])
     accuracies = [(visible(name), np.array([record.accuracy[name] for record in splits.records])) for name in names]
-
     shown = tuple(map(visible, names))
     said = "; ".join(
         f"{visible(attack.name)} {correlation_text(attack.correlation)}"
@@ -128,14 +117,12 @@ def _against_pdtp(result: AttackResult, splits: Splits) -> Picture:
                 for each in splits.records
             ),
             ("record", "PDTP", *shown),
-            folded=True,
         ),
     )
 
 
 def _separations(exposure: Exposure) -> Picture:
     edges, counts = np.array(exposure.separation_edges), np.array(exposure.separation_counts)
-
     above = int(counts[edges[:-1] >= 0.9 - 1e-9].sum())
     rows = tuple(
         (f"{low:.2f} to {high:.2f}", f"{count:,}") for low, high, count in zip(edges, edges[1:], counts, strict=False)
@@ -147,14 +134,13 @@ def _separations(exposure: Exposure) -> Picture:
         "Separation: the chance that a model trained on the record is surer of its class than one that was not. "
         "Records at the dotted line give nothing away; some lie off it by chance.",
         chart(lambda axes: plot.draw_separations(axes, edges, counts)),
-        Cells("Records by separation", ("separation", "records"), rows, ("records",), folded=True),
+        Cells("Records by separation", ("separation", "records"), rows, ("records",)),
     )
 
 
 def _beside(found: BesidePDTP) -> Picture:
     """PDTP against the share of models that name a record."""
     values, named = np.array(found.pdtp), np.array(found.named)
-
     alone = f"{found.pdtp_alone:,} at risk by PDTP alone, {found.attack_alone:,} by the attack alone"
     columns = ("PDTP (nats)", "share of its models that name it")
     return Picture(
@@ -169,6 +155,5 @@ def _beside(found: BesidePDTP) -> Picture:
             columns,
             tuple((f"{value:.4g}", f"{share:.4g}") for value, share in zip(values, named, strict=True)),
             columns,
-            folded=True,
         ),
     )

@@ -1,7 +1,6 @@
 """The content of an `attack` run for the terminal and the page."""
 
 import math
-from collections.abc import Sequence
 
 from jaxaudit.audits.attack.finding import NOT_GIVEN
 from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, check
@@ -12,9 +11,9 @@ from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.attack.single_records import CUT, beside_table, beside_words, records_tables
 from jaxaudit.report.glossary import Term, terms
-from jaxaudit.report.kinds import Kind
+from jaxaudit.report.kinds import Kind, charts_of
 from jaxaudit.report.numbers import NONE, number, percent, precise, span, text
-from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
+from jaxaudit.report.page import Answer, Cells, Part, Where
 from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
 
@@ -24,11 +23,6 @@ METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall",
 def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
     """The content of a run of `attack`; `top` is the number of records that a terminal lists."""
     result = run.result
-
-    def pictures() -> tuple[Picture, ...]:
-        from jaxaudit.report.attack.pictures import attack_pictures
-
-        return attack_pictures(run)
 
     question, setting = _asked(result, text(run.provenance.options.get("model")))
     halves, beside = result.splits, result.beside_pdtp
@@ -46,7 +40,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
             *(() if beside is None else (beside_table(beside, result.decided_by),)),
             *records_tables(result, top),
         ),
-        pictures,
+        charts_of(run),
         _legend(result),
         repeat(run.provenance),
         (
@@ -77,27 +71,26 @@ def _asked(result: AttackResult, learner: str) -> tuple[str, str]:
     )
 
 
-def _errors(result: AttackResult) -> tuple[str, ...]:
+def _errors(result: AttackResult) -> tuple[str]:
     """Known error rates of the verdict, and realised rates of the thresholds."""
-    found = [f"Intervals are {percent(result.level)} intervals."]
+    found = f"Intervals are {percent(result.level)} intervals."
     if result.splits is not None:
-        found = [
+        found = (
             "Where models remember nothing, `attack succeeds` is said with probability 5% at most, over all attacks "
             f"together. Intervals are {percent(result.level)} intervals, those of accuracies over targets."
-        ]
+        )
     reached = "; ".join(
         f"{percent(rate.fpr)} stated, {100 * rate.value:.2g}% reached"
         for rate in result.deciding.realised_fpr
         if math.isfinite(rate.value)
     )
-    if reached:
-        found.append(f"False positive rates by thresholds of other models: {reached}.")
-    return (" ".join(found),)
+    return (f"{found} False positive rates by thresholds of other models: {reached}." if reached else found,)
 
 
 def _answer(result: AttackResult) -> Answer:
     best, exposure, halves = result.deciding, result.exposure, result.splits
-    area, between = number(best.auc.value), _between(best.auc, result.level)
+    area = number(best.auc.value)
+    between = f"{span(best.auc, 3)} ({percent(result.level)} interval)" if span(best.auc) else ""
     if halves is not None and best.metrics is not None:
         accuracy = best.metrics.accuracy
         ends = f"{accuracy.low:.1%} to {accuracy.high:.1%} ({percent(result.level)} interval)"
@@ -114,29 +107,15 @@ def _answer(result: AttackResult) -> Answer:
         )
     facts = [("Records", f"{result.records:,}"), ("Shadow models", f"{result.models:,}")]
     if exposure is not None and math.isfinite(exposure.exposed) and math.isfinite(exposure.at_fpr):
-        facts.append(
-            (
-                "Records that half or more of their models give away",
-                f"{exposure.exposed:.1%} (at {percent(exposure.at_fpr)} false positives)",
-            )
-        )
+        named_at = f"{exposure.exposed:.1%} (at {percent(exposure.at_fpr)} false positives)"
+        facts.append(("Records that half or more of their models give away", named_at))
     if result.epsilon is not None:
         bound = result.epsilon
-        facts.append(
-            (
-                f"Epsilon of this recipe, at delta {bound.delta:g}",
-                f"at least {bound.bound:.3g} ({percent(bound.level)})" if bound.bound > 0 else "no bound above 0",
-            )
-        )
-    about, measure = (
-        "models of this recipe" if result.targets else "",
-        f"area under the ROC curve ({visible(best.name)})",
-    )
+        least = f"at least {bound.bound:.3g} ({percent(bound.level)})" if bound.bound > 0 else "no bound above 0"
+        facts.append((f"Epsilon of this recipe, at delta {bound.delta:g}", least))
+    about = "models of this recipe" if result.targets else ""
+    measure = f"area under the ROC curve ({visible(best.name)})"
     return Answer(about, result.finding, measure, area, between, tuple(facts))
-
-
-def _between(estimate: Estimate, level: float) -> str:
-    return f"{span(estimate, 3)} ({percent(level)} interval)" if span(estimate) else ""
 
 
 def _of_target(target: AttackedTarget) -> Answer:
@@ -306,10 +285,4 @@ def _of_halves(result: AttackResult, halves: Splits) -> list[str]:
     return found
 
 
-def _compared(runs: Sequence[Run[AttackResult]]) -> tuple[Picture, ...]:
-    from jaxaudit.report.attack.pictures import compared_picture
-
-    return (compared_picture(runs),) if len(runs) > 1 else ()
-
-
-ATTACK = Kind("attack", record_type("attack", AttackResult), attack_part, check, compared=_compared)
+ATTACK = Kind("attack", record_type("attack", AttackResult), attack_part, check)

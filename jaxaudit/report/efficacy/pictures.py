@@ -14,7 +14,7 @@ from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.record import Run, named
 
 
-def efficacy_pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:
+def pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
     drawn = _drawn(run.result)
     return (
@@ -24,10 +24,10 @@ def efficacy_pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:
     )
 
 
-def compared_picture(runs: Sequence[Run[EfficacyResult]]) -> Picture:
+def compared(runs: Sequence[Run[EfficacyResult]]) -> tuple[Picture]:
     """Efficacy of all weights of several runs."""
     drawn = [each._replace(name=f"{named(run)}: {each.name}") for run in runs for each in _drawn(run.result)]
-    return _efficacies("compared-efficacy", "Efficacy of all weights of these runs", drawn)
+    return (_efficacies("compared-efficacy", "Efficacy of all weights of these runs", drawn),)
 
 
 def _drawn(result: EfficacyResult) -> list[plot.Method]:
@@ -44,7 +44,6 @@ def _numbers(drawn: Sequence[plot.Method]) -> Cells:
         ("weights", "efficacy", "bound"),
         tuple((each.name, precise(float(each.efficacy[0])), precise(float(each.bound[0]))) for each in drawn),
         ("efficacy", "bound"),
-        folded=True,
     )
 
 

@@ -9,9 +9,9 @@ from jaxaudit.audits.efficacy.result import EfficacyResult, Exposed, Weights, ch
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE, Categorical
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Kind
+from jaxaudit.report.kinds import Kind, charts_of
 from jaxaudit.report.numbers import precise
-from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
+from jaxaudit.report.page import Answer, Cells, Part, Where
 from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
 
@@ -31,11 +31,6 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
     result = run.result
     count = result.records_measured
 
-    def pictures() -> tuple[Picture, ...]:
-        from jaxaudit.report.efficacy.pictures import efficacy_pictures
-
-        return efficacy_pictures(run)
-
     return Part(
         named(run),
         run.kind,
@@ -53,7 +48,7 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
             *([_fitted_best(result, top)] if top else []),
             _records(result),
         ),
-        pictures,
+        charts_of(run),
         (
             "Efficacy is 1 / information, and never above its bound. Information is the mean squared norm of the "
             "gradients: small where the weights fit the records, as those that they were trained on, and large for "
@@ -70,28 +65,13 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
 
 def _answer(result: EfficacyResult) -> Answer:
     judged = result.models[0]
-    return Answer(
-        visible(judged.name),
-        result.finding,
-        "efficacy",
-        precise(judged.efficacy),
-        "",
-        (
-            ("Its upper bound", precise(judged.bound)),
-            ("Information (mean squared gradient norm)", precise(judged.information)),
-            *_more(judged),
-        ),
-    )
-
-
-def _more(judged: Weights) -> list[tuple[str, str]]:
-    """Further measurements of the judged weights."""
-    found = [] if judged.accuracy is None else [("Accuracy on the records", _accuracy(judged))]
-    if judged.mean_gradient_norm is not None:
-        found.append(("Norm of the mean gradient", precise(judged.mean_gradient_norm)))
-    if judged.true_information is not None:
-        found.append(("True Fisher information", precise(judged.true_information)))
-    return found
+    facts = [("Its upper bound", judged.bound), ("Information (mean squared gradient norm)", judged.information)]
+    shown = [(name, precise(value)) for name, value in facts]
+    if judged.accuracy is not None:
+        shown.append(("Accuracy on the records", _accuracy(judged)))
+    more = {"Norm of the mean gradient": judged.mean_gradient_norm, "True Fisher information": judged.true_information}
+    shown += [(name, precise(value)) for name, value in more.items() if value is not None]
+    return Answer(visible(judged.name), result.finding, "efficacy", precise(judged.efficacy), "", tuple(shown))
 
 
 def _accuracy(model: Weights) -> str:
@@ -99,9 +79,8 @@ def _accuracy(model: Weights) -> str:
 
 
 def _similarity(result: EfficacyResult) -> tuple[str, ...]:
-    if not any(record.similarity for record in result.records):
-        return ()
-    return ("The similarity of a record is the cosine of its gradient with the mean gradient of all records.",)
+    similar = "The similarity of a record is the cosine of its gradient with the mean gradient of all records."
+    return (similar,) if any(record.similarity for record in result.records) else ()
 
 
 def _likelihood(result: EfficacyResult) -> tuple[str, ...]:
@@ -141,7 +120,8 @@ def _weights(result: EfficacyResult, on: Where) -> Cells:
     numbers += (*(("accuracy",) if right else ()), *(("mean log-probability",) if page else ()))
     rows = (
         (
-            *(visible(model.name), *([model.role] if page else []), *_numbers(model)),
+            *(visible(model.name), *([model.role] if page else [])),
+            *map(precise, (model.efficacy, model.information, model.bound)),
             *([precise(model.true_information)] if true else []),
             *([_accuracy(model)] if right else []),
             *([precise(model.mean_log_probability)] if page else []),
@@ -150,10 +130,6 @@ def _weights(result: EfficacyResult, on: Where) -> Cells:
     )
     columns = ("weights", *(("role",) if page else ()), *numbers)
     return Cells("Weights" if page else "", columns, tuple(rows), numbers, on=on)
-
-
-def _numbers(model: Weights) -> tuple[str, str, str]:
-    return precise(model.efficacy), precise(model.information), precise(model.bound)
 
 
 def _layers_side_by_side(result: EfficacyResult) -> Cells:
@@ -227,10 +203,4 @@ def _columns(models: Sequence[Weights]) -> tuple[str, ...]:
     return tuple("\n".join(chop_cells(visible(model.name), room)) for model in models)
 
 
-def _compared(runs: Sequence[Run[EfficacyResult]]) -> tuple[Picture, ...]:
-    from jaxaudit.report.efficacy.pictures import compared_picture
-
-    return (compared_picture(runs),) if len(runs) > 1 else ()
-
-
-EFFICACY = Kind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check, compared=_compared)
+EFFICACY = Kind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check)

@@ -18,7 +18,7 @@ from jaxaudit.report.record import Run, named
 SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0)
 
 
-def ks_pictures(run: Run[KSResult]) -> tuple[Picture, ...]:
+def pictures(run: Run[KSResult]) -> tuple[Picture, ...]:
     """All charts of a run; those of rho if it was made."""
     result, targets = run.result, run.result.targets
     confidences = [each for place, target in enumerate(targets) for each in _confidences(run, place, target)]
@@ -32,10 +32,11 @@ def ks_pictures(run: Run[KSResult]) -> tuple[Picture, ...]:
     )
 
 
-def compared_picture(runs: Sequence[Run[KSResult]]) -> Picture:
-    """rho of the targets of several runs."""
+def compared(runs: Sequence[Run[KSResult]]) -> tuple[Picture, ...]:
+    """rho of the targets of several runs that were made with it."""
+    runs = [run for run in runs if run.result.noise_floor is not None]
     rows = [row._replace(name=f"{named(run)}: {row.name}") for run in runs for row in rho_rows(run.result.targets, ())]
-    return _ratios("compared-rho", rows, runs[0].result.level)
+    return (_ratios("compared-rho", rows, runs[0].result.level),) if len(runs) > 1 else ()
 
 
 def _confidences(run: Run[KSResult], place: int, target: TargetResult) -> list[Picture]:

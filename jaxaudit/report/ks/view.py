@@ -11,7 +11,7 @@ from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Arrays, Kind, Stored, demand
+from jaxaudit.report.kinds import Arrays, Kind, Stored, charts_of, demand
 from jaxaudit.report.ks.about import about, field_numbers
 from jaxaudit.report.ks.tables import (
     P_NAMES,
@@ -31,7 +31,7 @@ from jaxaudit.report.ks.tables import (
     verdicts,
 )
 from jaxaudit.report.numbers import number, percent, precise, share, span
-from jaxaudit.report.page import Answer, Part, Picture
+from jaxaudit.report.page import Answer, Part
 from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
 
@@ -75,11 +75,6 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
     targets, data = result.targets, run.provenance.data
     used = any(target.usage or target.ema for target in targets)
 
-    def pictures() -> tuple[Picture, ...]:
-        from jaxaudit.report.ks.pictures import ks_pictures
-
-        return ks_pictures(run)
-
     return Part(
         named(run),
         run.kind,
@@ -94,7 +89,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
             rho_cells(targets),
             replicates(targets),
         ),
-        pictures,
+        charts_of(run),
         _legend(result),
         repeat(run.provenance),
         terms(
@@ -273,16 +268,9 @@ def _check(result: Any, arrays: Arrays) -> None:
         demand(isinstance(each, dict) and type(each.get("records")) is int and "name" in each, f"it has no {role} set")
 
 
-def _compared(runs: Sequence[Run[KSResult]]) -> tuple[Picture, ...]:
-    from jaxaudit.report.ks.pictures import compared_picture
-
-    made = [run for run in runs if run.result.noise_floor is not None]
-    return (compared_picture(made),) if len(made) > 1 else ()
-
-
 def _stored(result: KSResult) -> Stored | None:
     names = array_names(result)
     return Stored("confidences.npz", names) if names else None
 
 
-KS = Kind("ks", record_type("ks", KSResult), ks_part, _check, _stored, _compared)
+KS = Kind("ks", record_type("ks", KSResult), ks_part, _check, _stored)

@@ -14,7 +14,7 @@ from jaxaudit.report.record import Run, named
 DRAWN = 12
 
 
-def pdtp_pictures(run: Run[PDTPResult]) -> tuple[Picture, ...]:
+def pictures(run: Run[PDTPResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
     reduction = run.result.reduction
     return (
@@ -26,7 +26,6 @@ def pdtp_pictures(run: Run[PDTPResult]) -> tuple[Picture, ...]:
 
 def _distribution(result: PDTPResult) -> Picture:
     bars, seeded = result.distribution, result.seed_floor.seeded
-
     numbers = ("records by PDTP", *(("by seed floor",) if seeded else ()))
     return Picture(
         "distribution",
@@ -40,12 +39,11 @@ def _distribution(result: PDTPResult) -> Picture:
             ("nats", *numbers),
             tuple((bar.name, f"{bar.records:,}", *((f"{bar.by_seed_floor:,}",) if seeded else ())) for bar in bars),
             numbers,
-            folded=True,
         ),
     )
 
 
-def compared_picture(runs: Sequence[Run[PDTPResult]]) -> Picture:
+def compared(runs: Sequence[Run[PDTPResult]]) -> tuple[Picture]:
     """The share of records with a PDTP above each value, for several runs in one chart."""
     drawn = [(named(run), _values(run)) for run in runs]
     edges = [edge for edge in EDGES if 0 < edge < np.inf]
@@ -54,7 +52,7 @@ def compared_picture(runs: Sequence[Run[PDTPResult]]) -> Picture:
         return f"{float((values > edge).mean()):.4f}"
 
     names = tuple(each for each, _ in drawn)
-    return Picture(
+    picture = Picture(
         "compared-pdtp",
         "Share of records above a PDTP",
         "; ".join(f"{each}: {share(values, 1.0)} of records above 1" for each, values in drawn),
@@ -65,9 +63,9 @@ def compared_picture(runs: Sequence[Run[PDTPResult]]) -> Picture:
             ("PDTP (nats)", *names),
             tuple((f"{edge:g}", *(share(values, edge) for _, values in drawn)) for edge in edges),
             ("PDTP (nats)", *names),
-            folded=True,
         ),
     )
+    return (picture,)
 
 
 def _values(run: Run[PDTPResult]) -> np.ndarray:
@@ -85,7 +83,6 @@ def _riskiest(result: PDTPResult) -> Picture:
     ]
     seeded = result.seed_floor.seeded
     floors = " The grey bar ends at the largest seed floor of the record; its tick marks the mean."
-
     return Picture(
         "riskiest",
         "The riskiest records",
@@ -97,14 +94,12 @@ def _riskiest(result: PDTPResult) -> Picture:
             ("record", "PDTP", "seed floor", "floor max"),
             tuple((risk.name, number(risk.pdtp), number(risk.floor), number(risk.floor_max)) for risk in risks),
             ("PDTP", "seed floor", "floor max"),
-            folded=True,
         ),
     )
 
 
 def _reduction(reduction: Reduction) -> Picture:
     largest = np.array(reduction.max_pdtp)
-
     removed = ["none", *map(str, reduction.removed)]
     return Picture(
         "reduction",
@@ -120,6 +115,5 @@ def _reduction(reduction: Reduction) -> Picture:
                 for step, (record, value) in enumerate(zip(removed, largest.tolist(), strict=True))
             ),
             ("removed so far", "largest PDTP"),
-            folded=True,
         ),
     )

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from jaxaudit.audits.pdtp.result import Bar, GroupRisk, PDTPResult, Reduction, Risk, check
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Kind, Stored
+from jaxaudit.report.kinds import Kind, Stored, charts_of
 from jaxaudit.report.numbers import number, precise, text
-from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
+from jaxaudit.report.page import Answer, Cells, Part, Where
 from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
 
@@ -22,11 +22,6 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> Part:
     result = run.result
     learner = text(run.provenance.options.get("model"))
     data = text(run.provenance.data.get("name"))
-
-    def pictures() -> tuple[Picture, ...]:
-        from jaxaudit.report.pdtp.pictures import pdtp_pictures
-
-        return pdtp_pictures(run)
 
     return Part(
         named(run),
@@ -45,7 +40,7 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> Part:
             _numbers(result),
             _records(result),
         ),
-        pictures,
+        charts_of(run),
         _legend(result),
         repeat(run.provenance),
         terms("PDTP", "DTP-1", "nat", "seed floor", "bins"),
@@ -84,9 +79,8 @@ def _left_out(result: PDTPResult) -> str:
 
 def _legend(result: PDTPResult) -> tuple[str, ...]:
     floor = "Seed floor: PDTP from another seed alone, with no record left out; mean and max over seeds."
-    seeded = result.seed_floor.seeded
     accuracy = (f"{name}: {value}." for name, value in _accuracy(result).items())
-    return (*result.finding.reasons, *((floor,) if seeded else ()), *accuracy)
+    return (*result.finding.reasons, *((floor,) if result.seed_floor.seeded else ()), *accuracy)
 
 
 def _accuracy(result: PDTPResult) -> dict[str, str]:
@@ -204,10 +198,4 @@ def _stored(result: PDTPResult) -> Stored | None:
     return Stored("records.parquet", ("pdtp",), result.records_measured)
 
 
-def _compared(runs: Sequence[Run[PDTPResult]]) -> tuple[Picture, ...]:
-    from jaxaudit.report.pdtp.pictures import compared_picture
-
-    return (compared_picture(runs),) if len(runs) > 1 else ()
-
-
-PDTP = Kind("pdtp", record_type("pdtp", PDTPResult), pdtp_part, check, _stored, _compared)
+PDTP = Kind("pdtp", record_type("pdtp", PDTPResult), pdtp_part, check, _stored)

@@ -248,4 +248,4 @@ def _percent(chance: float) -> str:
     return f"{100 * chance:.0f}%"
 
 
-POWER = Kind("power", record_type("power", PowerResult), power_part, check)
+POWER = Kind("power", record_type("power", PowerResult), power_part, check, compares=False)

@@ -21,7 +21,7 @@ MOST_METHODS = 7
 SHADED = " The shaded band is the range of retrained models, the reference: less or more is a difference from them."
 
 
-def unlearn_pictures(run: Run[UnlearnResult]) -> tuple[Picture, ...]:
+def pictures(run: Run[UnlearnResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
     drawn = _drawn(run.result)
     attacked = any(method.attack is not None for method in drawn)
@@ -34,10 +34,10 @@ def unlearn_pictures(run: Run[UnlearnResult]) -> tuple[Picture, ...]:
     )
 
 
-def compared_picture(runs: Sequence[Run[UnlearnResult]]) -> Picture:
+def compared(runs: Sequence[Run[UnlearnResult]]) -> tuple[Picture]:
     """Efficacy of the models of several runs."""
     drawn = [each._replace(name=f"{named(run)}: {each.name}") for run in runs for each in _drawn(run.result)]
-    return _efficacies("compared-unlearning", drawn, None)
+    return (_efficacies("compared-unlearning", drawn, None),)
 
 
 def _drawn(result: UnlearnResult) -> list[plot.Method]:
@@ -66,7 +66,7 @@ def _values(drawn: list[plot.Method], title: str, names: tuple[str, ...]) -> Cel
             columns = (getattr(method, name) for name in names)
             cells = ("-" if values is None else precise(float(values[seed])) for values in columns)
             rows.append((method.name, str(seed), *cells))
-    return Cells(title, ("models", "seed", *names), tuple(rows), ("seed", *names), folded=True)
+    return Cells(title, ("models", "seed", *names), tuple(rows), ("seed", *names))
 
 
 def _efficacies(name: str, drawn: list[plot.Method], band: tuple[float, float] | None) -> Picture:
@@ -121,31 +121,27 @@ def _told_apart(result: UnlearnResult) -> tuple[Picture, ...]:
     most = "Further right is better forgetting; what lies left of the band is distinguishable from retrained models."
     least = "Further left is better forgetting; what lies right of the band is distinguishable from retrained models."
     return (
-        _estimates(
-            result, "quality", "Forgetting quality F, of the challenge of 2023", "forgetting quality F", quality, most
-        ),
-        _estimates(
-            result, "u-lira", "Accuracy of U-LiRA, which knows the method", "accuracy of U-LiRA", lira, least, 0.5
-        ),
+        _estimates(result, "quality", "Forgetting quality F", ", of the challenge of 2023", quality, most),
+        _estimates(result, "u-lira", "Accuracy of U-LiRA", ", which knows the method", lira, least, 0.5),
     )
 
 
 def _estimates(
     result: UnlearnResult,
     name: str,
-    title: str,
-    across: str,
+    measured: str,
+    which: str,
     found: Sequence[tuple[str, Estimate]],
     meaning: str,
     guess: float | None = None,
 ) -> Picture:
+    across = measured[0].lower() + measured[1:]
     rows = [Row(method, *msgspec.structs.astuple(value)) for method, value in found]
     best = next(row for row in rows if row.name == RETRAINING)
     chance = best.value if guess is None else guess
-
     return Picture(
         name,
-        title,
+        measured + which,
         "; ".join(f"{row.name}: {number(row.value, 2)}" for row in rows) + ".",
         "The diamond compares half of a method's models with retrained models of other seeds, the bar is its "
         f"{percent(result.protocol.level)} interval over models. The shaded band is what retraining once more gets, "
@@ -156,10 +152,9 @@ def _estimates(
             row_height(len(rows)) + 0.2,
         ),
         Cells(
-            across[0].upper() + across[1:],
+            measured,
             ("models", across, "low", "high"),
             tuple((row.name, *(number(value, 4) for value in row[1:])) for row in rows),
             (across, "low", "high"),
-            folded=True,
         ),
     )

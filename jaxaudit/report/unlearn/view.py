@@ -1,16 +1,15 @@
 """The content of an `unlearn` run for the terminal and the page, from its result alone."""
 
 import math
-from collections.abc import Sequence
 
 from jaxaudit.audits.unlearn.finding import SCORES, clause
 from jaxaudit.audits.unlearn.result import Method, Spread, UnlearnResult, check
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Kind
+from jaxaudit.report.kinds import Kind, charts_of
 from jaxaudit.report.numbers import number, percent, precise, span
-from jaxaudit.report.page import Answer, Cells, Part, Picture
+from jaxaudit.report.page import Answer, Cells, Part
 from jaxaudit.report.record import Run, named, record_type
 from jaxaudit.report.repeat import repeat
 
@@ -39,12 +38,6 @@ WIDEST_RANGE = 11
 def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
     """The content of a run of `unlearn`, which lists no records: `top` has no effect."""
     result, protocol = run.result, run.result.protocol
-
-    def pictures() -> tuple[Picture, ...]:
-        from jaxaudit.report.unlearn.pictures import unlearn_pictures
-
-        return unlearn_pictures(run)
-
     judged = tuple(_answer(method) for method in result.methods if method.finding is not None)
     return Part(
         named(run),
@@ -56,13 +49,8 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
         "above or below those of the retrained models: it forgot too little or changed too much. "
         f"{visible(result.finding.sentence)}",
         judged or (Answer("", result.finding, "methods judged", "0", ""),),
-        (
-            _grid(result),
-            _levels(result),
-            *_against_retrained(result),
-            _places(result),
-        ),
-        pictures,
+        (_grid(result), _levels(result), *_against_retrained(result), _places(result)),
+        charts_of(run),
         _legend(result),
         repeat(run.provenance),
         terms(
@@ -251,10 +239,4 @@ def _places(result: UnlearnResult) -> Cells:
     )
 
 
-def _compared_runs(runs: Sequence[Run[UnlearnResult]]) -> tuple[Picture, ...]:
-    from jaxaudit.report.unlearn.pictures import compared_picture
-
-    return (compared_picture(runs),) if len(runs) > 1 else ()
-
-
-UNLEARN = Kind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check, compared=_compared_runs)
+UNLEARN = Kind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check)

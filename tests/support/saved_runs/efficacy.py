@@ -3,11 +3,9 @@
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
 
-from jaxaudit.audits.efficacy.audit import conclude
-from jaxaudit.audits.efficacy.finding import find
-from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult, Weights, weights_of
+from jaxaudit.audits.efficacy.audit import Measured, conclude
+from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult
 from jaxaudit.kernels.likelihoods import CATEGORICAL, Likelihood
 from jaxaudit.metrics.efficacy import SOURCE, EfficacyByLayer, efficacy
 from jaxaudit.report.kinds import recorded
@@ -15,19 +13,17 @@ from jaxaudit.report.record import Run
 from support.saved_runs.provenance import provenance
 
 CONTRACTED = {"dense/kernel": "contracted"}
-Made = tuple[Weights, EfficacyByLayer]
 
 
-def weights(name: str, norms: list[float], paths: dict[str, str] = CONTRACTED, *, short: bool = False) -> Made:
+def weights(name: str, norms: list[float], paths: dict[str, str] = CONTRACTED, *, short: bool = False) -> Measured:
     """Weights whose squared gradient norm on each record is given."""
     values = np.array(norms)
     found = efficacy(values, float(values.min()))
-    measured = EfficacyByLayer(values, {"dense": found}, found, paths, short)
-    return weights_of(name, measured, 0.5, -1.0), measured
+    return Measured(name, EfficacyByLayer(values, {"dense": found}, found, paths, short), 0.5, -1.0)
 
 
 def efficacy_audit(
-    *models: Made,
+    *models: Measured,
     draws: bool = False,
     class_names: tuple[str, ...] = ("a", "b", "c"),
     notes: tuple[str, ...] = (),
@@ -35,11 +31,8 @@ def efficacy_audit(
 ) -> EfficacyAudit:
     """An audit of these weights, the first in question; record i is of class i of 3."""
     models = models or (weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [0.0, 0.0, 0.0]))
-    measured, labels = [each for _, each in models], np.arange(len(models[0][1].per_example))
-    found = [replace(each, role="reference" if place else "judged") for place, (each, _) in enumerate(models)]
-    finding = find(found, measured, draws=draws, notes=notes)
-    result = conclude(finding, found, measured, labels, class_names, 3, likelihood=likelihood)
-    return EfficacyAudit(result, tuple(measured), labels, class_names)
+    labels = np.arange(len(models[0].by_layer.per_example))
+    return conclude(models, labels, class_names, 3, likelihood=likelihood, draws=draws, notes=notes)
 
 
 def efficacy_run(

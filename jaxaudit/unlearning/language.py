@@ -1,0 +1,300 @@
+"""Unlearning of language models by losses of the forget set and of retained records.
+
+With p the model and q the original, l the log-likelihood of a record's tokens that count (their sum, in nats) and |y|
+their number, every step of an optimiser, by default AdamW, minimises
+
+    gamma * mean over a minibatch of the forget set of F  +  alpha * mean over retained records of R
+
+    gradient difference   F = l_p / |y|                                          R = -l_p / |y|
+    NPO                   F = -2 / beta log sigmoid(-beta (l_p - l_q))           R = -l_p / |y|
+    SimNPO                F = -2 / beta log sigmoid(-beta (l_p / |y| + delta))   R = -l_p / |y|
+    RMU                   F = (h - c u)^2                                        R = (h - h_q)^2
+
+An epoch is a pass over the forget set. Gradient difference: Maini, Feng et al. (2024), after Liu, Liu & Stone (2022).
+NPO: Zhang, Lin, Bai & Mei, "Negative preference optimization" (2024), with their retain term. SimNPO: Fan et al.
+(2024), "Simplicity prevails", whose margin is beta delta. The losses of one record are those of `src/trainer/unlearn`
+of `locuslab/open-unlearning` (Dorna et al. 2025), which averages gradient difference and retained losses over the
+tokens of a minibatch; here each record has one weight. As the sigmoid saturates, the pull of NPO on a record ends once
+it is much less likely than it was, and that of SimNPO once it is unlikely. A record with a class is one token.
+
+RMU: Li et al. (2024), "The WMDP benchmark: measuring and reducing malicious use with unlearning", section 4. h are the
+activations of one layer of the model, h_q those of the original, u a direction whose numbers are drawn uniformly from 0
+to 1 and then scaled to length 1; F and R are means over a record's tokens that count and over the width of h. The mean
+over the width is that of the code of the authors and of open-unlearning, where the paper has the sum; of several
+records the latter divides each record's sum by every record's number of tokens. All parameters up to the layer are
+trained, as there; the authors trained three layers' matrices.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key, Real
+
+from jaxaudit.errors import InputError
+from jaxaudit.models.activations import HiddenStates
+from jaxaudit.randomness import stream
+from jaxaudit.unlearning import passes
+from jaxaudit.unlearning.method import LogProbs, cites, of_label
+from jaxaudit.unlearning.passes import Minibatch
+
+OfForgotten = Callable[[Float[Array, " batch"], Float[Array, " batch"], Float[Array, " batch"]], Float[Array, " batch"]]
+"""F of each record, from its mean log-likelihoods under the model and under the original, and its number of tokens."""
+
+
+class Recipe(NamedTuple):
+    """The weights of the two losses, and the recipe of the descent; see `gradient_difference`."""
+
+    gamma: float
+    alpha: float
+    epochs: int
+    learning_rate: float
+    batch_size: int
+    optimizer: passes.Rule
+
+
+@cites("Liu, Liu & Stone 2022; Maini, Feng et al. 2024")
+def gradient_difference(
+    key: Key[Array, ""],
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Real[Array, "n ..."],
+    labels: Int[Array, " n"],
+    forget: Bool[Array, " n"],
+    *,
+    gamma: float = 1.0,
+    alpha: float = 1.0,
+    epochs: int = passes.EPOCHS,
+    learning_rate: float = passes.ADAMW_RATE,
+    batch_size: int = passes.BATCH_SIZE,
+    optimizer: passes.Rule = passes.adamw,
+) -> Any:
+    """Gradient ascent on the forget set with descent on as many retained records: alpha L_retain - gamma L_forget.
+
+    NegGrad+ (`negative_gradient`) has the same loss, passes over the remaining records, and plain descent. Pure; can be
+    jitted, and vmapped over keys, models and sets.
+
+    Args:
+        key: random key of the order of minibatches.
+        log_probs, params, inputs, labels, forget: as for `Unlearn`.
+        gamma: the weight of the forget set.
+        alpha: the weight of retained records.
+        epochs: passes over the forget set.
+        learning_rate: of the optimiser. The papers' 1e-5 is for billions of parameters.
+        batch_size: records per step of each of the two minibatches.
+        optimizer: a function of the learning rate that returns an Optax transformation.
+
+    Raises:
+        InputError: a number is out of range.
+    """
+    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
+    return _moved(lambda own, original, tokens: own, recipe, key, log_probs, params, inputs, labels, forget)
+
+
+@cites("Zhang, Lin, Bai & Mei 2024")
+def npo(
+    key: Key[Array, ""],
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Real[Array, "n ..."],
+    labels: Int[Array, " n"],
+    forget: Bool[Array, " n"],
+    *,
+    beta: float = 0.1,
+    gamma: float = 1.0,
+    alpha: float = 1.0,
+    epochs: int = passes.EPOCHS,
+    learning_rate: float = passes.ADAMW_RATE,
+    batch_size: int = passes.BATCH_SIZE,
+    optimizer: passes.Rule = passes.adamw,
+) -> Any:
+    """Negative preference optimisation (NPO): makes records of the forget set less likely than under the original.
+
+    Its loss is bounded below. For beta near 0 its gradient is that of gradient ascent on the records' summed
+    log-likelihoods. Pure, like `gradient_difference`.
+
+    Args:
+        key, log_probs, inputs, labels, forget: as for `Unlearn`.
+        params: the parameters of the original, which stays the reference.
+        beta: inverse temperature; the larger, the sooner the pull on a record ends.
+        gamma, alpha, epochs, learning_rate, batch_size, optimizer: as for `gradient_difference`.
+
+    Raises:
+        InputError: a number is out of range.
+    """
+    _check_beta(beta)
+
+    def of_forgotten(own: Array, original: Array, tokens: Array) -> Array:
+        return -2 / beta * jax.nn.log_sigmoid(-beta * tokens * (own - original))
+
+    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
+    return _moved(of_forgotten, recipe, key, log_probs, params, inputs, labels, forget)
+
+
+@cites("Fan et al. 2024")
+def sim_npo(
+    key: Key[Array, ""],
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Real[Array, "n ..."],
+    labels: Int[Array, " n"],
+    forget: Bool[Array, " n"],
+    *,
+    beta: float = 4.5,
+    delta: float = 0.0,
+    gamma: float = 0.125,
+    alpha: float = 1.0,
+    epochs: int = passes.EPOCHS,
+    learning_rate: float = passes.ADAMW_RATE,
+    batch_size: int = passes.BATCH_SIZE,
+    optimizer: passes.Rule = passes.adamw,
+) -> Any:
+    """SimNPO: makes records of the forget set unlikely for each of their tokens, whatever the original says of them.
+
+    The defaults are those of the authors' code for TOFU's forget10. Pure, like `gradient_difference`.
+
+    Args:
+        key, log_probs, params, inputs, labels, forget: as for `Unlearn`.
+        beta: inverse temperature.
+        delta: the loss of a token, in nats, above which the pull on a record fades.
+        gamma, alpha, epochs, learning_rate, batch_size, optimizer: as for `gradient_difference`.
+
+    Raises:
+        InputError: a number is out of range.
+    """
+    _check_beta(beta)
+
+    def of_forgotten(own: Array, original: Array, tokens: Array) -> Array:
+        return -2 / beta * jax.nn.log_sigmoid(-beta * (own + delta))
+
+    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
+    return _moved(of_forgotten, recipe, key, log_probs, params, inputs, labels, forget)
+
+
+@cites("Li et al. 2024")
+def rmu(
+    key: Key[Array, ""],
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Real[Array, "n length"],
+    labels: Int[Array, " n"],
+    forget: Bool[Array, " n"],
+    *,
+    hidden: HiddenStates,
+    coefficient: float = 2.0,
+    gamma: float = 1.0,
+    alpha: float = 1.0,
+    epochs: int = passes.EPOCHS,
+    learning_rate: float = passes.ADAMW_RATE,
+    batch_size: int = passes.BATCH_SIZE,
+    optimizer: passes.Rule = passes.adamw,
+) -> Any:
+    """Steers a layer's activations on the forget set to a random direction, and keeps them on retained records.
+
+    Nothing behind the layer changes but by the optimiser's weight decay. Pure; can be jitted, and vmapped over keys,
+    models and sets.
+
+    Args:
+        key: random key of the direction, and of the order of minibatches.
+        log_probs: not used.
+        params, labels, forget: as for `Unlearn`.
+        inputs: records of tokens, as `jaxaudit.data.sequences`.
+        hidden: the activations of the layer, by parameters and records, such as `hidden_states(learner.net)`.
+        coefficient: c, the length of the vector that activations are moved to; useful values follow those of the layer.
+        gamma, alpha, epochs, learning_rate, batch_size, optimizer: as for `gradient_difference`.
+
+    Raises:
+        InputError: a number is out of range, or records are not of tokens.
+    """
+    if not 0 <= coefficient < float("inf"):
+        raise InputError(f"`coefficient` must be at least 0, got {coefficient:g}.")
+    if not jnp.issubdtype(inputs.dtype, jnp.integer):
+        raise InputError("RMU moves what a layer says of each token, and these records have none: use another method.")
+    width = jax.eval_shape(hidden, params, inputs[:1]).shape[-1]
+    direction = jax.random.uniform(stream(key, "direction"), (width,))
+    target = coefficient * direction / jnp.linalg.norm(direction)
+
+    def away(said: Any, wanted: Any, minibatch: Minibatch) -> Float[Array, ""]:
+        counts = inputs[minibatch.records] >= 0
+        of_token = jnp.mean((said - wanted) ** 2, axis=-1)
+        each = jnp.sum(jnp.where(counts, of_token, 0), axis=1) / jnp.maximum(jnp.sum(counts, axis=1), 1)
+        return passes.weighted_mean(each, minibatch)
+
+    def aim(now: Any, forgotten: Minibatch, remaining: Minibatch, begun: Any) -> Float[Array, ""]:
+        moved = away(hidden(now, inputs[forgotten.records]), target, forgotten)
+        records = inputs[remaining.records]
+        kept = away(hidden(now, records), jax.lax.stop_gradient(hidden(params, records)), remaining)
+        # At the start the retained loss and its gradient are 0 up to rounding, which AdamW would scale to a full step.
+        return gamma * moved + jnp.where(begun, alpha, 0) * kept
+
+    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
+    return _descend(key, aim, params, forget, recipe)
+
+
+def _moved(
+    of_forgotten: OfForgotten,
+    recipe: Recipe,
+    key: Key[Array, ""],
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Real[Array, "n ..."],
+    labels: Int[Array, " n"],
+    forget: Bool[Array, " n"],
+) -> Any:
+    """The parameters after these epochs of descent on gamma F - alpha l / |y|."""
+    retained, number = passes.cross_entropy(log_probs, inputs, labels), passes.tokens(inputs)
+
+    def likelihood(at: Any, records: Any) -> Float[Array, " batch"]:
+        return of_label(log_probs)(at, inputs[records], labels[records])
+
+    def aim(now: Any, forgotten: Minibatch, remaining: Minibatch, begun: Any) -> Float[Array, ""]:
+        records = forgotten.records
+        original = lax.stop_gradient(likelihood(params, records))
+        each = of_forgotten(likelihood(now, records), original, number[records])
+        return recipe.gamma * passes.weighted_mean(each, forgotten) + recipe.alpha * retained(now, remaining)
+
+    return _descend(key, aim, params, forget, recipe)
+
+
+def _descend(
+    key: Key[Array, ""],
+    aim: Callable[[Any, Minibatch, Minibatch, Any], Float[Array, ""]],
+    params: Any,
+    forget: Bool[Array, " n"],
+    recipe: Recipe,
+) -> Any:
+    """The parameters after passes over the forget set whose steps minimise `aim(params, forgotten, remaining, begun)`.
+
+    Each step also has a minibatch of remaining records: the first ones of a pass over these, which every epoch begins.
+    `begun` is whether a step was taken before.
+
+    Raises:
+        InputError: a number is out of range.
+    """
+    passes.check_recipe(recipe.epochs, recipe.learning_rate, recipe.batch_size)
+    if not (0 <= recipe.gamma < float("inf") and 0 <= recipe.alpha < float("inf")):
+        raise InputError(
+            f"`gamma` and `alpha` are weights of losses, at least 0; got {recipe.gamma:g} and {recipe.alpha:g}."
+        )
+    optimizer, batch_size = recipe.optimizer(recipe.learning_rate), recipe.batch_size
+
+    def epoch(number: Any, state: Any) -> Any:
+        remaining = passes.one_pass(stream(key, "pass"), number, ~forget, batch_size)
+
+        def step(place: Any, forgotten: Minibatch, state: Any) -> Any:
+            now, moments = state
+            gradient = jax.grad(aim)(now, forgotten, remaining[place], (number > 0) | (place > 0))
+            updates, moments = optimizer.update(gradient, moments, now)
+            return optax.apply_updates(now, updates), moments
+
+        return passes.each_step(passes.one_pass(stream(key, "forget"), number, forget, batch_size), step, state)
+
+    return lax.fori_loop(0, recipe.epochs, epoch, (params, optimizer.init(params)))[0]
+
+
+def _check_beta(beta: float) -> None:
+    if not 0 < beta < float("inf"):
+        raise InputError(f"`beta` must be above 0, got {beta:g}.")

@@ -64,7 +64,7 @@ def read_training_set(options: TableData, network: ShadowNetwork) -> "Table | Ex
     Raises:
         InputError: an option is for tables, and there are texts, or the reverse; or reading fails.
     """
-    from jaxaudit.cli.read_texts import text_reader
+    from jaxaudit.cli.read_sets import text_reader
 
     names = [f"{options.csv or options.data or DEFAULT_DATA}"]
     read = text_reader(names, network, make_adapters(network))

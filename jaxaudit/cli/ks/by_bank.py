@@ -19,8 +19,7 @@ from jaxaudit.cli.ks.named_tests import load_own_tests
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, with_all
 from jaxaudit.cli.ks.run import described_files, outcome_of
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import reader
-from jaxaudit.cli.read_texts import read_groups
+from jaxaudit.cli.read_sets import read_groups, reader
 from jaxaudit.cli.sets import ALL
 from jaxaudit.cli.shadows.sets import count_of
 from jaxaudit.data.bank.bank import Bank, load_bank

@@ -14,8 +14,7 @@ from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.options import KSData, KSOptions, Targets
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import drop_from, group_columns, read_sets, reader
-from jaxaudit.cli.read_texts import read_groups, text_reader
+from jaxaudit.cli.read_sets import drop_from, group_columns, read_groups, read_sets, reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import (
     Examples,

@@ -8,8 +8,7 @@ from jaxtyping import Array, Bool, Int, Key, Shaped
 
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import group_columns, reader
-from jaxaudit.cli.read_texts import read_groups, text_reader
+from jaxaudit.cli.read_sets import group_columns, read_groups, reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows.options import BankData, BankNetwork
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared

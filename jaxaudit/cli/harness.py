@@ -171,7 +171,7 @@ def run(command: Command, options: Any) -> None:
             if out is not None:
                 _save(out, outcome, as_text(as_terminal(part)))
             if output.report is not None:
-                from jaxaudit.runs.report_file import write_report
+                from jaxaudit.runs.directory import write_report
 
                 say("drawing the report")
                 write_report(output.report, [found])
@@ -192,8 +192,8 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.cli.tuning import facts_of, recall_models_per_batch, remember_models_per_batch
     from jaxaudit.report.record import Provenance
-    from jaxaudit.runs.identity import run_identity
     from jaxaudit.runs.provenance import describe_machine
+    from jaxaudit.runs.unfinished import run_identity
 
     sources = source_hashes(job.options)
     facts = facts_of(name, job.options, job.record_shape, job.classes)

@@ -17,7 +17,7 @@ from jaxaudit.cli.options import plain
 from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.data.cache import cache_dir
 from jaxaudit.data.paths import whole_file
-from jaxaudit.runs.identity import machine_facts
+from jaxaudit.runs.unfinished import machine_facts
 
 if TYPE_CHECKING:
     from jaxaudit.ensemble import Speed

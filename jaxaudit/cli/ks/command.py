@@ -180,12 +180,12 @@ def _check(options: KSOptions) -> None:
 
 def _prepare(options: KSOptions) -> Job[Any] | Summary:
     if options.source is Source.SCORES:
-        from jaxaudit.cli.ks.by_scores import prepare_by_scores
+        from jaxaudit.cli.ks.without_training import prepare_by_scores
 
         return prepare_by_scores(options)
     options = opened(options)
     if options.source is Source.BANK:
-        from jaxaudit.cli.ks.by_bank import prepare_by_bank
+        from jaxaudit.cli.ks.without_training import prepare_by_bank
 
         return prepare_by_bank(options)
     from jaxaudit.cli.ks.run import prepare, prepare_by_members

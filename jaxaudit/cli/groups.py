@@ -191,11 +191,7 @@ class Recipe(Machines):
         choices=("float32", "bfloat16"),
     )
     models_per_batch: int | None = option(
-        None,
-        "Models per batch. [default: auto-tuned, cached per machine]",
-        minimum=1,
-        maximum=MOST,
-        of=TRAINED,
+        None, "Models per batch. [default: auto-tuned, cached per machine]", minimum=1, maximum=MOST, of=TRAINED
     )
 
     def check(self) -> None:

@@ -87,9 +87,6 @@ def make_designs(names: str, model: Network, recipe: ShadowRecipe, query: Exampl
         names: as for `--designs`.
         model, recipe: the guess.
         query, records: as for `make_shadow_learner`.
-
-    Raises:
-        InputError: a named design equals the guess, or does not suit this network or these records.
     """
     found = designs_beside(names, model, recipe, query.inputs.shape[1:])
     return tuple(Design(name, make_shadow_learner(*each, query, records)) for name, each in found.items())
@@ -132,11 +129,7 @@ def _adapted(model: Network) -> bool:
 
 
 def _possible(names: str, model: Network, recipe: ShadowRecipe, record: tuple[int, ...]) -> tuple[str, ...]:
-    """The designs that these names mean; the usual ones include `wider` only if the network has a width.
-
-    Raises:
-        InputError: a named design is impossible.
-    """
+    """The designs that these names mean; the usual ones include `wider` only if the network has a width."""
     nothing = dict[str, str]()
     if model.model != "mlp" and not _adapted(model):
         nothing |= dict.fromkeys(("wider", "narrower"), "only mlp has a width (--hidden)")

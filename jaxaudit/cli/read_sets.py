@@ -174,9 +174,6 @@ def text_reader(
         names: of all sets, since the word vocabulary and the length are of all of them.
         network: how texts become tokens, and the template.
         adapters: of a base model, whose own tokenizer is then taken.
-
-    Raises:
-        InputError: only some sets are texts, an option of texts is given and none is, or a file cannot be read.
     """
     if not any(map(is_texts, names)):
         given = {"--tokens": network.tokens, "--template": network.template, "--lora": adapters}

@@ -30,11 +30,7 @@ def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = Non
 
 
 def make_adapters(model: Network, dropout: float | None = None) -> Any:
-    """The factory of adapters that the options describe (`--model FOLDER --lora`); None for any other network.
-
-    Raises:
-        InputError: one option of these is missing, or `--tokens` is given.
-    """
+    """The factory of adapters that the options describe (`--model FOLDER --lora`); None for any other network."""
     options = model if isinstance(model, TextNetwork) else TextNetwork()
     folder = pretrained_config(model.model)
     if options.lora is None:

@@ -69,12 +69,7 @@ def is_of_a_run(name: str) -> bool:
     return name in (RESULT, NAME, *OTHERS) or name.endswith(WEIGHTS)
 
 
-def write(
-    directory: Path,
-    result: Mapping[str, Any],
-    files: Mapping[str, Writer],
-    table: str | None = None,
-) -> None:
+def write(directory: Path, result: Mapping[str, Any], files: Mapping[str, Writer], table: str | None = None) -> None:
     """Writes `result.json` and the other files into `directory` and removes the unfinished work there.
 
     Each file is written beside the unfinished work and then moved, `result.json` last. If that fails, only the

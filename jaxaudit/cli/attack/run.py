@@ -137,11 +137,7 @@ def _candidates(asked: int | None, table: Table) -> int:
 
 
 def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | Summary:
-    """The work for these options: that of `shadows train --coins` into a temporary bank, and of `attack --shadows`.
-
-    Raises:
-        InputError: the texts or an attack cannot be used.
-    """
+    """The work for these options: that of `shadows train --coins` into a temporary bank, and of `attack --shadows`."""
     attacks, texts = attacks_of(options), read_training_set(options.data, network_of_texts(options.model))
     assert isinstance(texts, Examples)
     folder = tempfile.TemporaryDirectory(prefix="jaxaudit-")

@@ -200,12 +200,7 @@ def _models_of(work: Work) -> dict[str, int]:
 
 
 def _told(
-    full: Work,
-    plan: Plan,
-    designs: list[tuple[str, str]],
-    full_seconds: float,
-    sets: AuditInputs,
-    budget: float | None,
+    full: Work, plan: Plan, designs: list[tuple[str, str]], full_seconds: float, sets: AuditInputs, budget: float | None
 ) -> Summary:
     work = plan.work
     record_bytes = 4 * int(np.prod(sets.query.inputs.shape[1:]))

@@ -26,11 +26,7 @@ OF_CLASSES = ("reference", "shadow", *OF_RHO)
 
 
 def of_texts(options: KSOptions) -> KSOptions:
-    """The options with what follows from sets of texts: no models of rho, and tests of one number a record alone.
-
-    Raises:
-        InputError: a requested test needs classes, or there is no holdout.
-    """
+    """The options with what follows from sets of texts: no models of rho, and tests of one number a record alone."""
     if options.data.query is None or not is_texts(options.data.query):
         return options
     if options.target.target_kind != "auto":
@@ -49,11 +45,7 @@ def of_texts(options: KSOptions) -> KSOptions:
 
 
 def load_own_tests(options: KSOptions) -> dict[str, KSTest]:
-    """Your own tests among those that the options name.
-
-    Raises:
-        InputError: one cannot be used.
-    """
+    """Your own tests among those that the options name."""
     named = parse_tests(options.audit.tests or "all")
     return load_named(
         "--tests", named, KSTest, "a value with the methods of jaxaudit.audits.ks.tests.KSTest", TEST_NAMES

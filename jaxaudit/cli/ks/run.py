@@ -22,12 +22,7 @@ from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
 from jaxaudit.cli.ks.command import as_given
 from jaxaudit.cli.ks.inputs import AuditInputs, read_given
 from jaxaudit.cli.ks.named_tests import REPLICATES, load_own_tests, of_texts, tests_of
-from jaxaudit.cli.ks.options import (
-    HOLDOUT_MODELS,
-    SHADOW_MODELS,
-    KSOptions,
-    tests_named,
-)
+from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
 from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.own_model import parse_judged

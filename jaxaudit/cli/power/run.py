@@ -89,10 +89,7 @@ def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
         options=options,
         data=describe_bank(path, bank, {}, len(models), models.content_hash),
         audit=lambda _: power_of_models(
-            models,
-            holdout_size=sizes.holdout_size,
-            members_size=sizes.members_size,
-            fraction=options.audit.fraction,
+            models, holdout_size=sizes.holdout_size, members_size=sizes.members_size, fraction=options.audit.fraction
         ),
         outcome=_outcome,
         label="measuring",

@@ -67,10 +67,7 @@ def make_methods(
         "npo": partial(unlearning.npo, beta=asked.npo_beta, **training),
         "simnpo": partial(unlearning.sim_npo, beta=asked.simnpo_beta, **training),
         "rmu": partial(
-            unlearning.rmu,
-            hidden=hidden_states(net, asked.rmu_layer),
-            coefficient=asked.rmu_coefficient,
-            **training,
+            unlearning.rmu, hidden=hidden_states(net, asked.rmu_layer), coefficient=asked.rmu_coefficient, **training
         ),
     }
     return {name: made[name] for name in names if name in OF_A_MODEL}
@@ -80,10 +77,6 @@ def read_parts(options: UnlearnOptions) -> Parts:
     """The training and test records, and which to forget.
 
     Test records that equal a training record are left out.
-
-    Raises:
-        InputError: the class or the fraction has no record, there is a single class, there are no test records, or
-            fewer than `--nonmembers`.
     """
     data, nonmembers = options.data, options.audit.nonmembers
     if is_texts(data.data or ""):
@@ -185,11 +178,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 def check_kind(options: UnlearnOptions) -> None:
-    """Rejects options of texts where records have classes, and the other way round.
-
-    Raises:
-        InputError: there are any, or texts lack one that they need.
-    """
+    """Rejects options of texts where records have classes, and the other way round."""
     data, usual = options.data, UnlearnData()
     if not is_texts(data.data or ""):
         given = {"--forget": data.forget, "--tokens": options.model.tokens, "--rmu-layer": options.audit.rmu_layer}
@@ -219,9 +208,6 @@ def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Exa
     """The training and the test records, which training records to forget, and other answers to the questions of these.
 
     Other answers are `int32[forgotten, answers, length]`, a paraphrase first; None where the lines have none.
-
-    Raises:
-        InputError: a file cannot be read, or there is nothing to forget, or nothing else.
     """
     whole, test = (_read(name or "") for name in (data.data, data.test_data))
     named = data.forget or ""

@@ -132,21 +132,13 @@ class ClassifierOptions(TextNetwork):
 
 
 def parse_family(text: str) -> None:
-    """Rejects a name that is neither a family of classifiers nor a language model.
-
-    Raises:
-        InputError: it is neither.
-    """
+    """Rejects a name that is neither a family of classifiers nor a language model."""
     if not (is_of_texts(text) or pretrained_config(text)):
         parse_names(text, (*FAMILIES, OF_TEXTS), "--model")
 
 
 def check_texts(data: str | None, model: str, recipe: Recipe) -> None:
-    """Rejects a model or recipe that is not for these records.
-
-    Raises:
-        InputError: classifiers of texts, language models of other records, or language models trained by plain SGD.
-    """
+    """Rejects a model or recipe that is not for these records."""
     texts, of_texts = data is not None and is_texts(data), is_of_texts(model) or pretrained_config(model) is not None
     if texts and model != "nn" and not of_texts:
         raise InputError(f"--model {model} is a classifier, and texts have no classes; use {OF_TEXTS}.")
@@ -166,11 +158,7 @@ def network_of_texts(options: ClassifierOptions) -> ShadowNetwork:
 
 
 def make_classifier(options: ClassifierOptions, recipe: Recipe, records: "Table | Examples") -> Classifier:
-    """The learner that the options name, and the records in the form that it needs; texts are in it already.
-
-    Raises:
-        InputError: an option is out of range for these records.
-    """
+    """The learner that the options name, and the records in the form that it needs; texts are in it already."""
     from jaxaudit.data import Table
 
     if isinstance(records, Table):

@@ -1,11 +1,12 @@
 """Groups of options that commands share, so that a flag means the same everywhere. Imports nothing heavy."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jaxaudit.cli.options import EVERY_SOURCE, Source, option, training_option
-from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer
+from jaxaudit.cli.own_model import own_code, parse_model
 from jaxaudit.cli.parsers import (
     groups_place,
     parse_cluster,
@@ -149,7 +150,7 @@ class Recipe(Machines):
         "adam",
         "Optimizer: adam (b1 = 0.5), adamw, sgd, or your own function of the learning rate that returns an Optax "
         "transformation, as package.module:function or file.py:function.",
-        check=parse_optimizer,
+        check=partial(own_code, "--optimizer"),
         names="code",
     )
     momentum: float | None = training_option(None, "sgd: momentum.", minimum=0, maximum=0.999999)
@@ -181,7 +182,7 @@ class Recipe(Machines):
         "Change images at random in every step: flip, crop, cutout, noise, or your own function(key, inputs) as "
         "package.module:function or file.py:function. Repeatable, applied in this order.",
         metavar="NAME",
-        check=parse_augmentation,
+        check=partial(own_code, "--augment"),
         names="code",
     )
     precision: str | None = training_option(
@@ -190,18 +191,14 @@ class Recipe(Machines):
         choices=("float32", "bfloat16"),
     )
     models_per_batch: int | None = option(
-        None,
-        "Models per batch. [default: auto-tuned, cached per machine]",
-        minimum=1,
-        maximum=MOST,
-        of=TRAINED,
+        None, "Models per batch. [default: auto-tuned, cached per machine]", minimum=1, maximum=MOST, of=TRAINED
     )
 
     def check(self) -> None:
         """Rejects options that contradict one another."""
         if self.mixed_devices and not self.spread:
             raise InputError("--mixed-devices is of workers; add --cluster or --workers, or leave it out.")
-        own = parse_optimizer(self.optimizer) is not None
+        own = own_code("--optimizer", self.optimizer) is not None
         if self.momentum and self.optimizer != "sgd":
             has = "sets its own" if own else "has its own (b1)"
             raise InputError(f"--momentum is of sgd, and {self.optimizer} {has}; leave it out, or use --optimizer sgd.")

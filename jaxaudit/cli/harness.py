@@ -16,7 +16,7 @@ import typer
 
 from jaxaudit.cli import preflight
 from jaxaudit.cli.groups import Recipe
-from jaxaudit.cli.options import Source, command_line, identity_of, plain, source_of
+from jaxaudit.cli.options import Source, command_line, identity_of, plain, source_of, with_values
 from jaxaudit.cli.parameters import as_parameters
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.workers import before_jax, crew
@@ -171,7 +171,7 @@ def run(command: Command, options: Any) -> None:
             if out is not None:
                 _save(out, outcome, as_text(as_terminal(part)))
             if output.report is not None:
-                from jaxaudit.runs.report_file import write_report
+                from jaxaudit.runs.directory import write_report
 
                 say("drawing the report")
                 write_report(output.report, [found])
@@ -190,19 +190,13 @@ def run(command: Command, options: Any) -> None:
 def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Summary:
     from jaxaudit.cli.own_code import source_hashes
     from jaxaudit.cli.progress import progress_on_stderr
-    from jaxaudit.cli.tuning import recall_models_per_batch, remember_models_per_batch
+    from jaxaudit.cli.tuning import facts_of, recall_models_per_batch, remember_models_per_batch
     from jaxaudit.report.record import Provenance
-    from jaxaudit.runs.identity import run_identity
     from jaxaudit.runs.provenance import describe_machine
+    from jaxaudit.runs.unfinished import run_identity
 
     sources = source_hashes(job.options)
-    facts = {
-        **plain(job.options),
-        "source": sources.get("model"),
-        "command": name,
-        "record": list(job.record_shape),
-        "classes": job.classes,
-    }
+    facts = facts_of(name, job.options, job.record_shape, job.classes)
     # Work without training has no number of models per batch.
     machines = _recipe(job.options)
     recipe = machines if job.record_shape else None
@@ -254,8 +248,7 @@ def _recipe(options: Any) -> Recipe | None:
 
 def _at(job: Job[Audit], models_per_batch: int) -> Job[Audit]:
     """The job with this number of models per batch among its options."""
-    recipe = replace(job.options.recipe, models_per_batch=models_per_batch)
-    return replace(job, options=replace(job.options, recipe=recipe))
+    return replace(job, options=with_values(job.options, models_per_batch=models_per_batch))
 
 
 def _save(out: Path, outcome: Outcome, table: str) -> None:

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from jaxaudit.audits.ks.models import Design
-from jaxaudit.cli.groups import Network, Recipe, TextNetwork
+from jaxaudit.cli.groups import Network, TextNetwork
+from jaxaudit.cli.options import Options, with_usual
 from jaxaudit.cli.own_model import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_adapters, make_factory, make_learner
-from jaxaudit.cli.sets import DESIGNS, GUESS, Sets, ShadowRecipe, parse_designs
+from jaxaudit.cli.sets import DESIGNS, GUESS, ShadowRecipe, parse_designs
 from jaxaudit.data import Examples
 from jaxaudit.data.sequences import are_texts, vocabulary_of
 from jaxaudit.errors import InputError
@@ -31,44 +31,29 @@ COSTS = dict.fromkeys(DESIGNS, 1.0) | {"shorter": 0.5, "longer": 2.0, "wider": 2
 WIDER = 2.0
 AUGMENTED = ("flip", "crop")
 """Augmentations as for CIFAR (He et al. 2016, section 4.2)."""
-Data = TypeVar("Data", bound=Sets)
-Networks = TypeVar("Networks", bound=Network)
-Trained = TypeVar("Trained", bound=Recipe)
 
 
-def with_defaults(data: Data, model: Networks, recipe: Trained) -> tuple[Data, Networks, Trained]:
-    """The options with defaults filled in."""
-    recipe = replace(recipe, epochs=recipe.epochs or (DEMO_EPOCHS if data.query is None else EPOCHS))
+def with_defaults(options: Options) -> Options:
+    """The options of `ks` or `power` with defaults filled in for the sets, the network and its training."""
+    query, calibration = options.data.query, options.data.calibration
+    options = with_usual(options, epochs=DEMO_EPOCHS if query is None else EPOCHS)
     # A given warm-up may be longer than the default epochs.
-    recipe.check()
-    if data.query is None:
-        return (
-            replace(
-                data,
-                query=DEMO_SETS[0],
-                calibration=DEMO_SETS[1],
-                image_size=data.image_size or DEMO_IMAGE_SIZE,
-            ),
-            replace(
-                model, model=model.model or DEMO_MODEL, hidden=DEMO_HIDDEN if model.hidden is None else model.hidden
-            ),
-            recipe,
+    options.recipe.check()
+    if query is None:
+        return with_usual(
+            options,
+            **dict(zip(("query", "calibration"), DEMO_SETS, strict=True)),
+            image_size=DEMO_IMAGE_SIZE,
+            model=DEMO_MODEL,
+            hidden=DEMO_HIDDEN,
         )
-    calibration = data.calibration
     if calibration is None:
-        calibration = other_split(data.query)
+        calibration = other_split(query)
         say(f"no --calibration given; using {calibration}")
     # The medical network crops images of their original size.
-    size = "none" if model.model == "medical-cnn" else IMAGE_SIZE
-    return (
-        replace(data, calibration=calibration, image_size=data.image_size or size),
-        replace(
-            model,
-            model=model.model or (OF_TEXTS if is_texts(data.query) else None),
-            hidden=HIDDEN if model.hidden is None else model.hidden,
-        ),
-        recipe,
-    )
+    size = "none" if options.model.model == "medical-cnn" else IMAGE_SIZE
+    model = OF_TEXTS if is_texts(query) else None
+    return with_usual(options, calibration=calibration, image_size=size, model=model, hidden=HIDDEN)
 
 
 def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> SteppedLearner:
@@ -102,9 +87,6 @@ def make_designs(names: str, model: Network, recipe: ShadowRecipe, query: Exampl
         names: as for `--designs`.
         model, recipe: the guess.
         query, records: as for `make_shadow_learner`.
-
-    Raises:
-        InputError: a named design equals the guess, or does not suit this network or these records.
     """
     found = designs_beside(names, model, recipe, query.inputs.shape[1:])
     return tuple(Design(name, make_shadow_learner(*each, query, records)) for name, each in found.items())
@@ -147,11 +129,7 @@ def _adapted(model: Network) -> bool:
 
 
 def _possible(names: str, model: Network, recipe: ShadowRecipe, record: tuple[int, ...]) -> tuple[str, ...]:
-    """The designs that these names mean; the usual ones include `wider` only if the network has a width.
-
-    Raises:
-        InputError: a named design is impossible.
-    """
+    """The designs that these names mean; the usual ones include `wider` only if the network has a width."""
     nothing = dict[str, str]()
     if model.model != "mlp" and not _adapted(model):
         nothing |= dict.fromkeys(("wider", "narrower"), "only mlp has a width (--hidden)")

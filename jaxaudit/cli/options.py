@@ -25,6 +25,7 @@ from typing import Any
 from jaxaudit.errors import InputError, without_folders
 
 Check = Callable[[Any], object]
+Options = typing.TypeVar("Options", bound=Any)
 PLACES = ("data", "file")
 """Kinds of paths whose content belongs to the identity of a run, not the path itself."""
 
@@ -144,6 +145,25 @@ def fields_of(options: Any) -> Iterator[Field]:
             name, declared = inner.name, inner.metadata["declared"]
             kind = _hints(type(inside))[name]
             yield Field(name, kind, getattr(inside, name), declared, panel, of & declared.of)
+
+
+def with_values(options: Options, **values: Any) -> Options:
+    """The options with these values, by the names of the options, whatever their groups."""
+    changed: dict[str, Any] = {}
+    for outer in dataclasses.fields(options):
+        name, inside = outer.name, getattr(options, outer.name)
+        if "declared" not in outer.metadata:
+            mine = {each.name: values[each.name] for each in dataclasses.fields(inside) if each.name in values}
+            changed[name] = dataclasses.replace(inside, **mine) if mine else inside
+        elif name in values:
+            changed[name] = values[name]
+    return dataclasses.replace(options, **changed)
+
+
+def with_usual(options: Options, **usual: Any) -> Options:
+    """The options with these values where none was given."""
+    missing = {field.name for field in fields_of(options) if field.value is None}
+    return with_values(options, **{name: value for name, value in usual.items() if name in missing})
 
 
 def source_of(options: Any) -> Source:

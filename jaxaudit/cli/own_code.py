@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import cloudpickle
 
-from jaxaudit.cli.options import Field, fields_of
+from jaxaudit.cli.options import fields_of
 from jaxaudit.cli.parsers import parse_names
 from jaxaudit.errors import InputError
 
@@ -85,7 +85,14 @@ def load_named(
     for text, own in names.items():
         if own is None:
             continue
-        value = _made(flag, text, load_value(flag, text, own))
+        value = load_value(flag, text, own)
+        try:
+            value = value() if isinstance(value, type) else value
+        except Exception as error:
+            raise InputError(
+                f"{flag} {text} is a class, which is called without arguments: {type(error).__name__}: {error}; give "
+                "its fields defaults, or name a value that it made."
+            ) from error
         members = [each for each in {**vars(interface), **interface.__annotations__} if not each.startswith("_")]
         lacking = [each for each in members if not hasattr(value, each)]
         if lacking:
@@ -104,27 +111,6 @@ def load_named(
     return found
 
 
-def _made(flag: str, text: str, found: Any) -> Any:
-    """A value, or the result of calling a class."""
-    try:
-        return found() if isinstance(found, type) else found
-    except Exception as error:
-        raise InputError(
-            f"{flag} {text} is a class, which is called without arguments: {type(error).__name__}: {error}; give its "
-            "fields defaults, or name a value that it made."
-        ) from error
-
-
-def load_own(flag: str, text: str, own: OwnCode) -> Any:
-    """The function or class itself; see `load_value`."""
-    found = load_value(flag, text, own)
-    if not callable(found):
-        raise InputError(
-            f"{flag} {text} is of type {type(found).__name__}, which cannot be called; name a class or a function."
-        )
-    return found
-
-
 def load_value(flag: str, text: str, own: OwnCode) -> Any:
     """The value with this name, after importing its module or running its file."""
     source = own.module if own.file is None else own.file.name
@@ -136,8 +122,13 @@ def load_value(flag: str, text: str, own: OwnCode) -> Any:
             module = importlib.import_module(own.module) if own.file is None else _run(own.file, own.module)
     except ModuleNotFoundError as error:
         where = "is it in the current folder" if own.file is None else f"is it in the folder of {source}"
+        install = " pip install 'jaxaudit[keras]'." if error.name == "keras" else ""
+        if error.name == "torch":
+            from jaxaudit.models.torch_module import INSTALL
+
+            install = f" {INSTALL}."
         raise InputError(
-            f"{flag} {text}: there is no module {error.name!r}; {where}, or installed?{_extra(error.name)}"
+            f"{flag} {text}: there is no module {error.name!r}; {where}, or installed?{install}"
         ) from error
     except (Exception, SystemExit) as error:
         raise InputError(f"{flag} {text}: importing {source} failed: {type(error).__name__}: {error}") from error
@@ -160,34 +151,22 @@ def source_hashes(options: Any) -> dict[str, str]:
     For an option with several values, the key includes the number of the value, such as `augment 1`. With adapters
     `model` is the hash of their base model.
     """
-    found = {role: source_hash(own) for field in fields_of(options) for role, own in _own_of(field)}
-    values = {field.name: field.value for field in fields_of(options)}
+    values, found = dict[str, Any](), dict[str, str | None]()
+    for field in fields_of(options):
+        value = values[field.name] = field.value
+        parse, names = cast("Any", field.declared.check), field.declared.names
+        if value is None or names not in ("code", "codes"):
+            continue
+        if names == "code" and isinstance(value, str):
+            found[field.name] = source_hash(parse(value))
+            continue
+        several = parse(value).values() if names == "codes" else map(parse, value)
+        found |= {f"{field.name} {number}": source_hash(own) for number, own in enumerate(several)}
     if values.get("lora") is not None:
         from jaxaudit.models.language_model import folder_hash
 
         found["model"] = folder_hash(Path(os.path.expanduser(values["model"])))
     return {role: digest for role, digest in found.items() if digest is not None}
-
-
-def _own_of(field: Field) -> Iterator[tuple[str, OwnCode | None]]:
-    """Your own code that an option names; None for each built-in value."""
-    value, parse, names = field.value, cast("Any", field.declared.check), field.declared.names
-    if value is None or names not in ("code", "codes"):
-        return
-    if names == "code" and isinstance(value, str):
-        yield field.name, parse(value)
-        return
-    several = parse(value).values() if names == "codes" else map(parse, value)
-    yield from ((f"{field.name} {number}", own) for number, own in enumerate(several))
-
-
-def _extra(module: str | None) -> str:
-    """How to install PyTorch or Keras; empty for other modules."""
-    if module == "torch":
-        from jaxaudit.models.torch_module import INSTALL
-
-        return f" {INSTALL}."
-    return " pip install 'jaxaudit[keras]'." if module == "keras" else ""
 
 
 def _run(file: Path, module_name: str) -> ModuleType:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.own_code import OwnCode, parse_own
+from jaxaudit.cli.own_code import OwnCode, load_value, parse_own
 from jaxaudit.errors import InputError
 
 DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
@@ -34,6 +34,29 @@ UNSEEDED = (
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 AUGMENTATIONS = ("flip", "crop", "cutout", "noise")
+OF_YOUR_OWN = {
+    "--model": (NAMES, "your own module", "factory"),
+    "--optimizer": (OPTIMIZERS, "your own function of the learning rate", "function"),
+    "--augment": (AUGMENTATIONS, "your own function of key and inputs", "function"),
+    "--learner": ((), "your own learner", "learner"),
+}
+"""Options that may name code of your own: the built-in names, what else it is called, and what is named."""
+
+
+def own_code(flag: str, name: str) -> OwnCode | None:
+    """The location that the value of one of these options names; None for a built-in name; see `parse_own`."""
+    return parse_own(flag, name, *OF_YOUR_OWN[flag])
+
+
+def load_own(flag: str, name: str) -> Any:
+    """The function or class that the value names; None for a built-in name."""
+    own = own_code(flag, name)
+    found = own and load_value(flag, name, own)
+    if own is not None and not callable(found):
+        raise InputError(
+            f"{flag} {name} is of type {type(found).__name__}, which cannot be called; name a class or a function."
+        )
+    return found
 
 
 def parse_model(name: str) -> OwnCode | None:
@@ -42,7 +65,7 @@ def parse_model(name: str) -> OwnCode | None:
     >>> parse_model("package.module:factory"), parse_model("mlp")
     (OwnCode(file=None, module='package.module', name='factory'), None)
     """
-    return None if parse_sized(name) else parse_own("--model", name, NAMES, "your own module", "factory")
+    return None if parse_sized(name) else own_code("--model", name)
 
 
 def parse_judged(name: str) -> OwnCode | None:
@@ -89,20 +112,3 @@ def parse_sized(name: str) -> tuple[str, dict[str, Any]] | None:
 def is_of_texts(name: str) -> bool:
     """Whether the name is that of a built-in language model."""
     return (parse_sized(name) or ("",))[0] == "gpt"
-
-
-def parse_optimizer(name: str) -> OwnCode | None:
-    """The location of the function that `--optimizer` names; None for a built-in optimizer; raises as `parse_model`."""
-    return parse_own("--optimizer", name, OPTIMIZERS, "your own function of the learning rate", "function")
-
-
-def parse_augmentation(name: str) -> OwnCode | None:
-    """The location of the function that `--augment` names; None for a built-in one; raises as `parse_model`."""
-    return parse_own("--augment", name, AUGMENTATIONS, "your own function of key and inputs", "function")
-
-
-def parse_learner(name: str) -> OwnCode:
-    """The location of the value that `--learner` names; raises as `parse_model`."""
-    own = parse_own("--learner", name, (), "your own learner", "learner")
-    assert own is not None, "no learner is built in"
-    return own

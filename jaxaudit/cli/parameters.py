@@ -1,22 +1,20 @@
 """Declared options as the parameters of a function, which Typer reads from the command line. Imports nothing heavy."""
 
-import dataclasses
 import enum
 import inspect
 import math
 import os
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
-from jaxaudit.cli.options import Declared, Field, fields_of
+from jaxaudit.cli.options import Declared, Field, Options, fields_of, with_values
 from jaxaudit.errors import InputError
 
-Options = TypeVar("Options")
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 """Placeholders for values in the help, by type."""
 
@@ -30,30 +28,16 @@ def as_parameters(
     found = [field._replace(panel="") for field in needed] + [field for field in fields if field.name not in first]
 
     def command(**given: Any) -> None:
-        run(_made(kind, given))
+        values = {name: _converted(value) for name, value in given.items()}
+        # A repeatable option that was not given is empty, not None.
+        values |= {each.name: () for each in fields if each.value == () and values[each.name] is None}
+        run(with_values(kind(), **values))
 
     parameters = [_parameter(field) for field in found]
     command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     command.__doc__ = doc
     return command
-
-
-def _made(kind: type[Options], given: Mapping[str, Any]) -> Options:
-    def value_of(name: str, usual: Any) -> Any:
-        value = _converted(given[name])
-        # A repeatable option that was not given is empty, not None.
-        return () if value is None and usual == () else value
-
-    default, values = kind(), {}
-    for outer in dataclasses.fields(kind):  # pyright: ignore[reportArgumentType]
-        inside = getattr(default, outer.name)
-        if "declared" in outer.metadata:
-            values[outer.name] = value_of(outer.name, inside)
-        else:
-            names = [each.name for each in dataclasses.fields(inside)]
-            values[outer.name] = dataclasses.replace(inside, **{n: value_of(n, getattr(inside, n)) for n in names})
-    return kind(**values)
 
 
 def _converted(value: Any) -> Any:

@@ -64,7 +64,7 @@ def _questions(options: Any) -> Iterator[Question]:
             if field.declared.names in PLACES:
                 yield _check_place, (field, value, folder)
     if "report" in given:
-        from jaxaudit.runs.report_file import claim_report
+        from jaxaudit.runs.directory import claim_report
 
         yield claim_report, (given["report"], out)
     if out is not None:

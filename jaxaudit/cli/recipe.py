@@ -5,15 +5,8 @@ from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.groups import Network, Recipe, TextNetwork
-from jaxaudit.cli.own_code import load_own, load_value
-from jaxaudit.cli.own_model import (
-    parse_augmentation,
-    parse_learner,
-    parse_model,
-    parse_optimizer,
-    parse_sized,
-    pretrained_config,
-)
+from jaxaudit.cli.own_code import load_value
+from jaxaudit.cli.own_model import load_own, own_code, parse_model, parse_sized, pretrained_config
 from jaxaudit.errors import InputError, first_line
 
 if TYPE_CHECKING:
@@ -26,23 +19,18 @@ NEEDED = "fit(key, inputs, labels, weights) and log_probs(params, inputs)"
 
 def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = None) -> Any:
     """The model factory that `--model` names, built-in or your own; see `parse_model`."""
-    own = parse_model(name)
-    if own is not None:
+    if parse_model(name) is not None:
         if dropout:
             raise InputError(
                 f"--dropout is of the built-in networks, and {name} is your own; put flax.nnx.Dropout into it, and "
                 "leave --dropout out."
             )
-        return load_own("--model", name, own)
+        return load_own("--model", name)
     return _built_in(name, hidden, dropout)
 
 
 def make_adapters(model: Network, dropout: float | None = None) -> Any:
-    """The factory of adapters that the options describe (`--model FOLDER --lora`); None for any other network.
-
-    Raises:
-        InputError: one option of these is missing, or `--tokens` is given.
-    """
+    """The factory of adapters that the options describe (`--model FOLDER --lora`); None for any other network."""
     options = model if isinstance(model, TextNetwork) else TextNetwork()
     folder = pretrained_config(model.model)
     if options.lora is None:
@@ -88,7 +76,7 @@ def make_learner(
     If records are sequences of tokens, `classes` is the number of tokens.
     """
     ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
-    own = parse_optimizer(recipe.optimizer) or any(map(parse_augmentation, recipe.augment))
+    own = own_code("--optimizer", recipe.optimizer) or any(own_code("--augment", name) for name in recipe.augment)
     make = _learner if ours and not own else _learner.__wrapped__
     return make(factory, recipe, input_shape, classes, most, of_tokens)
 
@@ -100,7 +88,7 @@ def _learner(
     """A cached learner: equal learners are one object, because JAX compiles and stores a program for each object."""
     from dataclasses import replace
 
-    from jaxaudit.learners import language_model, network
+    from jaxaudit.learners import AUGMENTATIONS, language_model, network
 
     training: dict[str, Any] = {
         "optimizer": make_optimizer(recipe),
@@ -113,7 +101,7 @@ def _learner(
             raise InputError("--label-smoothing and --augment are of classifiers, not of texts; leave them out.")
         learner = language_model(factory, input_shape[0], classes, **training)
     else:
-        augment = [_augmentation(name) for name in recipe.augment]
+        augment = [load_own("--augment", name) or AUGMENTATIONS[name] for name in recipe.augment]
         smoothing = recipe.label_smoothing or 0.0
         learner = network(factory, input_shape, classes, **training, label_smoothing=smoothing, augment=augment)
     if learner.batch_coupled:
@@ -142,9 +130,9 @@ def _rule(recipe: Recipe) -> Callable[[Any], Any]:
     """The optimizer as a function of its learning rate; Adam has the paper's b1 = 0.5, b2 = 0.999."""
     import optax
 
-    own, decay = parse_optimizer(recipe.optimizer), recipe.weight_decay
+    own, decay = load_own("--optimizer", recipe.optimizer), recipe.weight_decay
     if own is not None:
-        return partial(_made_by, recipe.optimizer, load_own("--optimizer", recipe.optimizer, own))
+        return partial(_made_by, recipe.optimizer, own)
     if recipe.optimizer == "adamw":
         return partial(optax.adamw, weight_decay=ADAMW_DECAY if decay is None else decay)
     coupled = partial(optax.adam, b1=0.5, b2=0.999)
@@ -166,18 +154,13 @@ def _made_by(name: str, function: Any, rate: Any) -> Any:
     return made
 
 
-def _augmentation(name: str) -> Any:
-    from jaxaudit.learners import AUGMENTATIONS
-
-    own = parse_augmentation(name)
-    return AUGMENTATIONS[name] if own is None else load_own("--augment", name, own)
-
-
 def load_learner(name: str, record: tuple[int, ...], classes: int, dtype: Any = "float32") -> "Learner":
     """The learner that `--learner` names, tested by tracing its functions for records of this shape and type."""
     from jaxaudit.learners import Learner
 
-    found = load_value("--learner", name, parse_learner(name))
+    own = own_code("--learner", name)
+    assert own is not None, "no learner is built in"
+    found = load_value("--learner", name, own)
     if isinstance(found, type) or not isinstance(found, Learner):
         kind = "a class" if isinstance(found, type) else f"of type {type(found).__name__}"
         raise InputError(f"--learner {name} is {kind}; name a value with {NEEDED}, such as one made by that class.")

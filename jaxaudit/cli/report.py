@@ -65,7 +65,7 @@ def report(
             raise InputError("--text, --markdown, --card and --figures exclude one another; give one of them.")
         _print(runs) if text else _print_markdown(runs, card)
         return
-    from jaxaudit.runs.report_file import claim_report, write_report
+    from jaxaudit.runs.directory import claim_report, write_report
     from jaxaudit.runs.saved import read_run
 
     claim_report(out)

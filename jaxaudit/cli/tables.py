@@ -51,20 +51,13 @@ class TableData(DataFolder):
     encoding: str | None = option(None, "Encoding of --csv: utf-8, utf-16, cp1252, ... [default: detected]")
     decimal: str | None = option(None, "Decimal sign of --csv: . or , [default: detected]")
     sample: int | None = option(
-        None,
-        "Use this many records, drawn at random. [default: all]",
-        minimum=3,
-        maximum=MOST * 1000,
+        None, "Use this many records, drawn at random. [default: all]", minimum=3, maximum=MOST * 1000
     )
 
 
 def read_training_set(options: TableData, network: ShadowNetwork) -> "Table | Examples":
-    """The texts that `--data` names, as sequences; else the table, see `read_table`.
-
-    Raises:
-        InputError: an option is for tables, and there are texts, or the reverse; or reading fails.
-    """
-    from jaxaudit.cli.read_texts import text_reader
+    """The texts that `--data` names, as sequences; else the table, see `read_table`."""
+    from jaxaudit.cli.read_sets import text_reader
 
     names = [f"{options.csv or options.data or DEFAULT_DATA}"]
     read = text_reader(names, network, make_adapters(network))

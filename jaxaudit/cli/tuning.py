@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxaudit.cli.options import plain
+from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.data.cache import cache_dir
 from jaxaudit.data.paths import whole_file
-from jaxaudit.runs.identity import machine_facts
+from jaxaudit.runs.unfinished import machine_facts
 
 if TYPE_CHECKING:
     from jaxaudit.ensemble import Speed
-
 
 DECIDING = (
     *("command", "model", "hidden", "batch_size", "optimizer", "classes", "models_per_batch", "record"),
@@ -27,6 +28,12 @@ DECIDING = (
     *("tokens", "source", "lora", "lora_layers"),
 )
 """The facts that affect the speed, or the memory that a model takes; those that were not given are left out."""
+
+
+def facts_of(command: str, options: Any, record: tuple[int, ...], classes: int) -> dict[str, Any]:
+    """The facts of the work of a command on records of this shape, with this number of classes."""
+    facts = {"source": source_hashes(options).get("model"), "command": command}
+    return {**plain(options), **facts, "record": list(record), "classes": classes}
 
 
 def recall_models_per_batch(work: Mapping[str, Any]) -> int | None:

@@ -18,8 +18,7 @@ from jaxaudit.cli.progress import say
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
-    from jaxaudit.runs.identity import Identity
-    from jaxaudit.runs.unfinished import Unfinished
+    from jaxaudit.runs.unfinished import Identity, Unfinished
 
 INTERRUPTED = 130
 
@@ -98,9 +97,8 @@ def _open_at(out: Path, identity: "Identity") -> "Unfinished":
 def _open_cached(identity: "Identity") -> "Unfinished | None":
     """Opens the work in the cache folder; failing to store work there is not an error."""
     from jaxaudit.data.cache import cache_dir
-    from jaxaudit.runs.identity import identity_hash
     from jaxaudit.runs.lock import InUseError
-    from jaxaudit.runs.unfinished import NAME, drop_leftovers, open_unfinished
+    from jaxaudit.runs.unfinished import NAME, drop_leftovers, identity_hash, open_unfinished
 
     directory = cache_dir() / NAME / identity_hash(identity)
     drop_leftovers(directory.parent)

@@ -10,7 +10,7 @@ from support.cli_runs import jaxaudit, refused
 from support.language_models import POSITIONS, save_model, write_lines
 
 from jaxaudit.cli.groups import TextNetwork
-from jaxaudit.cli.read_texts import text_reader
+from jaxaudit.cli.read_sets import text_reader
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.errors import InputError
 

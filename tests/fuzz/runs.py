@@ -20,8 +20,7 @@ from jaxaudit.ensemble.checkpoint import kept_models, models_per_batch_of, read_
 from jaxaudit.errors import InputError
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.record import to_json
-from jaxaudit.runs.directory import claim
-from jaxaudit.runs.report_file import claim_report, write_report
+from jaxaudit.runs.directory import claim, claim_report, write_report
 from jaxaudit.runs.saved import read_run
 from jaxaudit.runs.unfinished import is_unfinished, open_unfinished
 

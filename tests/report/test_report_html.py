@@ -29,7 +29,7 @@ from jaxaudit.report.glossary import GLOSSARY
 from jaxaudit.report.html.render import _prose, report_html, write_pictures
 from jaxaudit.report.page import Answer
 from jaxaudit.report.record import Run, to_json
-from jaxaudit.runs.report_file import claim_report, write_report
+from jaxaudit.runs.directory import claim_report, write_report
 from jaxaudit.runs.saved import read_run
 
 

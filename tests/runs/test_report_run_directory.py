@@ -20,11 +20,19 @@ from filelock import FileLock
 from jaxaudit.ensemble.concurrency import threads
 from jaxaudit.errors import InputError
 from jaxaudit.runs import directory as run_directory
-from jaxaudit.runs import identity as identities
+from jaxaudit.runs import unfinished as identities
 from jaxaudit.runs.directory import arrays, claim, is_of_a_run, write
-from jaxaudit.runs.identity import differences, identity_hash, machine_facts, run_identity, sources_hash
 from jaxaudit.runs.lock import InUseError, refuse_in_use
-from jaxaudit.runs.unfinished import drop_leftovers, is_unfinished, open_unfinished
+from jaxaudit.runs.unfinished import (
+    differences,
+    drop_leftovers,
+    identity_hash,
+    is_unfinished,
+    machine_facts,
+    open_unfinished,
+    run_identity,
+    sources_hash,
+)
 
 ARRAYS = {"query": np.ones((2, 3), np.float32)}
 FILES = {"confidences.npz": arrays(ARRAYS)}

@@ -99,10 +99,7 @@ class AttackAudit(ByBank, Level):
         None, "Target records, drawn at random. [default: 100, or all; 20 without --data]", minimum=1
     )
     shadow_pairs: int = training_option(
-        5,
-        "distance, frequency: pairs of shadow models per target, with and without it.",
-        minimum=1,
-        maximum=MOST,
+        5, "distance, frequency: pairs of shadow models per target, with and without it.", minimum=1, maximum=MOST
     )
     fresh_shadows: bool = training_option(False, "Train new pairs in every iteration: --iterations times the cost.")
     pooled_shadow_models: int = training_option(

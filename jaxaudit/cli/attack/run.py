@@ -1,6 +1,8 @@
-"""Runs `jaxaudit attack`: from its options to its result."""
+"""Runs `jaxaudit attack`: from its options to its result; of texts by fair coins and language models."""
 
-from dataclasses import replace
+import tempfile
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,22 +18,29 @@ from jaxaudit.audits.attack.plan import (
     draw,
     models_to_train,
 )
+from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import train_splits
+from jaxaudit.cli.attack.by_bank import attacks_of, outcome_of
 from jaxaudit.cli.attack.command import AttackOptions, attacks_named
-from jaxaudit.cli.attack.of_texts import prepare_of_texts
-from jaxaudit.cli.classifiers import demand_memory, make_classifier
+from jaxaudit.cli.classifiers import demand_memory, make_classifier, network_of_texts
+from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.harness import Job, Outcome, Summary
-from jaxaudit.cli.tables import describe, read_table, table_data
-from jaxaudit.data import Table, candidate_indices
+from jaxaudit.cli.sets import GUESS, ShadowNetwork, ShadowRecipe
+from jaxaudit.cli.shadows import train
+from jaxaudit.cli.shadows.options import BankData, BankNetwork, TrainedModels, TrainOptions
+from jaxaudit.cli.tables import describe, read_table, read_training_set, table_data
+from jaxaudit.data import Examples, Table, candidate_indices
+from jaxaudit.data.bank.bank import Bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
+from jaxaudit.runs.provenance import describe_examples
 
 CANDIDATES = 2000
-USUAL = {"iterations": 100, "targets": 100}
+SIZES = {"iterations": 100, "targets": 100}
 DEMONSTRATION = {"iterations": 10, "targets": 20}
 """Defaults without --data."""
 
@@ -43,7 +52,7 @@ def prepare(options: AttackOptions) -> Job[Any] | Summary:
     asked = options.audit
     names = attacks_named(asked.attacks)
     attacks = tuple(each for each in ATTACKS if each.name in names)
-    sizes = DEMONSTRATION if options.data.data is None and options.data.csv is None else USUAL
+    sizes = DEMONSTRATION if options.data.data is None and options.data.csv is None else SIZES
     iterations = asked.iterations or sizes["iterations"]
     # Only shadow models of a kind that some attack learns from are trained.
     pairs = asked.shadow_pairs if any(each.shadows == "paired" for each in attacks) else 0
@@ -125,3 +134,53 @@ def _candidates(asked: int | None, table: Table) -> int:
     if asked % 2 or asked < 4:
         raise InputError(f"--sample {asked} cannot be split into equal halves; give an even number of at least 4.")
     return asked
+
+
+def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | Summary:
+    """The work for these options: that of `shadows train --coins` into a temporary bank, and of `attack --shadows`."""
+    attacks, texts = attacks_of(options), read_training_set(options.data, network_of_texts(options.model))
+    assert isinstance(texts, Examples)
+    folder = tempfile.TemporaryDirectory(prefix="jaxaudit-")
+    work = train.prepare(_training(options, Path(folder.name) / "bank"))
+    if isinstance(work, Summary):
+        folder.cleanup()
+        return work
+    settled = {each.name: getattr(work.options.recipe, each.name) for each in fields(Recipe)}
+
+    def audit(execution: Execution) -> tuple[AttackAudit, Bank]:
+        with folder:
+            # What is trained is kept in the bank, which no later call finds.
+            bank = work.audit(replace(execution, checkpoints=None))
+            known = open_for_attacks(bank, len(USUAL if attacks is None else attacks))
+            return attack_records(known, attacks=attacks, level=options.audit.level), bank
+
+    def outcome(found: tuple[AttackAudit, Bank], provenance: Provenance) -> Outcome:
+        return outcome_of(*found, len(texts), provenance)
+
+    return Job(
+        options=replace(
+            options,
+            model=replace(options.model, model=work.options.model.model),
+            recipe=replace(options.recipe, **settled),
+        ),
+        data={"query": describe_examples(texts)},
+        hashes={"query": texts.content_hash},
+        audit=audit,
+        outcome=outcome,
+        after="attacking every text",
+        record_shape=work.record_shape,
+        classes=work.classes,
+    )
+
+
+def _training(options: AttackOptions, bank: Path) -> TrainOptions:
+    """The options of `shadows train` for a bank of these texts."""
+    recipe = {each.name: getattr(options.recipe, each.name) for each in fields(Recipe)}
+    network = network_of_texts(options.model)
+    return TrainOptions(
+        data=BankData(query=options.data.data, data_dir=options.data.data_dir, coins=True, drop_overlap=True),
+        models=TrainedModels(seed=options.audit.seed, models=options.audit.pooled_shadow_models, designs=GUESS),
+        model=BankNetwork(**{each.name: getattr(network, each.name) for each in fields(ShadowNetwork)}),
+        recipe=ShadowRecipe(**recipe),
+        bank=bank,
+    )

@@ -56,12 +56,7 @@ class TextInputs(NamedTuple):
 
 
 def read_text_inputs(options: EfficacyOptions) -> TextInputs:
-    """The models and records of these options.
-
-    Raises:
-        InputError: `--model` is no folder of a causal language model, options are of other networks, or records have no
-            token that counts or more tokens than the model has positions.
-    """
+    """The models and records of these options."""
     folder, audit, model = pretrained_config(options.model.model), options.audit, options.model
     if folder is None or folder.suffix == ".json" or model.params is not None:
         raise InputError(

@@ -6,7 +6,7 @@ from importlib.metadata import version
 import numpy as np
 
 from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.cli.ks.challenge import as_given
+from jaxaudit.cli.ks.command import as_given
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import command_line

@@ -1,7 +1,6 @@
 """`--budget` of `ks`: plans the audit that fits a time limit on this machine, and reports what it reduces."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -14,11 +13,11 @@ from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.networks import mean_cost
-from jaxaudit.cli.options import fields_of, plain
-from jaxaudit.cli.own_code import source_hashes
+from jaxaudit.cli.options import fields_of, with_usual, with_values
 from jaxaudit.cli.parsers import parse_time
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.tuning import (
+    facts_of,
     recall_models_per_batch,
     recall_speed,
     remember_models_per_batch,
@@ -45,14 +44,9 @@ LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", 
 
 
 def parse_budget(text: str | None) -> float | None:
-    """Seconds, from `10m`; None for `none`, and by default on anything but a CPU.
-
-    >>> parse_budget("90s"), parse_budget("1.5h"), parse_budget("none")
-    (90.0, 5400.0, None)
-    """
-    if text is None:
-        text = USUAL if jax.default_backend() == "cpu" else "none"
-    return parse_time(text)
+    """As `parse_time`; by default `USUAL` on a CPU, and no limit elsewhere."""
+    usual = USUAL if jax.default_backend() == "cpu" else "none"
+    return parse_time(usual if text is None else text)
 
 
 def plan_within(
@@ -102,28 +96,17 @@ def plan_within(
 def settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]) -> KSOptions:
     """The options with the values that the plan chose."""
     work = plan.work
-    records = max(work.records)
-    fewer = records < max(full.records)
-    tests = {test.name: test for test in work.tests}
-    rho, holdout = tests.get("rho"), tests.get("holdout")
-    shadow = next((test for test in work.tests if isinstance(test, ShadowTest)), None)
-    audit = options.audit
-    return replace(
-        options,
-        data=replace(options.data, sample=records if fewer else options.data.sample),
-        model=replace(options.model, model=design[0], hidden=design[1]),
-        recipe=replace(
-            options.recipe,
-            epochs=work.epochs,
-            models_per_batch=options.recipe.models_per_batch or plan.speed.models_per_batch,
-        ),
-        audit=replace(
-            audit,
-            replicates=rho.replicates if isinstance(rho, RhoTest) else audit.replicates,
-            shadow_models=audit.shadow_models if shadow is None else shadow.never,
-            holdout_shadow_models=holdout.mixed if isinstance(holdout, HoldoutTest) else audit.holdout_shadow_models,
-        ),
-    )
+    chosen: dict[str, Any] = {"model": design[0], "hidden": design[1], "epochs": work.epochs}
+    if max(work.records) < max(full.records):
+        chosen["sample"] = max(work.records)
+    for test in work.tests:
+        if type(test) is RhoTest:
+            chosen["replicates"] = test.replicates
+        elif type(test) is HoldoutTest:
+            chosen["holdout_shadow_models"] = test.mixed
+        elif isinstance(test, ShadowTest):
+            chosen.setdefault("shadow_models", test.never)
+    return with_usual(with_values(options, **chosen), models_per_batch=plan.speed.models_per_batch)
 
 
 def _by_hand(given: KSOptions) -> list[str]:
@@ -138,12 +121,8 @@ def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: St
     The number of models per batch is searched for once per network. For records of another shape it is kept, and only a
     few steps are timed.
     """
-    work = {**plain(options), "command": "ks", "model": design[0], "hidden": design[1]}
-    work |= {
-        "record": list(query.inputs.shape[1:]),
-        "classes": len(query.class_names),
-        "source": source_hashes(options).get("model"),
-    }
+    work = facts_of("ks", options, query.inputs.shape[1:], len(query.class_names))
+    work |= {"model": design[0], "hidden": design[1]}
     known = recall_speed(work)
     if known is None:
         number = options.recipe.models_per_batch or recall_models_per_batch(work)
@@ -168,7 +147,6 @@ def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInput
     """
     if records is None:
         return sets
-
     groups = sets.groups
 
     def drawn(role: str, examples: Examples, of_records: np.ndarray | None = None) -> np.ndarray:
@@ -188,12 +166,13 @@ def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInput
             known[id(one.examples)] = one.examples.take(drawn(one.examples.name, one.examples))
         return one._replace(examples=known[id(one.examples)])
 
-    of_files = {"query set": rows["query"], "reference": rows.get("calibration", np.zeros(0, int))} | rows
+    none = np.zeros(0, int)
+    of_files = {"query set": rows["query"], "reference": rows.get("calibration", none)} | rows
     return sets._replace(
         **taken,
         files=tuple(file.taken(of_files) for file in sets.files),
         simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
-        groups=None if groups is None else groups.take(rows["query"], rows["holdout"], rows.get("members")),
+        groups=None if groups is None else groups.take(rows["query"], rows.get("holdout", none), rows.get("members")),
     )
 
 
@@ -221,12 +200,7 @@ def _models_of(work: Work) -> dict[str, int]:
 
 
 def _told(
-    full: Work,
-    plan: Plan,
-    designs: list[tuple[str, str]],
-    full_seconds: float,
-    sets: AuditInputs,
-    budget: float | None,
+    full: Work, plan: Plan, designs: list[tuple[str, str]], full_seconds: float, sets: AuditInputs, budget: float | None
 ) -> Summary:
     work = plan.work
     record_bytes = 4 * int(np.prod(sets.query.inputs.shape[1:]))

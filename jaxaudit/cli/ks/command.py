@@ -3,13 +3,53 @@
 from typing import Any
 
 from jaxaudit.cli.harness import Command, Job, Summary
-from jaxaudit.cli.ks.challenge import opened
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, reference_flag, tests_named
-from jaxaudit.cli.options import Source
+from jaxaudit.cli.options import Source, fields_of, with_values
 from jaxaudit.cli.parsers import check_pair
 from jaxaudit.cli.preflight import ask
 from jaxaudit.cli.sets import check_groups
 from jaxaudit.errors import InputError
+
+SETS = ("query", "holdout", "members", "groups", "holdout_groups", "members_groups")
+ANSWERS = ("holdout_target", "members_target", "holdout_before")
+"""Options that the key of a challenge stands for."""
+
+
+def opened(options: KSOptions) -> KSOptions:
+    """The options with the sets beside the key of a challenge, and each target's one file of outputs for each."""
+    path, target = options.data.challenge, options.target
+    if path is None:
+        return options
+    from jaxaudit.data.challenge import read_key
+    from jaxaudit.data.groups import COLUMN
+
+    given = {field.name: field for field in fields_of(options)}
+    twice = ", ".join(given[name].flag for name in (*SETS, *ANSWERS) if given[name].value)
+    if twice:
+        raise InputError(f"--challenge names the sets and splits the outputs on them; leave out {twice}.")
+    if not target.target:
+        raise InputError("--challenge needs --target: the target's outputs on the challenge, in its order.")
+    key = read_key(path)
+    known, whole = "members" in key.rows, COLUMN if key.groups else None
+    if not known and options.data.calibration is None:
+        raise InputError("this challenge has no members, so --challenge needs --calibration, to train shadow models.")
+    return with_values(
+        options,
+        **{role: str(path.parent / f"{role}.npz") for role in key.rows},
+        groups=whole,
+        holdout_groups=whole,
+        members_groups=whole if known else None,
+        holdout_target=target.target,
+        members_target=target.target if known else (),
+        holdout_before=target.before,
+    )
+
+
+def as_given(options: KSOptions) -> KSOptions:
+    """The options without what a challenge stands for: those of the command that repeats the run."""
+    if options.data.challenge is None:
+        return options
+    return with_values(options, **dict.fromkeys(SETS), **dict.fromkeys(ANSWERS, ()))
 
 
 def _check_pair(options: KSOptions) -> None:
@@ -140,12 +180,12 @@ def _check(options: KSOptions) -> None:
 
 def _prepare(options: KSOptions) -> Job[Any] | Summary:
     if options.source is Source.SCORES:
-        from jaxaudit.cli.ks.by_scores import prepare_by_scores
+        from jaxaudit.cli.ks.without_training import prepare_by_scores
 
         return prepare_by_scores(options)
     options = opened(options)
     if options.source is Source.BANK:
-        from jaxaudit.cli.ks.by_bank import prepare_by_bank
+        from jaxaudit.cli.ks.without_training import prepare_by_bank
 
         return prepare_by_bank(options)
     from jaxaudit.cli.ks.run import prepare, prepare_by_members

@@ -14,24 +14,13 @@ from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.options import KSData, KSOptions, Targets
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import drop_from, group_columns, read_sets, reader
-from jaxaudit.cli.read_texts import read_groups, text_reader
+from jaxaudit.cli.read_sets import drop_from, group_columns, read_groups, read_sets, reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
-from jaxaudit.data import (
-    Examples,
-    align_target_data,
-    concatenate,
-)
+from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.challenge import Role, answers_of, check_files, load_answers, read_key
 from jaxaudit.data.groups import Groups, as_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
-from jaxaudit.data.overlap import (
-    HOLDOUT,
-    MEMBERS,
-    refuse_held,
-    refuse_in_reference,
-    without_copies,
-)
+from jaxaudit.data.overlap import HOLDOUT, MEMBERS, refuse_held, refuse_in_reference, without_copies
 from jaxaudit.errors import InputError, without_folders
 
 
@@ -201,8 +190,7 @@ def file_targets(target: Targets, read: Callable[[Path, str], Outputs]) -> tuple
     }
     return tuple(
         FileTarget(
-            **{name: each[index] for name, each in files.items() if each},
-            allow_unrelated=target.allow_unrelated_target,
+            **{name: each[index] for name, each in files.items() if each}, allow_unrelated=target.allow_unrelated_target
         )
         for index in range(len(target.target))
     )

@@ -1,7 +1,6 @@
 """The tests that the options of `ks` name: built-in, your own, and those that texts allow."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from jaxaudit.audits.ks.models import LEAST
@@ -15,6 +14,7 @@ from jaxaudit.cli.ks.options import (
     parse_tests,
     tests_named,
 )
+from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.own_code import load_named
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.sets import ALL
@@ -26,34 +26,26 @@ OF_CLASSES = ("reference", "shadow", *OF_RHO)
 
 
 def of_texts(options: KSOptions) -> KSOptions:
-    """The options with what follows from sets of texts: no models of rho, and tests of one number a record alone.
-
-    Raises:
-        InputError: a requested test needs classes, or there is no holdout.
-    """
+    """The options with what follows from sets of texts: no models of rho, and tests of one number a record alone."""
     if options.data.query is None or not is_texts(options.data.query):
         return options
     if options.target.target_kind != "auto":
         raise InputError(f"--target-kind {options.target.target_kind}: texts have log-likelihoods; leave it out.")
-    audit = replace(options.audit, replicates=options.audit.replicates or 0)
-    names = tests_named(replace(options, audit=audit))
-    if ALL in (audit.tests or "").split(","):
+    options = with_usual(options, replicates=0)
+    names = tests_named(options)
+    if ALL in (options.audit.tests or "").split(","):
         names = tuple(name for name in names if name not in OF_CLASSES)
-    useless = [name for name in names if name in OF_CLASSES] + (["rho"] if audit.replicates else [])
+    useless = [name for name in names if name in OF_CLASSES] + (["rho"] if options.audit.replicates else [])
     if useless:
         raise InputError(
             f"{' and '.join(dict.fromkeys(useless))}: compare probabilities of classes, and texts have none; give a "
             "holdout (--holdout, --holdout-target), which texts are judged by, and leave out --replicates."
         )
-    return replace(options, audit=replace(audit, tests=",".join(names)))
+    return with_values(options, tests=",".join(names))
 
 
 def load_own_tests(options: KSOptions) -> dict[str, KSTest]:
-    """Your own tests among those that the options name.
-
-    Raises:
-        InputError: one cannot be used.
-    """
+    """Your own tests among those that the options name."""
     named = parse_tests(options.audit.tests or "all")
     return load_named(
         "--tests", named, KSTest, "a value with the methods of jaxaudit.audits.ks.tests.KSTest", TEST_NAMES
@@ -63,7 +55,7 @@ def load_own_tests(options: KSOptions) -> dict[str, KSTest]:
 def tests_of(options: KSOptions, targets: int, own: Mapping[str, KSTest]) -> tuple[KSTest, ...]:
     """The tests that the options name, your own included; the first gives the verdict."""
     audit = options.audit
-    without, stated, replicates = audit.shadow_models or SHADOW_MODELS, audit.stated_share, replicates_of(options)
+    without, stated, replicates = audit.shadow_models or SHADOW_MODELS, audit.stated_share, audit.replicates or 0
     some = max(LEAST, without // 2)
     by_rank: dict[str, Any] = {"never": without, "half": some, "fully": some, "stated": stated, "targets": targets}
     made = (
@@ -79,9 +71,3 @@ def tests_of(options: KSOptions, targets: int, own: Mapping[str, KSTest]) -> tup
     # rho is added to all other tests, unless it has no replicates.
     names = names if "rho" in names or not replicates else (*names, "rho")
     return tuple(known[name] for name in names)
-
-
-def replicates_of(options: KSOptions) -> int:
-    """The number of replicates of rho."""
-    given = options.audit.replicates
-    return REPLICATES if given is None else given

@@ -200,11 +200,10 @@ class KSAudit(Level):
         "half of it, and as many on all of it.",
     )
     holdout_shadow_models: int | None = shadow_count(
-        HOLDOUT_MODELS,
-        "Holdout test: models, each trained on random records of the query set and the holdout.",
+        HOLDOUT_MODELS, "Holdout test: models, each trained on random records of the query set and the holdout."
     )
     designs: str = designs_of_shadows(
-        f"Designs of the shadow models of a test, mixed: {MEANING}: nobody knows exactly how a target was trained.",
+        f"Designs of the shadow models of a test, mixed: {MEANING}: nobody knows exactly how a target was trained."
     )
     question: Literal["used", "left"] = option(
         "used",

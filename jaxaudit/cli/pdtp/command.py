@@ -28,10 +28,7 @@ class PDTPAudit(Seeded):
     """The measurement of PDTP."""
 
     measured_records: int | None = option(
-        None,
-        "Number of records to measure, sampled at random. [default: all]",
-        minimum=1,
-        maximum=MOST * 1000,
+        None, "Number of records to measure, sampled at random. [default: all]", minimum=1, maximum=MOST * 1000
     )
     groups: str | None = dealt_groups(
         "Group of each record, such as the author of each text: all records of a group are left out together. A key of "

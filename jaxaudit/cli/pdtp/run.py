@@ -13,7 +13,7 @@ from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.cli.classifiers import make_classifier, network_of_texts
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.pdtp.command import PDTPOptions
-from jaxaudit.cli.read_texts import read_groups
+from jaxaudit.cli.read_sets import read_groups
 from jaxaudit.cli.tables import DEFAULT_DATA, describe, drawn, in_file, read_training_set, table_data
 from jaxaudit.data import Examples, Table, describe_record
 from jaxaudit.data.groups import as_groups, groups_file

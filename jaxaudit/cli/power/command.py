@@ -33,10 +33,7 @@ class Sizes:
         of=Source.SCORES,
     )
     holdout_size: int | None = option(
-        None,
-        "Number of holdout records. [default: as many as the query set has]",
-        minimum=2,
-        maximum=MOST * 1000,
+        None, "Number of holdout records. [default: as many as the query set has]", minimum=2, maximum=MOST * 1000
     )
     members_size: int | None = option(
         None,

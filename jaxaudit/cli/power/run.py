@@ -1,52 +1,36 @@
-"""Runs `jaxaudit power`: from its options to its result."""
+"""Runs `jaxaudit power`: from its options to its result, with a plan that fits a time limit on this machine."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import jax
-import numpy as np
-from jaxtyping import Array, Key, Shaped
 
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.audits.power.audit import SOURCES, measure_power, power_of_models
-from jaxaudit.audits.power.plan import reduced
+from jaxaudit.audits.power.plan import Free, Pace, Work, choose, least, reduced, seconds_of
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.audits.power.scores import power_of_scores
 from jaxaudit.cli.harness import Job, Outcome, Summary
-from jaxaudit.cli.ks.budget import parse_budget
-from jaxaudit.cli.networks import make_designs, make_shadow_learner, with_defaults
-from jaxaudit.cli.power.budget import plan_within, work_of
+from jaxaudit.cli.ks.budget import FIXED_SECONDS, TRAINING_SHARE, USUAL, parse_budget, speed_of, take_records
+from jaxaudit.cli.ks.inputs import AuditInputs
+from jaxaudit.cli.networks import make_designs, make_shadow_learner, mean_cost, with_defaults
+from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
-from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import read_sets, reader, tell_of_large_numbers
-from jaxaudit.cli.read_texts import read_groups, text_reader
+from jaxaudit.cli.progress import duration, say
+from jaxaudit.cli.read_sets import read_groups, read_sets, reader, tell_of_large_numbers, text_reader
 from jaxaudit.cli.recipe import make_adapters
-from jaxaudit.data import Examples, is_image
+from jaxaudit.cli.tuning import facts_of, recall_models_per_batch, remember_models_per_batch
+from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.groups import as_groups, groups_file
 from jaxaudit.data.scores.reading import load_scores
 from jaxaudit.ensemble import Execution
+from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
-from jaxaudit.metrics.deal import groups_in_sample
-from jaxaudit.randomness import generator_of, stream
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.provenance import describe_bank, describe_examples, describe_scores
-
-
-class PowerInputs(NamedTuple):
-    """Query and calibration set, and the group of each query record, if groups are kept whole."""
-
-    query: Examples
-    calibration: Examples
-    groups: Shaped[np.ndarray, " n"] | None
-
-    @property
-    def records(self) -> int:
-        """The largest training set of any model."""
-        return len(self.query) + len(self.calibration)
 
 
 def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
@@ -55,29 +39,23 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
     options, whole = _read(options)
     key = jax.random.key(options.audit.seed)
     sets, plan = take_records(whole, options.data.sample, key), None
-    asked = work_of(options, whole.query, whole.calibration)
+    asked = _work(options, whole)
     if seconds is not None or options.recipe.dry_run:
-        learners = 1 + len(_designs(options, sets))
-        options, plan = plan_within(
-            seconds, given, options, (sets.query, sets.calibration), _learner(options, sets), learners
-        )
+        options, plan = plan_within(seconds, given, options, sets)
         if options.recipe.dry_run and not options.recipe.spread:
             return plan
         for line in plan.lines:
             say(line)
         sets = take_records(whole, options.data.sample, key)
     # The plan is now part of the options, so that the command that repeats the run plans nothing.
-    options = replace(options, audit=replace(options.audit, budget="none"))
-    work = work_of(options, sets.query, sets.calibration)
+    options, work, calibration = with_values(options, budget="none"), _work(options, sets), sets.calibration
+    assert calibration is not None
 
     def audit(execution: Execution) -> PowerAudit:
         return measure_power(
-            key,
-            sets.query,
-            sets.calibration,
-            _learner(options, sets),
+            *(key, sets.query, calibration, _learner(options, sets)),
             designs=_designs(options, sets),
-            groups=sets.groups,
+            groups=sets.groups and sets.groups.query,
             query_size=len(whole.query),
             holdout_size=options.sizes.holdout_size,
             members_size=options.sizes.members_size,
@@ -87,15 +65,11 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
             execution=execution,
         )
 
-    named = {"query": sets.query, "calibration": sets.calibration}
-    hashes = {name: examples.content_hash for name, examples in named.items()}
-    if sets.groups is not None:
-        hashes["groups"] = as_groups(sets.groups, sets.groups[:0]).content_hash
-
+    hashes = {name: examples.content_hash for name, examples in sets.named.items()}
     return Job(
         options=options,
-        data={name: describe_examples(examples) for name, examples in named.items()},
-        hashes=hashes,
+        data={name: describe_examples(examples) for name, examples in sets.named.items()},
+        hashes=hashes if sets.groups is None else {**hashes, "groups": sets.groups.content_hash},
         audit=audit,
         outcome=_outcome,
         models=lambda _: work.models,
@@ -108,22 +82,15 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
 
 def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
     """The work for these options with the models of a bank."""
-    path = options.audit.shadows or Path()
+    path, sizes = options.audit.shadows or Path(), options.sizes
     bank = load_bank(path)
     models = open_bank(bank)
-
-    def audit(execution: Execution) -> PowerAudit:
-        return power_of_models(
-            models,
-            holdout_size=options.sizes.holdout_size,
-            members_size=options.sizes.members_size,
-            fraction=options.audit.fraction,
-        )
-
     return Job(
         options=options,
         data=describe_bank(path, bank, {}, len(models), models.content_hash),
-        audit=audit,
+        audit=lambda _: power_of_models(
+            models, holdout_size=sizes.holdout_size, members_size=sizes.members_size, fraction=options.audit.fraction
+        ),
         outcome=_outcome,
         label="measuring",
     )
@@ -132,70 +99,121 @@ def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
 def measure_scores(options: PowerOptions) -> Job[PowerAudit]:
     """The work for these options with the models of a table of scores."""
     table, sizes = load_scores(options.audit.scores or Path()), options.sizes
-
-    def audit(_: Execution) -> PowerAudit:
-        return power_of_scores(
-            jax.random.key(options.audit.seed),
-            table,
+    return Job(
+        options=options,
+        data=describe_scores(table),
+        audit=lambda _: power_of_scores(
+            *(jax.random.key(options.audit.seed), table),
             query_size=sizes.query_size,
             holdout_size=sizes.holdout_size,
             members_size=sizes.members_size,
             fraction=options.audit.fraction,
-        )
-
-    return Job(options=options, data=describe_scores(table), audit=audit, outcome=_outcome, label="measuring")
+        ),
+        outcome=_outcome,
+        label="measuring",
+    )
 
 
 def _outcome(found: PowerAudit, provenance: Provenance) -> Outcome:
     return Outcome(recorded("power", found.result, SOURCES, provenance), {}, {})
 
 
-def take_records(sets: PowerInputs, records: int | None, key: Key[Array, ""]) -> PowerInputs:
-    """At most this many records of each set, drawn at random; with groups, whole groups of about as many records.
-
-    A larger sample contains a smaller one.
-    """
-    if records is None:
-        return sets
-
-    def drawn(examples: Examples, role: str) -> np.ndarray:
-        return np.sort(generator_of(stream(key, "records", role)).permutation(len(examples))[:records])
-
-    indices = drawn(sets.query, "query")
-    if sets.groups is not None and records < len(sets.query):
-        # Groups are numbered by their first record in the file, not by the order of their values.
-        groups = as_groups(sets.groups, sets.groups[:0]).query
-        order = generator_of(stream(key, "records", "query")).permutation(int(groups.max()) + 1)
-        indices = np.flatnonzero(np.isin(groups, order[: groups_in_sample(records, groups)]))
-    return PowerInputs(
-        sets.query.take(indices),
-        sets.calibration.take(drawn(sets.calibration, "calibration")),
-        None if sets.groups is None else sets.groups[indices],
-    )
-
-
-def _read(options: PowerOptions) -> tuple[PowerOptions, PowerInputs]:
+def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
     """The options with defaults, and the whole sets that they name."""
-    data, model, recipe = with_defaults(options.data, options.model, options.recipe)
+    options = with_usual(with_defaults(options), holdout_shadow_models=SHADOW_MODELS)
+    data, model = options.data, options.model
     # A column with groups is not an input.
     named = data.groups is not None and groups_file(data.groups) is None
     texts = text_reader([data.query or "", data.calibration or ""], model, make_adapters(model))
     query, calibration, _ = read_sets(data, texts or reader(data, [data.groups or ""] if named else []))
-    model = replace(model, model=model.model or ("liu-cnn" if is_image(query) else "mlp"))
-    tell_of_large_numbers(model.model, (query.inputs, calibration.inputs))
-    audit = replace(options.audit, holdout_shadow_models=options.audit.holdout_shadow_models or SHADOW_MODELS)
+    options = with_usual(options, model="liu-cnn" if is_image(query) else "mlp")
+    tell_of_large_numbers(options.model.model, (query.inputs, calibration.inputs))
     groups = None
     if data.groups is not None:
-        groups = read_groups(data.groups, data.query or "", len(query), "query set", data.data_dir)
-    options = replace(options, data=data, model=model, recipe=recipe, audit=audit)
-    return options, PowerInputs(query, calibration, groups)
+        values = read_groups(data.groups, data.query or "", len(query), "query set", data.data_dir)
+        groups = as_groups(values, values[:0])
+    return options, AuditInputs(query, calibration, None, groups=groups)
 
 
-def _learner(options: PowerOptions, sets: PowerInputs) -> SteppedLearner:
+def _learner(options: PowerOptions, sets: AuditInputs) -> SteppedLearner:
     """The learner of the guessed design."""
     return make_shadow_learner(options.model, options.recipe, sets.query, sets.records)
 
 
-def _designs(options: PowerOptions, sets: PowerInputs) -> tuple[Design, ...]:
+def _designs(options: PowerOptions, sets: AuditInputs) -> tuple[Design, ...]:
     """The further designs."""
     return make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)
+
+
+def _work(options: PowerOptions, sets: AuditInputs) -> Work:
+    """The training that these options require, on the whole sets."""
+    models, epochs = options.audit.holdout_shadow_models or SHADOW_MODELS, options.recipe.epochs or 1
+    return Work(len(sets.query), len(sets.calibration or ()), models, epochs)
+
+
+def plan_within(
+    budget: float | None, given: PowerOptions, options: PowerOptions, sets: AuditInputs
+) -> tuple[PowerOptions, Summary]:
+    """The options for a measurement of at most `budget` seconds, and the plan; given options are not changed.
+
+    Args:
+        budget: seconds in total; None for no limit.
+        given: the options of the command line; None where not given.
+        options: the same with defaults.
+        sets: query and calibration set, or a sample of them if one was requested.
+    """
+    work, pace = _work(options, sets), _pace(options, sets)
+    free = Free(
+        models=given.audit.holdout_shadow_models is None,
+        records=given.data.sample is None,
+        epochs=given.recipe.epochs is None,
+    )
+    room = float("inf") if budget is None else TRAINING_SHARE * budget - FIXED_SECONDS
+    chosen = choose(work, pace, room, free)
+    if chosen is None:
+        needed = (seconds_of(least(work, free), pace) + FIXED_SECONDS) / TRAINING_SHARE
+        raise InputError(
+            f"--budget {given.audit.budget or USUAL} is too short for these options: the smallest measurement takes "
+            f"about {duration(needed)}. Give --budget {int(needed // 60) + 1}m or more, or --budget none, or fewer of "
+            "--holdout-shadow-models, --sample and --epochs."
+        )
+    fewer = {"sample": max(chosen[:2])} if chosen[:2] != work[:2] else {}
+    planned = with_values(options, epochs=chosen.epochs, holdout_shadow_models=chosen.models, **fewer)
+    return planned, _told(work, chosen, pace, budget)
+
+
+def _pace(options: PowerOptions, sets: AuditInputs) -> Pace:
+    """The training speed on this machine, measured once as for `ks`."""
+    model, recipe, query, shape = options.model, options.recipe, sets.query, sets.query.inputs.shape[1:]
+    learners = 1 + len(_designs(options, sets))
+    speed = speed_of((model.model or "", model.hidden or ""), options, query, _learner(options, sets))
+    facts = facts_of("power", options, shape, len(query.class_names))
+    number = recipe.models_per_batch or recall_models_per_batch(facts)
+    if number is None:
+        # So that a run without a budget uses the same number of models per batch and gets the same results.
+        number = speed.models_per_batch
+        remember_models_per_batch(facts, number)
+    cost = mean_cost(options.audit.designs, model, recipe, shape)
+    return Pace(speed._replace(models_per_batch=number), recipe.batch_size, learners, cost)
+
+
+def _told(full: Work, work: Work, pace: Pace, budget: float | None) -> Summary:
+    seconds, whole = (seconds_of(each, pace) + FIXED_SECONDS for each in (work, full))
+    less = reduced(full, work)
+    within = "no time limit" if budget is None else f"of a budget of {duration(budget)}"
+    lines = [
+        f"Plan: {work.models} models, {work.query:,} query records, {work.calibration:,} calibration records, "
+        f"{work.epochs} epochs",
+        f"  time: about {duration(seconds)}, {within}",
+    ]
+    if less:
+        lines += [f"  reduced: {'; '.join(less)}", f"  in full: --budget none, about {duration(whole)}"]
+    numbers: dict[str, Any] = {
+        "budget_seconds": budget,
+        "seconds": round(seconds, 1),
+        "full_seconds": round(whole, 1),
+        "models": work.models,
+        "reduced": list(less),
+        "seconds_a_model_step": pace.speed.step,
+    }
+    return Summary(tuple(lines), numbers)

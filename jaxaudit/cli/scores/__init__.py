@@ -1,1 +1,0 @@
-"""`jaxaudit scores`: tables of scores for `jaxaudit ks`."""

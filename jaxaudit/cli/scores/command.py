@@ -1,7 +1,218 @@
 """`jaxaudit scores`: its commands. Imports nothing heavy, so that `--help` is instant."""
 
-from jaxaudit.cli.scores.lm import LM
-from jaxaudit.cli.scores.open_unlearning import OPEN_UNLEARNING
-from jaxaudit.cli.scores.regression import REGRESSION
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxaudit.cli.harness import Command
+from jaxaudit.cli.options import group, option
+from jaxaudit.cli.parsers import parse_template
+from jaxaudit.errors import InputError
+
+MODELS = "Models of known truth"
+
+
+def _claim(path: Path) -> None:
+    """Rejects a table of scores that could not be written, before any work is done."""
+    from jaxaudit.data.scores.writing import claim_scores
+
+    claim_scores(path)
+
+
+@dataclass(frozen=True)
+class LMOptions:
+    """All options of the command."""
+
+    model: Path = option(
+        ...,
+        "Folder of the target, a causal model of transformers with its tokenizer, as save_pretrained writes them.",
+        argument=True,
+        names="file",
+    )
+    texts: Path | None = option(
+        None,
+        "Records as JSON Lines, gzipped or not, instead of files by set. Each line has prompt and answer, question and "
+        "answer, or text; set (query, holdout, members or reference); and, where known, group, pair and index.",
+        argument=True,
+        names="file",
+    )
+    query: Path | None = option(None, "Records in question, as TEXTS without set.", names="file")
+    holdout: Path | None = option(None, "Records of the same source that nobody trained on.", names="file")
+    members: Path | None = option(None, "Records of the same source that stay in training.", names="file")
+    table: Path = option(
+        ..., "Write the scores to this new .csv or .parquet file.", "--out", check=_claim, decides=False
+    )
+    baseline: tuple[Path, ...] = option(
+        (), "Folder of a model that used neither query set nor holdout. Repeatable.", names="file"
+    )
+    before: tuple[Path, ...] = option((), "Folder of the target before a deletion. Repeatable.", names="file")
+    unused: tuple[Path, ...] = option(
+        (), "Folder of a model known to have been trained without the query set. Repeatable.", names="file"
+    )
+    used: tuple[Path, ...] = option(
+        (), "Folder of a model known to have been trained with the query set. Repeatable.", names="file"
+    )
+    template: str | None = option(
+        None,
+        "Text before an answer, as the models were trained on it: {} is the prompt or question, \\n a line break. "
+        "[default: a prompt as it is; a question as 'Question: {}\\nAnswer: ']",
+        check=parse_template,
+    )
+    precision: str | None = option(
+        None,
+        "Numbers of weights and activations. [default: as each config.json says, else float32]",
+        choices=("float32", "bfloat16", "float16"),
+    )
+    keep_text: bool = option(
+        False, "Also write each record's text, for the check whether records alone tell the sets apart.", decides=False
+    )
+
+
+def _check_sets(options: LMOptions) -> None:
+    """Rejects records that are given twice or not at all."""
+    files = (options.query, options.holdout, options.members)
+    if (options.texts is None) is (files == (None, None, None)):
+        raise InputError(
+            "give the records either as TEXTS, with a set in each line, or as --query, --holdout and --members."
+        )
+
+
+LM = Command(
+    "scores lm",
+    LMOptions,
+    "scores.run:score_texts",
+    """Scores records of text by causal language models, as a table for `jaxaudit ks`.
+
+    A row a record, with four numbers of each model, lower for what it is more likely to have been trained on: loss
+    (mean negative log-likelihood of the answer's tokens given the prompt; of all tokens but the first of a text),
+    min_k, min_k_plus_plus, and zlib. They are those of open-unlearning's mia_*. Models are read from folders: nothing
+    is downloaded, code in a folder is never run, and weights must be safetensors. Records without a number are left
+    out, and counted on standard error.
+
+    Examples:
+
+    `jaxaudit scores lm model --query deal/query.jsonl --holdout deal/holdout.jsonl --out scores.csv`
+
+    `jaxaudit scores lm unlearned texts.jsonl --before finetuned --baseline base --out scores.parquet`
+    """,
+    (_check_sets,),
+    first=("table", "query", "holdout"),
+    compiles=False,
+)
+
+
+@dataclass(frozen=True)
+class KnownModels:
+    """Logs of models of which is known what they were trained on."""
+
+    unused: tuple[Path, ...] = option(
+        (),
+        "Log of a model trained without the forget set, such as a retain model. Repeat it for several: one says "
+        "nothing of the spread between seeds.",
+        metavar="LOG",
+        names="file",
+    )
+    used: tuple[Path, ...] = option(
+        (), "Log of a model trained with all of the forget set, such as TOFU's full model.", metavar="LOG", names="file"
+    )
+    before: tuple[Path, ...] = option((), "Log of the target itself before the deletion.", metavar="LOG", names="file")
+    baseline: tuple[Path, ...] = option(
+        (),
+        "Log of a model that used neither the forget set nor the holdout, such as the base model before fine-tuning.",
+        metavar="LOG",
+        names="file",
+    )
+
+
+@dataclass(frozen=True)
+class OpenUnlearningOptions:
+    """All options of `jaxaudit scores open-unlearning`."""
+
+    targets: tuple[Path, ...] = option(
+        ...,
+        "Logs of the models in question: TOFU_EVAL.json or MUSE_EVAL.json of each.",
+        argument=True,
+        metavar="TARGET_EVAL.json",
+        names="file",
+    )
+    known: KnownModels = group(MODELS, KnownModels())
+    records_per_group: int | None = option(
+        None,
+        "Records of a group, where each block of so many consecutive records is one: 20 for TOFU's authors. "
+        "[default: no groups]",
+        minimum=2,
+        maximum=1_000_000,
+    )
+    scores: Path = option(
+        ...,
+        "Write the table into this new file: .csv or .parquet.",
+        "--out",
+        metavar="FILE",
+        check=_claim,
+        decides=False,
+    )
+
+
+OPEN_UNLEARNING = Command(
+    "scores open-unlearning",
+    OpenUnlearningOptions,
+    "scores.run:join_logs",
+    """Makes one table of scores from evaluation logs of open-unlearning (TOFU, MUSE), for `jaxaudit ks --scores`.
+
+    A row is a record of the forget set (`query`) or of the holdout. Taken are losses, truth ratios, attacks (mia_*) and
+    memorisation; texts are not. Logs are joined by the indices of records, and logs of other records are refused.
+    Models are named after the file of their log, or its folder.
+
+    Examples:
+
+    `jaxaudit scores open-unlearning npo/evals/TOFU_EVAL.json --unused retain90/TOFU_EVAL.json --out scores.csv`
+
+    `jaxaudit scores open-unlearning npo/evals/TOFU_EVAL.json --unused seed_1/TOFU_EVAL.json
+    --unused seed_2/TOFU_EVAL.json --used full/TOFU_EVAL.json --records-per-group 20 --out scores.parquet`
+    """,
+    first=("targets", "scores"),
+    compiles=False,
+)
+
+
+@dataclass(frozen=True)
+class RegressionOptions:
+    """All options of the command."""
+
+    predictions: Path = option(
+        ..., "CSV with a header line, or Parquet: a row a record.", argument=True, metavar="TABLE", names="file"
+    )
+    table: Path = option(
+        ..., "Write the scores to this new .csv or .parquet file.", "--out", check=_claim, decides=False
+    )
+    prediction: str = option(..., "Column of the target's predictions.", metavar="COLUMN")
+    truth: str = option(..., "Column of the true values.", metavar="COLUMN")
+    set_column: str = option(
+        ..., "Column of the sets: query, holdout, members or reference.", "--set", metavar="COLUMN"
+    )
+    sigma: str | None = option(
+        None, "Column of predicted standard deviations, for a score by the Gaussian likelihood.", metavar="COLUMN"
+    )
+    group: str | None = option(None, "Column of groups that were dealt whole.", metavar="COLUMN")
+    covariate: tuple[str, ...] = option(
+        (), "Column of a number that no model made, such as a size. Repeatable.", metavar="COLUMN"
+    )
+
+
+REGRESSION = Command(
+    "scores regression",
+    RegressionOptions,
+    "scores.run:score_predictions",
+    """Scores records by how far a model's predictions are from true values, as a table for `jaxaudit ks`.
+
+    A row a record, with the squared error, or with `--sigma` the Gaussian negative log-likelihood: lower for what the
+    model is more likely to have been trained on.
+
+    Examples:
+
+    `jaxaudit scores regression predictions.csv --prediction price --truth paid --set set --out scores.csv`
+    """,
+    first=("table", "prediction", "truth"),
+    compiles=False,
+)
 
 SCORES = (OPEN_UNLEARNING, LM, REGRESSION)

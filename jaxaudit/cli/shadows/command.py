@@ -2,14 +2,7 @@
 
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.sets import check_groups
-from jaxaudit.cli.shadows.options import (
-    OF_SCORES,
-    AddOptions,
-    ImportOptions,
-    PlanOptions,
-    ShowOptions,
-    TrainOptions,
-)
+from jaxaudit.cli.shadows.options import OF_SCORES, AddOptions, ImportOptions, PlanOptions, ShowOptions, TrainOptions
 from jaxaudit.errors import InputError
 
 

@@ -1,12 +1,13 @@
 """The options of `jaxaudit shadows`. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
 from jaxaudit.cli.options import Source, group, option
-from jaxaudit.cli.own_model import parse_learner
+from jaxaudit.cli.own_model import own_code
 from jaxaudit.cli.parsers import parse_image_size
 from jaxaudit.cli.sets import MEANING, Held, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows
 from jaxaudit.errors import InputError
@@ -107,7 +108,7 @@ class BankNetwork(ShadowNetwork):
         None,
         "Your own learner in place of a network and its training: a value with fit(key, inputs, labels, weights) and "
         "log_probs(params, inputs) as pure JAX functions, as package.module:learner or file.py:learner.",
-        check=parse_learner,
+        check=partial(own_code, "--learner"),
         names="code",
     )
 

@@ -8,8 +8,7 @@ from jaxtyping import Array, Bool, Int, Key, Shaped
 
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import group_columns, reader
-from jaxaudit.cli.read_texts import read_groups, text_reader
+from jaxaudit.cli.read_sets import group_columns, read_groups, reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows.options import BankData, BankNetwork
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
@@ -57,9 +56,6 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         key: random key, from which `ks` draws its own test whether query set and holdout are exchangeable.
         data: the options.
         model: how texts become tokens, if records are texts.
-
-    Raises:
-        InputError: a set cannot be read, classes differ, or a record occurs twice without `--drop-overlap`.
     """
     names = [name for name in (data.query, data.holdout, data.calibration) if name is not None]
     adapters = None if model is None else make_adapters(model)
@@ -114,11 +110,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
 
 
 def count_bank_sets(data: BankData) -> BankSets:
-    """The sets of a bank of records without classes: their numbers of records, which nothing reads.
-
-    Raises:
-        InputError: a set is neither a number nor a .npy file, or an option needs records.
-    """
+    """The sets of a bank of records without classes: their numbers of records, which nothing reads."""
     if data.drop_overlap or data.drop_unshared or data.image_size not in (None, "none") or not data.gray:
         raise InputError(
             "--drop-overlap, --drop-unshared, --image-size and --color are for records that are read; of scores only "
@@ -138,11 +130,7 @@ def count_bank_sets(data: BankData) -> BankSets:
 
 
 def count_of(flag: str, text: str) -> int:
-    """A number of records: in digits, of the rows of a .npy file, or of a file of texts.
-
-    Raises:
-        InputError: it is neither.
-    """
+    """A number of records: in digits, of the rows of a .npy file, or of a file of texts."""
     if is_texts(text):
         return len(read_texts(expanded(Path(text))).answers)
     rows = npy_shape(Path(text))[:1] if text.lower().endswith(".npy") else (int(text),) if text.isdecimal() else ()

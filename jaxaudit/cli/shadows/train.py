@@ -64,9 +64,6 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     """Draws the training sets, or those of further models, and returns the work: to train all missing models.
 
     For a dry run without workers, returns an estimate of the work.
-
-    Raises:
-        InputError: the sets cannot be used, or `--out` contains something else, or a different bank.
     """
     key = jax.random.key(options.models.seed)
     sets = read_bank_sets(key, options.data, options.model)
@@ -156,11 +153,7 @@ def _beside(out: Path) -> "tempfile.TemporaryDirectory[str]":
 
 
 def _models_per_batch(asked: int | None, there: Description | None, done: Int[np.ndarray, " done"]) -> int | None:
-    """The number of models per batch that the bank records, if any of its models is trained; None if unknown.
-
-    Raises:
-        InputError: another number is requested for the remaining models.
-    """
+    """The number of models per batch that the bank records, if any of its models is trained; None if unknown."""
     known = None if there is None else there.models_per_batch
     if known is None or not len(done):
         return asked or known

@@ -79,9 +79,7 @@ class UnlearnNetwork(Network):
         check=parse_tokens,
     )
     hidden: str | None = option(
-        None,
-        "Sizes of mlp's hidden layers. [default: 512,256,128; 128,64 without --data]",
-        check=parse_hidden,
+        None, "Sizes of mlp's hidden layers. [default: 512,256,128; 128,64 without --data]", check=parse_hidden
     )
 
 

@@ -1,20 +1,24 @@
-"""Reads training records, records to forget, and methods from the options."""
+"""Reads training records, records to forget, and methods from the options, of texts, too."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxaudit import unlearning
-from jaxaudit.cli.parsers import is_texts
+from jaxaudit.cli.own_model import OF_TEXTS
+from jaxaudit.cli.parsers import TEXTS, is_texts, parse_tokens
 from jaxaudit.cli.read_sets import read_inputs
 from jaxaudit.cli.unlearn.command import OF_A_MODEL, VARIANTS, UnlearnAudit, UnlearnData, UnlearnOptions
-from jaxaudit.cli.unlearn.texts import read_text_sets
-from jaxaudit.data import Examples
+from jaxaudit.data import Examples, concatenate
 from jaxaudit.data.overlap import find_overlap
+from jaxaudit.data.paths import expanded
+from jaxaudit.data.sequences import BYTES, sequences, word_tokenizer
+from jaxaudit.data.texts import Texts, other_answers, read_texts
 from jaxaudit.errors import InputError, MissingSplit
 from jaxaudit.models import PureModule, hidden_states
 
@@ -63,10 +67,7 @@ def make_methods(
         "npo": partial(unlearning.npo, beta=asked.npo_beta, **training),
         "simnpo": partial(unlearning.sim_npo, beta=asked.simnpo_beta, **training),
         "rmu": partial(
-            unlearning.rmu,
-            hidden=hidden_states(net, asked.rmu_layer),
-            coefficient=asked.rmu_coefficient,
-            **training,
+            unlearning.rmu, hidden=hidden_states(net, asked.rmu_layer), coefficient=asked.rmu_coefficient, **training
         ),
     }
     return {name: made[name] for name in names if name in OF_A_MODEL}
@@ -76,10 +77,6 @@ def read_parts(options: UnlearnOptions) -> Parts:
     """The training and test records, and which to forget.
 
     Test records that equal a training record are left out.
-
-    Raises:
-        InputError: the class or the fraction has no record, there is a single class, there are no test records, or
-            fewer than `--nonmembers`.
     """
     data, nonmembers = options.data, options.audit.nonmembers
     if is_texts(data.data or ""):
@@ -178,3 +175,75 @@ def _first_of_each(labels: np.ndarray, count: int) -> np.ndarray:
 
 def _some(names: tuple[str, ...]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def check_kind(options: UnlearnOptions) -> None:
+    """Rejects options of texts where records have classes, and the other way round."""
+    data, usual = options.data, UnlearnData()
+    if not is_texts(data.data or ""):
+        given = {"--forget": data.forget, "--tokens": options.model.tokens, "--rmu-layer": options.audit.rmu_layer}
+        named = [flag for flag, value in given.items() if value is not None]
+        if named:
+            raise InputError(f"{', '.join(named)}: for texts, and --data {data.data} is none ({', '.join(TEXTS)}).")
+        return
+    of_classes = ("class_name", "per_class", "fraction", "image_size", "gray")
+    wrong = [name for name in of_classes if getattr(data, name) != getattr(usual, name)]
+    flags = {"class_name": "--class", "gray": "--color"}
+    if wrong:
+        named = ", ".join(flags.get(name, f"--{name.replace('_', '-')}") for name in wrong)
+        raise InputError(f"{named}: for records of classes, and texts have none; leave it out.")
+    if options.audit.nonmembers:
+        raise InputError("--nonmembers: attack networks learn from outputs of classes, and texts have none.")
+    for flag, value in (("--forget", data.forget), ("--test-data", data.test_data)):
+        if value is None:
+            raise InputError(f"{flag} is missing: texts need it.")
+    if options.recipe.optimizer == "sgd":
+        raise InputError(
+            "--optimizer sgd hardly trains a language model; give --optimizer adamw --learning-rate 0.001, and a "
+            f"number of --epochs, such as 10, for a small one such as {OF_TEXTS}."
+        )
+
+
+def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Examples, np.ndarray, Any]:
+    """The training and the test records, which training records to forget, and other answers to the questions of these.
+
+    Other answers are `int32[forgotten, answers, length]`, a paraphrase first; None where the lines have none.
+    """
+    whole, test = (_read(name or "") for name in (data.data, data.test_data))
+    named = data.forget or ""
+    if is_texts(named):
+        removed = _read(named)
+    else:
+        key, equals, value = named.partition("=")
+        values = whole.column(key)
+        if not equals or values is None:
+            raise InputError(
+                f"--forget must be a file of texts ({', '.join(TEXTS)}), or KEY=VALUE with a key of the lines of "
+                "--data, such as author=7."
+            )
+        rows = [row for row, each in enumerate(values) if str(each) == value]
+        if not rows:
+            raise InputError(f"--forget: no line of {whole.source} has this value at {key!r}; is it right?")
+        removed = whole.take(rows)
+    more = other_answers(removed)
+    sets = [whole, removed, test, *([] if more is None else [more])]
+    words, gone = parse_tokens(tokens or "bytes"), {*zip(removed.prompts, removed.answers, strict=True)}
+    there = [each in gone for each in zip(whole.prompts, whole.answers, strict=True)]
+    rest = np.flatnonzero(~np.array(there))
+    # Of all training records, those to forget among them, and no other: what is forgotten changes no token.
+    known = {*zip(whole.prompts, whole.answers, strict=True)}
+    new = [row for row, each in enumerate(zip(removed.prompts, removed.answers, strict=True)) if each not in known]
+    counted = [whole, removed.take(new), test]
+    every, forgotten, tested, *others = sequences(sets, BYTES if words is None else word_tokenizer(counted, words))
+    if not len(rest):
+        raise InputError("--forget is all of --data, and no record would remain; name fewer texts.")
+    train = concatenate([every.take(rest), forgotten], every.name)
+    forget = np.arange(len(train)) >= len(rest)
+    answers = others[0].inputs.reshape(len(forgotten), -1, others[0].inputs.shape[1]) if others else None
+    return train, tested, forget, answers
+
+
+def _read(name: str) -> Texts:
+    if not is_texts(name):
+        raise InputError(f"{name}: is no file of texts ({', '.join(TEXTS)}), as --data is; give all sets as texts.")
+    return read_texts(expanded(Path(name)))

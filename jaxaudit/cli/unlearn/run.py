@@ -18,8 +18,7 @@ from jaxaudit.cli.own_model import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names
 from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.unlearn.command import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnOptions
-from jaxaudit.cli.unlearn.inputs import Parts, make_methods, read_parts
-from jaxaudit.cli.unlearn.texts import check_kind
+from jaxaudit.cli.unlearn.inputs import Parts, check_kind, make_methods, read_parts
 from jaxaudit.data.sequences import vocabulary_of
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, measure_models_per_batch

@@ -1,4 +1,4 @@
-"""Runs `jaxaudit ks --shadows BANK`: from its options to its result, with no training."""
+"""Runs `jaxaudit ks --shadows BANK` and `--scores TABLE`: from the options to the result, with no training."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +10,17 @@ from jaxaudit.audits.bank_odds import score_outputs
 from jaxaudit.audits.ks.available import made_tests, possible_tests
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests import TESTS, KSTest, MembersTest
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
-from jaxaudit.cli.harness import Job
+from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.inputs import as_outputs, file_targets
 from jaxaudit.cli.ks.named_tests import load_own_tests
-from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, with_all
+from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, renamed, with_all
 from jaxaudit.cli.ks.run import described_files, outcome_of
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import reader
-from jaxaudit.cli.read_texts import read_groups
+from jaxaudit.cli.read_sets import read_groups, reader
 from jaxaudit.cli.sets import ALL
 from jaxaudit.cli.shadows.sets import count_of
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -30,9 +30,15 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import exists
+from jaxaudit.data.scores.reading import load_scores
+from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.runs.provenance import describe_bank
+from jaxaudit.metrics.blind_baseline import revealing_words
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
+from jaxaudit.report.kinds import recorded
+from jaxaudit.report.record import Provenance
+from jaxaudit.runs.provenance import describe_bank, describe_scores
 from jaxaudit.shadow_models import ShadowModels
 
 
@@ -195,3 +201,39 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
         return load_outputs(path, classes, rows, as_outputs(target.target_kind), of=called)
 
     return file_targets(target, one)
+
+
+def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
+    """The work for these options."""
+    given, audit_options = options.scores, options.audit
+    rename = dict(map(renamed, given.column))
+    table = load_scores(given.scores or Path(), rename=rename, lower=given.lower, higher=given.higher)
+    if given.show_words and table.texts is None:
+        raise InputError(f"--show-words: {table.name} has no column `text`; add it, or leave the option out.")
+    if table.ignored:
+        say(f"{table.name}: {len(table.ignored)} columns are not used: {', '.join(table.ignored[:10])}")
+    unknown = [name for name, direction in table.directions.items() if not direction]
+    if unknown:
+        say(
+            f"{table.name}: it is not known whether {', '.join(unknown[:10])} is lower or higher for records that were "
+            "used, so both count; --lower or --higher says it"
+        )
+    test = ScoresTest(stated=audit_options.stated_share, question=audit_options.question)
+
+    def audit(_: Execution) -> KSAudit:
+        return judge_scores(jax.random.key(audit_options.seed), table, test=test, level=audit_options.level)
+
+    def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
+        record = recorded("ks", found.result, found.sources, provenance)
+        return Outcome(record, {}, {}, aside=_words(table, found) if given.show_words else "")
+
+    return Job(options=options, audit=audit, outcome=outcome, data=describe_scores(table), label="comparing")
+
+
+def _words(table: ScoreTable, found: KSAudit) -> str:
+    """The words that tell the sets apart, if the check says so."""
+    failed = [each for each in found.targets[0].checks if each.name == HOLDOUT_LIKE_QUERY and not each.passed]
+    if not failed or table.texts is None:
+        return "No words are shown: query set and holdout were not told apart without the target."
+    texts = [table.texts[index] for index in table.rows("query", "holdout")]
+    return "Words that tell query set and holdout apart: " + ", ".join(revealing_words(texts, len(table.rows("query"))))

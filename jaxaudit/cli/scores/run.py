@@ -1,24 +1,31 @@
-"""Runs `jaxaudit scores lm`: reads the records, scores them by every model, and writes the table."""
+"""Runs `jaxaudit scores`: scores records of text, joins logs, or scores predictions, and writes the table."""
 
 import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.scores.lm import LMOptions
+from jaxaudit.cli.scores.command import LMOptions, OpenUnlearningOptions, RegressionOptions
+from jaxaudit.data.formats.text_table import trimmed
+from jaxaudit.data.groups import numbered
+from jaxaudit.data.scores.joined_logs import joined, model_names, refuse_repeated
+from jaxaudit.data.scores.open_unlearning import EvaluationLog, read_log
+from jaxaudit.data.scores.table import Role, score_table
 from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.sequences import prompts_of
+from jaxaudit.data.tables.numeric import read_text_table
 from jaxaudit.data.texts import SETS, Texts, read_texts
 from jaxaudit.errors import InputError, visible
-from jaxaudit.models.language_model import Encoded, LanguageModel
-from jaxaudit.models.token_scores import SCORES, token_scores
+
+if TYPE_CHECKING:
+    from jaxaudit.models.language_model import Encoded, LanguageModel
 
 ROLES = ("baseline", "before", "unused", "used")
 
@@ -31,8 +38,11 @@ class Records(NamedTuple):
     columns: dict[str, list[Any]]
 
 
-def score(options: LMOptions) -> Summary:
-    """Scores the records and writes the table."""
+def score_texts(options: LMOptions) -> Summary:
+    """Scores records of text by every model and writes the table."""
+    from jaxaudit.models.language_model import LanguageModel
+    from jaxaudit.models.token_scores import SCORES, token_scores
+
     records = _records(options)
     folders = {"target": (options.model,), **{role: getattr(options, role) for role in ROLES}}
     models = {
@@ -68,11 +78,7 @@ def score(options: LMOptions) -> Summary:
             "no record has a finite score by every model; are the answers empty, or the weights not finite?"
         )
     write_scores(options.table, {name: [v for v, k in zip(of, kept, strict=True) if k] for name, of in columns.items()})
-    sets = Counter(of for of, k in zip(columns["set"], kept, strict=True) if k)
-    said = ", ".join(f"{name} {sets[name]:,}" for name in SETS if sets[name])
-    shown = shlex.quote(str(options.table))
-    head = f"{shown}: {kept.sum():,} records ({said}), scored by {counted}."
-    return Summary(tuple(map(visible, (head, "", f"To judge: jaxaudit ks --scores {shown}"))))
+    return _scored(options.table, [of for of, k in zip(columns["set"], kept, strict=True) if k], counted)
 
 
 def _records(options: LMOptions) -> Records:
@@ -124,10 +130,96 @@ def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
     return [(role if len(names) == 1 else f"{role}.{name}", path) for name, path in zip(names, folders, strict=True)]
 
 
-def _refuse_long(model: LanguageModel, records: Sequence[Encoded]) -> None:
+def _refuse_long(model: "LanguageModel", records: "Sequence[Encoded]") -> None:
     long = sum(len(each.tokens) > model.positions for each in records) if model.positions else 0
     if long:
         raise InputError(
             f"{long:,} of {len(records):,} records have more tokens than the {model.positions:,} positions of "
             f"{model.name}; shorten them, or leave them out of every set."
         )
+
+
+def join_logs(options: OpenUnlearningOptions) -> Summary:
+    """Writes one table of the logs of all models."""
+    paths: dict[Role, Sequence[Path]] = {"target": options.targets}
+    paths |= {"before": options.known.before, "baseline": options.known.baseline}
+    paths |= {"unused": options.known.unused, "used": options.known.used}
+    refuse_repeated(paths)
+    logs: dict[Role, dict[str, EvaluationLog]] = {
+        role: dict(zip(model_names(given), map(read_log, given), strict=True)) for role, given in paths.items() if given
+    }
+    made = joined(logs, options.records_per_group)
+    # What cannot be judged is not written.
+    score_table(made.columns, name=options.scores.name)
+    write_scores(options.scores, made.columns)
+    for part, count in made.left_out.items():
+        if count:
+            say(
+                f"{count:,} of {count + made.records[part]:,} records of {part} are left out: some log has no finite "
+                "number of a score of theirs."
+            )
+    for column in made.empty:
+        say(f"{column}: no record has a finite number; the column is empty there. Did the model diverge?")
+    for column in made.constant:
+        say(f"{column} is left out: it has the same number for all records.")
+    records = ", ".join(f"{count:,} records of {part}" for part, count in made.records.items())
+    models = ", ".join(f"{len(given)} {role}" for role, given in paths.items() if given)
+    scores = dict.fromkeys(column.rpartition(".")[2] for column in made.columns if "." in column)
+    return _written(options.scores, f"{records}. Models: {models}.", f"Scores: {', '.join(scores)}.")
+
+
+def score_predictions(options: RegressionOptions) -> Summary:
+    """Scores the records of the table and writes their scores."""
+    table, _ = read_text_table(options.predictions)
+    names = table.header or []
+
+    def place(name: str) -> int:
+        if names.count(name) != 1:
+            what = "several columns" if name in names else "no column"
+            raise InputError(f"{table.source}: has {what} {name!r}; is the name right?")
+        return names.index(name)
+
+    def numbers(name: str) -> np.ndarray:
+        values = table.numbers(place(name))
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if len(wrong):
+            raise InputError(
+                f"{table.source}: row {wrong[0] + 1}, column {name!r} is not finite; leave such records out."
+            )
+        return values
+
+    sets = trimmed(table.columns[place(options.set_column)]).to_pylist()
+    wrong = [row for row, name in enumerate(sets, 1) if name not in SETS]
+    if wrong or not sets:
+        where = f"row {wrong[0]}, column {options.set_column!r}" if wrong else "there are no rows; each"
+        raise InputError(f"{table.source}: {where} must have one of {', '.join(SETS)}.")
+    columns: dict[str, Any] = {"set": sets}
+    if options.group is not None:
+        # No value of a group is written.
+        columns["group"] = numbered(np.array(trimmed(table.columns[place(options.group)]).to_pylist()))
+    columns |= {f"covariate.{name}": numbers(name) for name in options.covariate}
+    score, squared = "squared_error", (numbers(options.prediction) - numbers(options.truth)) ** 2
+    if options.sigma is not None:
+        sigma = numbers(options.sigma)
+        if (sigma <= 0).any():
+            raise InputError(
+                f"{table.source}: row {int((sigma <= 0).argmax()) + 1}, column {options.sigma!r} is not above 0; "
+                "`sigma` names the column of standard deviations."
+            )
+        score, squared = "nll", np.log(sigma) + 0.5 * (squared / sigma**2 + np.log(2 * np.pi))
+    write_scores(options.table, {**columns, f"target.{score}": squared})
+    return _scored(options.table, sets, score)
+
+
+def _scored(path: Path, sets: Sequence[str], by: str) -> Summary:
+    """The summary of a table of records of these sets."""
+    counts = Counter(sets)
+    said = ", ".join(f"{name} {counts[name]:,}" for name in SETS if counts[name])
+    return _written(path, f"{len(sets):,} records ({said}), scored by {by}.")
+
+
+def _written(path: Path, *lines: str) -> Summary:
+    shown = shlex.quote(str(path))
+    head, *more = lines
+    told = (f"{shown}: {head}", *more, "", f"To judge: jaxaudit ks --scores {shown}")
+    return Summary(tuple(map(visible, told)))

@@ -40,7 +40,7 @@ def lines(record: dict[str, Any]) -> list[str]:
         "`efficacy` is about the forgotten images (lower: less is exposed), `attack` the mean probability over them "
         f"that the model was trained on them; one that knows nothing says {record['members_share']:.2f}. In brackets "
         "where the method lies beside the retrained models: above, below, or = for not distinguishable "
-        f"(p > {record['threshold']:.4f}, exact over seeds; see `jaxaudit.metrics.retrained_band`). {whose(record)}",
+        f"(p > {record['threshold']:.4f}, exact over seeds; see `jaxaudit.metrics.place`). {whose(record)}",
         "",
         f"| model | score | {' | '.join(map(str, record['counts']))} |",
         f"|---|---|{'---|' * len(record['counts'])}",

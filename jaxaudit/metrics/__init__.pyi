@@ -53,6 +53,8 @@ from .ks import rho as rho
 from .ks import verdict as verdict
 from .members import members_test as members_test
 from .over_models import Estimate as Estimate
+from .over_models import Place as Place
+from .over_models import place as place
 from .pdtp import DTP as DTP
 from .pdtp import PDTP as PDTP
 from .pdtp import SeedFloor as SeedFloor
@@ -70,8 +72,6 @@ from .power import records_needed as records_needed
 from .power import separation as separation
 from .profile import Profile as Profile
 from .profile import profile as profile
-from .retrained_band import Place as Place
-from .retrained_band import place as place
 from .scores import MembershipScores as MembershipScores
 from .scores import log_odds as log_odds
 from .scores import membership_scores as membership_scores

@@ -53,10 +53,7 @@ def adjusted_count(
       but does not call it, which lowers the share if scores are tied, as those of RMIA are.)
     - Records whose score is NaN (not scored by the attack) are left out.
 
-    Args:
-        target: the attack's score of each record for the target, larger for a member.
-        shadows: the scores of the same records for each shadow model, computed with the other shadow models.
-        membership: which of the records each shadow model was trained on.
+    Scores are larger for a member; those of a shadow model are computed with the other shadow models.
 
     Raises:
         InputError: shapes disagree; no score of the target, of a shadow model's member or of a non-member is known; or

@@ -54,13 +54,9 @@ class AttackMetrics(StrictStruct, frozen=True):
 
 
 class Correlation(StrictStruct, frozen=True):
-    """Pearson's correlation; NaN with a reason if it is not available.
+    """Pearson's correlation `coefficient` of `count` pairs; NaN with a `reason` if it is not available.
 
-    Attributes:
-        coefficient: from -1 to 1.
-        p_value: two-sided, under the null hypothesis of uncorrelated normal variables.
-        count: the number of pairs.
-        reason: why the correlation is not available; None if it is.
+    The p-value is two-sided, under the null hypothesis of uncorrelated normal variables.
     """
 
     coefficient: NumberOrNaN
@@ -95,16 +91,15 @@ def attack_metrics(
     the same answer, and nothing is interpolated.
 
     Intervals are percentile bootstrap intervals (Efron 1979). Several attacks on one target are not independent, so
-    whole targets are drawn with replacement. `targets` gives the record of each attack; without it, every attack counts
-    as a target of its own. Replicates in which a number is 0/0 are left out of its interval. The interval is not
-    available (NaN) if more than half are left out, or with a single target. An interval of a rate at a very low false
-    positive rate depends on a handful of non-members and is rough.
+    whole targets are drawn with replacement. Replicates in which a number is 0/0 are left out of its interval. The
+    interval is not available (NaN) if more than half are left out, or with a single target. An interval of a rate at a
+    very low false positive rate depends on a handful of non-members and is rough.
 
     Args:
         key: random key of the bootstrap; 128 bits of it seed NumPy's SFC64 generator.
         scores: one per attack; above 0 means `in`.
         truth: whether the target was in the training set.
-        targets: the index of the attacked record of each attack, from 0.
+        targets: the index of the attacked record of each attack, from 0; None: every attack is on a target of its own.
         false_positive_rates: limits, each in [0, 1].
         level: confidence level of the intervals.
         bootstrap: replicates.
@@ -125,8 +120,14 @@ def attack_metrics(
             f"{level} and {tuple(false_positive_rates)}."
         )
     ranking = rank(scores, truth)
-    cluster, clusters = _clusters(targets, len(ranking.order))
-    outcomes = _outcomes(np.asarray(scores) > 0, np.asarray(truth), cluster, clusters)
+    if targets is not None:
+        _check_targets(targets, len(ranking.order))
+    of_attacks = np.arange(len(ranking.order)) if targets is None else np.asarray(targets)
+    distinct, cluster = np.unique(of_attacks, return_inverse=True)
+    clusters, called, members = len(distinct), np.asarray(scores) > 0, np.asarray(truth)
+    # tp, fp, fn and tn of every cluster.
+    kinds = called & members, called & ~members, ~called & members, ~called & ~members
+    outcomes = np.stack([np.bincount(cluster[kind], minlength=clusters) for kind in kinds], axis=1)
 
     def numbers(drawn: Int[np.ndarray, "replicates clusters"]) -> Float[np.ndarray, "replicates numbers"]:
         running = running_counts(ranking, drawn[:, cluster])
@@ -153,26 +154,12 @@ def attack_metrics(
     return AttackMetrics(accuracy, precision, recall, f1, area_under, rates)
 
 
-def _clusters(targets: Array | np.ndarray | None, attacks: int) -> tuple[np.ndarray, int]:
-    if targets is None:
-        return np.arange(attacks), attacks
-    _check_targets(targets, attacks)
-    distinct, cluster = np.unique(np.asarray(targets), return_inverse=True)
-    return cluster, len(distinct)
-
-
 def _check_targets(targets: Array | np.ndarray, attacks: int) -> None:
     if len(targets) != attacks or (attacks and int(targets.min()) < 0):
         raise InputError(
             f"{len(targets)} targets were given for {attacks} attacks: give the index of the attacked record, from 0, "
             "for each attack."
         )
-
-
-def _outcomes(called: np.ndarray, truth: np.ndarray, cluster: np.ndarray, clusters: int) -> np.ndarray:
-    """tp, fp, fn and tn of every cluster."""
-    kinds = called & truth, called & ~truth, ~called & truth, ~called & ~truth
-    return np.stack([np.bincount(cluster[kind], minlength=clusters) for kind in kinds], axis=1)
 
 
 def _rates(outcomes: Int[np.ndarray, "replicates 4"]) -> Float[np.ndarray, "replicates 4"]:
@@ -201,12 +188,7 @@ def per_target_accuracy(
     """The share of right answers among the attacks on each target (section 5.4); NaN for a target without attacks.
 
     An attack that always answers `in` (a score above 0) reaches 0.5 if each target was in half of the training sets.
-
-    Args:
-        scores: one per attack.
-        truth: whether the target was in the training set.
-        targets: which target each attack was on, from 0 to `count` - 1.
-        count: the number of targets.
+    `targets` says which target, from 0 to `count` - 1, each attack was on.
 
     Raises:
         InputError: lengths differ, a score is NaN, or a target is out of range.
@@ -279,6 +261,6 @@ def correlation(
     elif (np.ptp(pairs, axis=1) <= 1e-11 * np.abs(pairs).max(axis=1)).any():
         reason = "one side is constant"
     if reason is not None:
-        return Correlation(float("nan"), float("nan"), count, reason)
+        return Correlation(np.nan, np.nan, count, reason)
     result: Any = scipy.stats.pearsonr(*pairs)
     return Correlation(float(result.statistic), float(result.pvalue), count, None)

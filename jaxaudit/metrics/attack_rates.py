@@ -14,7 +14,6 @@ from scipy import special
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import auc, mid_ranks, power, rank, running_counts
-from jaxaudit.metrics.balanced_accuracy import balanced_accuracy
 from jaxaudit.metrics.over_models import NONE, Estimate, mean_of_models
 
 SOURCE = "DeLong, DeLong & Clarke-Pearson 1988; Clopper & Pearson 1934"
@@ -27,6 +26,8 @@ BY_CHANCE, MARGIN = 0.001, 1.1
 MEMBER_SHARES = (0.01, 0.1, 0.5)
 """Shares of members among all records for which the predictive value is given."""
 ROC_POINTS = 61
+GRID = 2048
+"""The threshold of the balanced accuracy is the best of this many."""
 ScoredModels = tuple[Float[np.ndarray, "others n"], Bool[np.ndarray, "others n"]]
 """Scores of each record under some models (NaN if the attack gives none), and the membership masks of the models."""
 
@@ -88,8 +89,7 @@ class AttackRates(StrictStruct, frozen=True):
             models, or that of DeLong et al. (1988) for a single model.
         balanced_accuracy: mean of the true positive and the true negative rate, with the threshold that is best on the
             other models.
-        tpr_at_fpr: the true positive rate at each stated false positive rate.
-        realised_fpr: the realised false positive rates of the same thresholds.
+        tpr_at_fpr, realised_fpr: the true positive rate, and the realised false positive rate, at each stated one.
         roc: the ROC curve of all models together.
         members, non_members: numbers of pairs of a record and a model that have a score.
         unjudged: share of pairs of a record and a model without a score.
@@ -150,26 +150,26 @@ def attack_rates(
         )
     judged = ~np.isnan(scores)
     each = [(own[seen], row[seen]) for own, row, seen in zip(scores, truth, judged, strict=True)]
-    areas = np.array([auc(own, row) if 0 < row.sum() < len(row) else np.nan for own, row in each])
-    if np.isnan(areas).all():
+    both = [0 < row.sum() < len(row) for _, row in each]
+    areas = np.array([auc(*own) if mixed else np.nan for own, mixed in zip(each, both, strict=True)])
+    if not any(both):
         raise InputError("no model has a record that it was trained on and one that it was not, both judged.")
     if thresholds_of is None and len(scores) < 2:
         raise InputError("one model cannot set its own threshold; give the scores of others.")
-    own_scores, own_truth = np.concatenate([a for a, _ in each]), np.concatenate([b for _, b in each])
+    own_scores, own_truth = (np.concatenate(all_of) for all_of in zip(*each, strict=True))
     others, members = int((~own_truth).sum()), int(own_truth.sum())
-    called = called_at(scores, truth, false_positive_rates, thresholds_of)
-    ranking = rank(own_scores, own_truth)
-    running = running_counts(ranking, np.ones((1, len(own_scores)), np.int64))
+    running = running_counts(rank(own_scores, own_truth), np.ones((1, len(own_scores)), np.int64))
+    own_members = (truth & judged).sum(axis=1)
     rates, realised = [], []
+    called = called_at(scores, truth, false_positive_rates, thresholds_of)
     for limit, of_rate in zip(false_positive_rates, called, strict=True):
         enough = limit * others >= LEAST_EXPECTED - 1e-9
-        hits, alarms = (of_rate & truth & judged).sum(axis=1), (of_rate & ~truth & judged).sum(axis=1)
-        own_members = (truth & judged).sum(axis=1)
+        hits, alarms = (of_rate & truth & judged).sum(axis=1), int((of_rate & ~truth & judged).sum())
         shares = hits[own_members > 0] / own_members[own_members > 0]
-        holds = clopper_pearson(int(alarms.sum()), others, 1 - 2 * BY_CHANCE).low <= MARGIN * limit
+        holds = clopper_pearson(alarms, others, 1 - 2 * BY_CHANCE).low <= MARGIN * limit
         told = enough and holds
         right = clopper_pearson(int(hits.sum()), members, level) if told else NONE
-        wrong = clopper_pearson(int(alarms.sum()), others, level) if enough else NONE
+        wrong = clopper_pearson(alarms, others, level) if enough else NONE
         rates.append(
             RateAt(
                 *(limit, right.value, right.low, right.high),
@@ -184,7 +184,7 @@ def attack_rates(
         )
         realised.append(Realised(limit, wrong.value, wrong.low, wrong.high))
     return AttackRates(
-        auc=mean_of_models(areas, level) if np.isfinite(areas).sum() > 1 else _delong(*_both(each, areas), level),
+        auc=mean_of_models(areas, level) if sum(both) > 1 else _delong(*each[both.index(True)], level),
         balanced_accuracy=mean_of_models(_balanced(scores, truth, thresholds_of), level),
         tpr_at_fpr=tuple(rates),
         realised_fpr=tuple(realised),
@@ -253,11 +253,37 @@ def _called(
 def _balanced(
     scores: np.ndarray, truth: np.ndarray, thresholds_of: Sequence[ScoredModels] | None
 ) -> Float[np.ndarray, " models"]:
-    """The balanced accuracy of each model, with the threshold that is best on the other models."""
+    """The balanced accuracy of each model, with the threshold that is best on the other models; NaN without both."""
     found = np.full(len(scores), np.nan)
     for rows, others in _by_thresholds(len(scores), thresholds_of):
-        found[rows] = balanced_accuracy(scores[rows], truth[rows], others)
+        of_scores, of_truth = others or (scores, truth)
+        known = of_scores[~np.isnan(of_scores)]
+        grid = np.unique(np.quantile(known, np.linspace(0, 1, GRID), method="lower"))
+        hits, alarms = _above(scores[rows], truth[rows], grid)
+        setters = (hits, alarms) if others is None else _above(of_scores, of_truth, grid)
+        totals = [counts.sum(axis=0) for counts in setters]
+        for model, own_hits, own_alarms in zip(rows, hits, alarms, strict=True):
+            # A model that is among those that set the thresholds is left out.
+            own = (own_hits, own_alarms) if others is None else (0, 0)
+            left = [total - part for total, part in zip(totals, own, strict=True)]
+            rates = [counts / max(counts[0], 1) for counts in left]
+            best = int((rates[0] - rates[1]).argmax())
+            if own_hits[0] and own_alarms[0]:
+                found[model] = (own_hits[best] / own_hits[0] + 1 - own_alarms[best] / own_alarms[0]) / 2
     return found
+
+
+def _above(
+    scores: np.ndarray, truth: np.ndarray, grid: np.ndarray
+) -> tuple[Int[np.ndarray, "models grid"], Int[np.ndarray, "models grid"]]:
+    """How many members, and how many non-members, of each model score at least each threshold; all at the lowest."""
+    found = []
+    for side in (truth, ~truth):
+        rows = [np.sort(own[row & ~np.isnan(own)]) for own, row in zip(scores, side, strict=True)]
+        found.append(np.stack([len(row) - np.searchsorted(row, grid, side="left") for row in rows]))
+        # The lowest threshold calls all, also scores below those that the grid came from.
+        found[-1][:, 0] = [len(row) for row in rows]
+    return found[0], found[1]
 
 
 def clopper_pearson(count: int, total: int, level: float) -> Estimate:
@@ -290,10 +316,6 @@ def positive_predictive_value(true_positive: float, false_positive: float, share
     """
     members, others = share * true_positive, (1 - share) * false_positive
     return members / (members + others) if members + others > 0 else float("nan")
-
-
-def _both(each: list[tuple[np.ndarray, np.ndarray]], areas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return each[int(np.flatnonzero(np.isfinite(areas))[0])]
 
 
 def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Estimate:

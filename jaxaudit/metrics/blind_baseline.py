@@ -26,12 +26,8 @@ TOKEN = r"(?u)\b\w+\b"
 
 
 class Baseline(NamedTuple):
-    """What an attempt without the target found.
-
-    Attributes:
-        p_values: by what was used, `columns` or `texts`: p-value of "query set and holdout cannot be told apart by it".
-        revealing: the names of the columns that differ most between the sets, the worst first.
-    """
+    """What an attempt without the target found: p-values of "the sets cannot be told apart" by `columns` or `texts`,
+    and the names of the columns that differ most between the sets, the worst first."""
 
     p_values: dict[str, float]
     revealing: tuple[str, ...] = ()
@@ -48,12 +44,8 @@ def blind_baseline(
 ) -> Baseline:
     """Tries to tell the first `size` records (query set) from the others (holdout) without the target.
 
-    Args:
-        key: random key of the sample and of the permutations.
-        columns: by name, numbers of each record that no target enters: covariates, scores of other models.
-        texts: the records as texts; None if they are not at hand.
-        size: the number of query records.
-        groups, pairs: as for `permuted_differences`.
+    `columns` holds, by name, numbers of each record that no target enters: covariates, scores of other models; `texts`
+    the records as texts, if they are at hand. `groups` and `pairs` are as for `permuted_differences`.
 
     >>> import jax
     >>> columns = {"tokens": np.r_[np.arange(50.0), np.arange(50.0) + 30]}
@@ -101,13 +93,9 @@ def holdout_blind(found: Baseline, level: float = DEALT_LEVEL) -> Check:
 
 
 def members_blind(found: Baseline, level: float = DEALT_LEVEL) -> Check:
-    """Known members and the other two sets cannot be told apart by covariates or texts.
+    """Known members and the other two sets, in this order, cannot be told apart by covariates or texts.
 
     A failure takes away a verdict that rests on the members. Where nothing was measured, the check is a warning.
-
-    Args:
-        found: of the members against query set and holdout together, by what no model made.
-        level: as for `holdout_blind`.
     """
     if not found.p_values:
         message = "whether known members were sampled like the other two sets was not measured: the table has neither "

@@ -62,6 +62,14 @@ class Check(StrictStruct, frozen=True):
     message: str
 
 
+def measured(
+    name: str, value: float, threshold: float, message: str, advice: str, *, decisive: bool = True, up_to: bool = False
+) -> Check:
+    """A check that a number reaches a threshold, or lies `up_to` it; if it fails, advice follows the message."""
+    passed = bool(value <= threshold if up_to else value >= threshold)
+    return Check(name, passed, number(value), threshold, decisive, message + ("" if passed else advice))
+
+
 def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"], minimum: float = MIN_ACCURACY) -> Check:
     """Every query and calibration model fits its own training data (the paper: "adequate training accuracy")."""
     return models_of_test(SHADOW_ACCURACY, accuracies, minimum, whose="shadow model", decisive=True)
@@ -78,16 +86,13 @@ def models_of_test(
 ) -> Check:
     """The shadow models of a test of use fit their own training data; `name` names the check, `recipe` is advice.
 
-    A failure is a warning: it changes no verdict. The holdout test's `p_never` is exact for any shadow models, so
-    `not forgotten` stands. The minimum detectable fraction is measured on these models: if they fit badly, it is too
-    large for `forgotten`, and the verdict is `inconclusive` anyway. A failure changes the advice: first a better
-    training recipe, then more records.
+    A failure is a warning: the holdout test's `p_never` is exact for any shadow models, and the minimum detectable
+    fraction, measured on models that fit badly, is too large for `forgotten` anyway. A failure changes the advice:
+    first a better training recipe, then more records.
     """
     worst = float(np.min(accuracies))
-    passed = worst >= minimum
     message = f"lowest training accuracy of any {whose or f'of the {name}'}: {worst:.1%}"
-    advice = "" if passed else f", under {minimum:.0%}; {recipe}"
-    return Check(name, passed, worst, minimum, decisive, message + advice)
+    return measured(name, worst, minimum, message, f", under {minimum:.0%}; {recipe}", decisive=decisive)
 
 
 def better_recipe(fit: Check, recipe: str = RECIPE) -> str:
@@ -118,7 +123,6 @@ def calibration_reach(
     """
     accuracy = float(np.mean(accuracies))
     guess, reach = _reach(accuracy, labels)
-    passed = reach >= minimum
     message = f"accuracy of {whose} on the query set: {accuracy:.1%} (guessing: {guess:.1%})"
     advice = (
         "; the calibration set seems to come from another domain: use one of the query set's domain, and check that "
@@ -126,7 +130,7 @@ def calibration_reach(
     )
     if guess == 1:
         advice = f"; {ONE_CLASS} a query set of several classes is needed, or the holdout test"
-    return Check(CALIBRATION_LIKE_QUERY, passed, reach, minimum, True, message + ("" if passed else advice))
+    return measured(CALIBRATION_LIKE_QUERY, reach, minimum, message, advice)
 
 
 def not_measured(name: str) -> Check:
@@ -142,23 +146,16 @@ def distances_apart(
 ) -> Check:
     """rho's denominator is well above the noise: the distance between query models that differ only in their seed."""
     if not len(floor):
-        return Check(
-            DISTANCES_APART,
-            False,
-            None,
-            maximum,
-            True,
-            "one replicate cannot measure the noise between seeds; train 5 replicates",
-        )
+        message = "one replicate cannot measure the noise between seeds; train 5 replicates"
+        return Check(DISTANCES_APART, False, None, maximum, True, message)
     least, noise = float(np.min(calibration_distances)), float(np.max(floor))
     share = noise / least if least > 0 else float("inf")
-    passed = share <= maximum
     message = f"distances: up to {noise:.3f} between query models, {least:.3f} or more from query to calibration models"
     advice = (
         "; the calibration set is too similar to the query set, or the noise between seeds is too large, to interpret "
         "rho: train to convergence or use another calibration set"
     )
-    return Check(DISTANCES_APART, passed, number(share), maximum, True, message + ("" if passed else advice))
+    return measured(DISTANCES_APART, share, maximum, message, advice, up_to=True)
 
 
 def query_size(
@@ -172,10 +169,9 @@ def query_size(
     critical = float(special.kolmogi(1 - 0.95) * np.sqrt(2 / records))
     least = float(np.min(calibration_distances))
     share = critical / least if least > 0 else float("inf")
-    passed = share <= maximum
     message = f"with {records} query records, distances below {critical:.3f} can be chance"
     advice = f", and the smallest measured is {least:.3f}; more query records are needed"
-    return Check(QUERY_SIZE, passed, number(share), maximum, True, message + ("" if passed else advice))
+    return measured(QUERY_SIZE, share, maximum, message, advice, up_to=True)
 
 
 def tied_confidences(
@@ -183,16 +179,13 @@ def tied_confidences(
 ) -> Check:
     """Confidences are spread out: no model gives most records the same value, such as exactly 1.
 
-    Args:
-        printed: whether the confidences were rounded like the probabilities in a target's file.
+    `printed` says whether the confidences were rounded like the probabilities in a target's file.
     """
-    shares = [np.unique(row, return_counts=True)[1].max() / len(row) for row in confidences]
-    worst = float(np.max(shares))
-    passed = worst <= maximum
+    worst = float(np.max([np.unique(row, return_counts=True)[1].max() / len(row) for row in confidences]))
     message = f"largest share of query confidences of one model with the same value: {worst:.1%}"
     finer = "give logits or more decimals, or " if printed else ""
     advice = f"; the distance depends only on the others: {finer}train for fewer epochs"
-    return Check(TIED_CONFIDENCES, passed, worst, maximum, False, message + ("" if passed else advice))
+    return measured(TIED_CONFIDENCES, worst, maximum, message, advice, decisive=False, up_to=True)
 
 
 def class_coverage(
@@ -206,12 +199,10 @@ def class_coverage(
     occurring = np.where(counts.any(axis=0), counts, counts.max() + 1)
     side, scarcest = np.unravel_index(np.argmin(occurring), counts.shape)
     fewest = int(counts[side, scarcest])
-    passed = fewest >= minimum
     where = ("query", "calibration")[side]
     message = f"the rarest class is {class_names[scarcest]!r}, with {fewest} records in the {where} set"
     advice = f"; models cannot learn a class from fewer than {minimum}: add records or drop the class from both sets"
-    message += "" if passed else advice
-    return Check(CLASS_COVERAGE, passed, float(fewest), float(minimum), False, message)
+    return measured(CLASS_COVERAGE, float(fewest), float(minimum), message, advice, decisive=False)
 
 
 def positive_control(controls: Sequence[Rho]) -> Check:
@@ -246,7 +237,6 @@ def target_accuracy(
 ) -> Check:
     """The target's outputs match the labels of a set better than chance: their rows and columns are in order."""
     guess, reach = _reach(accuracy, labels)
-    passed = reach >= minimum
     message = f"accuracy of {name} on the {of}: {accuracy:.1%} (guessing: {guess:.1%})"
     advice = (
         f"; its rows may not be in the order of the {of}, or its columns not in the order of the classes. If the "
@@ -254,7 +244,7 @@ def target_accuracy(
     )
     if guess == 1:
         advice = f"; {ONE_CLASS} if you know that rows and columns are in order, allow an unrelated target"
-    return Check(check, passed, reach, minimum, True, message + ("" if passed else advice))
+    return measured(check, reach, minimum, message, advice)
 
 
 def target_order(
@@ -267,19 +257,17 @@ def target_order(
     allows, so at least three standard errors of that are asked for.
     """
     parts = [part for part in (slice(0, size), slice(size, None)) if len(scores[part]) > 1]
-    fewest = min(len(scores[part]) for part in parts)
     related = min(
         float(np.corrcoef(mid_ranks(scores[part]), mid_ranks(usual[part]))[0, 1]) if np.ptp(scores[part]) else 0.0
         for part in parts
     )
-    minimum = min(max(minimum, 3 / fewest**0.5), 0.9)
-    passed = related >= minimum
+    minimum = min(max(minimum, 3 / min(len(scores[part]) for part in parts) ** 0.5), 0.9)
     message = f"lowest rank correlation of {name} with the mean of the shadow models on a set: {related:.2f}"
     advice = (
         f", under {minimum:.2f}; its rows may not be in the order of the records, or the direction of the bank is not "
         "that of its scores. If the target really finds other records hard, allow an unrelated target"
     )
-    return Check(TARGET_OUTPUTS, passed, related, minimum, True, message + ("" if passed else advice))
+    return measured(TARGET_OUTPUTS, related, minimum, message, advice)
 
 
 def reference_like_target(
@@ -292,11 +280,9 @@ def reference_like_target(
     is measured on the reference is wrong.
     """
     lowest = float(np.min(accuracies))
-    share = accuracy / lowest if lowest > 0 else 1.0
     message = f"accuracy of the target on the reference: {accuracy:.1%} (shadow models, unseen records: {lowest:.1%})"
     advice = (
         "; the target's other data seem to be unlike the reference, or the rows of its outputs are in another order: "
         "use a reference like its other data"
     )
-    passed = share >= minimum
-    return Check(REFERENCE_LIKE_TARGET, passed, share, minimum, True, message + ("" if passed else advice))
+    return measured(REFERENCE_LIKE_TARGET, accuracy / lowest if lowest > 0 else 1.0, minimum, message, advice)

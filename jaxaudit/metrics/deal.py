@@ -62,21 +62,12 @@ def deal_members(
     """Chooses known members, which are shared and stay in training, uniformly at random among records not held out.
 
     There are `round(share * records)` of them, or that share of the groups; at least one. The remaining records are the
-    query set, at least one record or group.
-
-    Args:
-        key: random key. It may be the key given to `deal`: the two draws are independent.
-        held: True for the holdout, as `deal` returns it for the same groups.
-        share: members as a share of all records, the holdout included (of all groups, if given).
-        groups: one value per record; records with equal values stay together.
-
-    Returns:
-        True for the members.
+    query set, at least one record or group. Returns True for the members. The key may be that given to `deal`: the two
+    draws are independent. `held` and `groups` are those of `deal`, and `share` is one of all records, the holdout
+    included.
 
     Raises:
-        InputError: the share is out of range or more than the holdout leaves, there is not one group per record, or
-            there are so few records or groups that no test of the query set against the holdout, or the members,
-            could give a p-value of 0.05.
+        InputError: as `deal`, or the share is more than the holdout leaves.
 
     >>> import jax
     >>> held = deal(jax.random.key(1), 9, 1 / 3)
@@ -126,13 +117,10 @@ def ways(count: int, chosen: int) -> int:
 
 
 def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
-    """How many groups to draw from each side of a random split, so that about `records` records are drawn; at least 1.
+    """How many groups to draw from each side of a random split, so that about `records` records of a side are drawn; >=
+    1.
 
     The number does not depend on which groups are on which side, so the sampled sides stay exchangeable.
-
-    Args:
-        records: the average number of records to draw from one side.
-        groups: one value per record of both sides.
 
     >>> groups_in_sample(4, np.array([0, 0, 0, 1, 2, 2]))
     2
@@ -143,9 +131,7 @@ def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
 def joined(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """Merges groups that contain copies of the same record, and numbers the merged groups from 0.
 
-    Args:
-        groups: one value per record.
-        copies: equal for equal records, such as a hash of each.
+    Both have one value per record; `copies` are equal for equal records, such as a hash of each.
 
     >>> joined(np.array(["a", "a", "b", "c", "d"]), np.array([1, 2, 2, 3, 4]))
     array([0, 0, 0, 1, 2], dtype=int32)
@@ -162,17 +148,12 @@ def dealt_alike(
 ) -> bool | Bool[np.ndarray, " models"]:
     """Whether shadow models have training sets about as large as the query set; the holdout test uses only such models.
 
-    p (not used) does not depend on these sizes: it permutes the target's scores, and is exact if the shadow models'
-    training sets are independent of which records became the query set. p (all used) ranks a target that was trained on
-    `wanted` records among the shadow models. A model of fewer records remembers each of them better, so full use would
-    be rejected too often. Sizes may therefore differ by 3 standard deviations of independent draws, sqrt(whole f (1 -
-    f)) with f = wanted / whole, or by 5% if that is more. Both schemes of Carlini et al. (2022) satisfy this: including
-    every record independently, or each in half of all models.
-
-    Args:
-        members: number of query and holdout records (of groups, if whole groups were drawn) in each training set.
-        wanted: number of records or groups in the query set.
-        whole: number of records or groups in query set and holdout together.
+    p (not used) does not depend on these sizes: it permutes the target's scores. p (all used) ranks a target that was
+    trained on `wanted` of `whole` query and holdout records (or groups) among shadow models that were trained on
+    `members` of them. A model of fewer records remembers each of them better, so full use would be rejected too often.
+    Sizes may therefore differ by 3 standard deviations of independent draws, sqrt(whole f (1 - f)) with f = wanted /
+    whole, or by 5% if that is more. Both schemes of Carlini et al. (2022) satisfy this: including every record
+    independently, or each in half of all models.
 
     >>> dealt_alike(np.array([50, 64, 66]), 50, 100)
     array([ True,  True, False])

@@ -1,8 +1,8 @@
 """How difficult a record is for any model, predicted without using which set the record is in.
 
 There are three predictors, and only the first is required: the record's class; the classes and distances of its nearest
-neighbours in the inputs; and the shadow models' outputs on it. None depends on whether a record is in the query set,
-the holdout or among the members. So a score's residual after a fit on them is as exchangeable as the score itself.
+neighbours in the inputs; and the shadow models' outputs on it. None depends on the set that the record is in, so a
+score's residual after a fit on them is as exchangeable as the score itself.
 """
 
 import numpy as np
@@ -74,7 +74,7 @@ def residual_scores(
 
     The score is the sum of two residuals (`residual`), each divided by its standard deviation: of the log-odds, cut at
     `CUT`, and of the log-probability, cut at `LOG_CUT`. The first separates records that a model knows well, the second
-    those that it hardly knows. The fit does not use which set a record is in.
+    those that it hardly knows.
 
     Raises:
         InputError: a log-odds is NaN, or there is not one row of predictors per record.

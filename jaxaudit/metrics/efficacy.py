@@ -29,9 +29,8 @@ CHECKED = 8
 class Efficacy(NamedTuple):
     """How well the parameters fit some examples, by their squared gradient norms.
 
-    Efficacy is large if the parameters fit the examples, since gradients are then small. It is small for examples that
-    they fit badly, such as many that were never trained on. So training makes it large, and forgetting should make it
-    small. Alone, it measures fit: it does not show whether the examples were used.
+    Efficacy is large if the parameters fit the examples, since gradients are then small. So training makes it large,
+    and forgetting should make it small. Alone, it measures fit: it does not show whether the examples were used.
 
     Attributes:
         efficacy: 1 / information, eq. 8; infinite if the information is 0.
@@ -57,8 +56,7 @@ class EfficacyByLayer(NamedTuple):
         paths: how the gradient of each parameter was computed, by the parameter's name; see `squared_grad_norms`.
         short: whether the model computes with floats of fewer than 32 bits; see `computes_short`.
         mean_gradient_norm: the norm of the mean gradient, whose square is the inverse of the bound.
-        similarity: the cosine of every example's gradient with the mean gradient; NaN if one of the two is 0. See
-            `gradient_similarity`.
+        similarity: the cosine of every example's gradient with the mean gradient; see `gradient_similarity`.
     """
 
     per_example: Float[np.ndarray, " n"]
@@ -83,8 +81,8 @@ def efficacy(
         bound       = 1 / |mean_i g_i|^2    lemma 1
 
     Guarantees: efficacy <= bound, also after rounding. Both are equal if all examples have the same gradient, and
-    infinite if all gradients are 0. A model that fits the examples perfectly has zero gradients, whether or not it was
-    trained on them.
+    infinite if all gradients are 0, as of a model that fits the examples perfectly, whether or not it was trained on
+    them.
 
     Args:
         squared_norms: |g_i|^2 of each example.

@@ -13,25 +13,15 @@ from jaxaudit.errors import InputError
 
 
 class Thresholds(NamedTuple):
-    """Per class, the thresholds at which a record counts as a member; NaN if a threshold could not be learned.
-
-    Attributes:
-        confidence: the smallest probability of its own class that makes a record a member.
-        negative_entropy: the smallest negative entropy of the output that makes a record a member, in nats.
-    """
+    """The least confidence and negative entropy (nats), per class, that make a record a member; NaN if not learned."""
 
     confidence: Float[np.ndarray, " classes"]
     negative_entropy: Float[np.ndarray, " classes"]
 
 
 class Signals(NamedTuple):
-    """The membership signals of EMA, computed from a model's outputs; each is larger for a member.
-
-    Attributes:
-        correct: whether the record's class is predicted.
-        confidence: the probability of the record's class.
-        negative_entropy: sum_y p_y log p_y, in nats.
-    """
+    """The membership signals of EMA, each larger for a member: whether the record's class is predicted, the probability
+    of that class, and the negative entropy of the output, sum_y p_y log p_y, in nats."""
 
     correct: Bool[np.ndarray, "*models n"]
     confidence: Float[np.ndarray, "*models n"]
@@ -76,11 +66,10 @@ def ema(
     classifies every record of it correctly gets 1.
 
     Args:
-        probabilities: the target's outputs on the query set.
-        labels: the query set's labels.
+        probabilities, labels: the target's outputs on the query set, and the records' labels.
         calibration: outputs of a calibration model, on its training records and on other records of the same kind.
-        calibration_labels: the labels of these records.
-        members: which of these records the calibration model was trained on.
+        calibration_labels, members: the labels of these records, and which of them the calibration model was trained
+            on.
 
     Raises:
         InputError: shapes disagree, a number is not finite, a label is not a class, or there are no members or no
@@ -108,11 +97,7 @@ def ema_of_signals(
     members: Bool[np.ndarray, " m"],
     classes: int,
 ) -> EMA:
-    """`ema`, computed from signals instead of probabilities.
-
-    Raises:
-        InputError: there are no members or no non-members.
-    """
+    """`ema`, computed from signals instead of probabilities; an `InputError` without members or without non-members."""
     if members.all() or not members.any():
         raise InputError(
             f"{int(members.sum())} of {len(members)} calibration records are members; EMA learns its thresholds from "

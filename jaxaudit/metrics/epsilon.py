@@ -5,12 +5,11 @@ on the record. A model's outputs are (epsilon, delta)-differentially private if 
 the probability of any event by a factor of at most e^epsilon, plus delta. Why the bound is valid:
 
 1. The first shadow models are *references*: the attack knows their outputs and membership masks. The other models are
-   *audited*. All coins are independent, so the coins of the audited models are fair given the references. The attack
-   and its number of guesses are chosen with the references alone.
+   *audited*, and their coins are fair given the references, with which alone the attack and its number of guesses are
+   chosen.
 2. All audited models together are one mechanism, whose input is the coins. A coin decides about one record of one
    model, and no two models share random numbers. So the mechanism is (epsilon, delta)-differentially private in each
-   coin if each model is. The scores of the audited models are functions of their outputs and of the references; they
-   never use an audited model's own membership mask.
+   coin if each model is. The scores of the audited models never use an audited model's own membership mask.
 3. Theorem 3.1 of Steinke, Nasr and Jagielski (2023) then holds, with each pair of a model and a record as a canary: if
    the k pairs with the highest scores are guessed to be members, the number of right guesses exceeds a binomial
    variable of k trials and probability e^epsilon / (1 + e^epsilon) in distribution by no more than a term in delta. No
@@ -74,13 +73,9 @@ class EpsilonBound(StrictStruct, frozen=True):
 
 
 class Coins(NamedTuple):
-    """Two-sided p-values of "the membership masks are independent fair coins", from three statistics.
-
-    Attributes:
-        models: the number of records in each model's training set.
-        records: the number of models trained on each record.
-        alike: the largest deviation, over all pairs of models, of the number of records on which their masks agree.
-    """
+    """Two-sided p-values of "the membership masks are independent fair coins": from the number of records of each
+    `models`, the number of models of each of `records`, and, over all pairs of models, the largest deviation of how far
+    masks are `alike`."""
 
     models: float
     records: float
@@ -111,11 +106,9 @@ def _spread(counts: np.ndarray, of: int) -> float:
 
 
 def refuse_unless_coins(membership: Bool[np.ndarray, "models n"]) -> None:
-    """Refuses membership masks that are not independent fair coins.
+    """Refuses (`InputError`) masks of fewer than `LEAST_MODELS` models, or that a test of `coins` rejects.
 
-    Raises:
-        InputError: there are fewer than `LEAST_MODELS` models, or a test of `coins` rejects. About 1 in 300,000 sets of
-            fair masks is refused wrongly.
+    About 1 in 300,000 sets of fair masks is refused wrongly.
     """
     models, records = membership.shape
     if models < LEAST_MODELS:
@@ -171,18 +164,8 @@ def epsilon_bound(
     shares = [share for share in SHARES if share * scores.size >= LEAST_GUESSES] or [SHARES[0]]
     known = [_bound(reference_scores, reference_membership, share, delta, level)[0] for share in shares]
     bound, guesses, right = _bound(scores, membership, shares[int(np.argmax(known))], delta, level)
-    inside = int(membership.sum())
-    return EpsilonBound(
-        bound,
-        level,
-        delta,
-        guesses,
-        right,
-        len(reference_scores),
-        len(scores),
-        inside,
-        membership.size - inside,
-    )
+    inside, models = int(membership.sum()), (len(reference_scores), len(scores))
+    return EpsilonBound(bound, level, delta, guesses, right, *models, inside, membership.size - inside)
 
 
 def _bound(
@@ -205,11 +188,7 @@ def _bound(
 
 
 def auditing() -> Any:
-    """Imports `jax_privacy.auditing`, which the extra `dp` installs.
-
-    Raises:
-        InputError: the extra is not installed.
-    """
+    """Imports `jax_privacy.auditing`; an `InputError` if the extra `dp` is not installed."""
     try:
         return import_module("jax_privacy.auditing")
     except ImportError as error:

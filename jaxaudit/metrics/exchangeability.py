@@ -25,6 +25,13 @@ MOST_FEATURES = 64
 """At most this many features are used; more are replaced by this many random combinations."""
 NOT_MEASURED = float("nan")
 DEALT_LEVEL = 0.01
+WRONG = {
+    "labels": "class frequencies differ",
+    "inputs": "inputs differ in mean or spread",
+    "difficulty": "one of them is easier for models that were not trained on it",
+    "copies": "duplicate records have all their copies in one of them",
+    "clustered": "similar records are in the same one of them, as if groups were dealt whole (then name them)",
+}
 ROWS = 64
 BLOCK = 1024
 
@@ -71,9 +78,6 @@ def alike(
     combinations of them) is in the same set (Schilling 1986; Henze 1988). Nearest neighbours do not depend on the sets,
     and ties are broken at random, so these tests are exact, too.
 
-    With groups, whole groups are permuted and sampled, and copies and nearest neighbours are sought in other groups
-    only.
-
     Args:
         key: random key of the permutations.
         inputs: the features of all records, of any shape; values that are not finite count as 0. If `inputs`,
@@ -83,7 +87,8 @@ def alike(
             that were not trained on it.
         copies: one value per record, equal for equal records, such as a hash of the record.
         size: the number of query records.
-        groups: the group of each record, if whole groups were assigned at random; no group is in both sets.
+        groups: the group of each record, if whole groups were assigned at random; no group is in both sets. Whole
+            groups are permuted and sampled, and copies and nearest neighbours are sought in other groups only.
         permutations: random permutations.
 
     Raises:
@@ -108,7 +113,8 @@ def alike(
     query, holdout = (sampled(generator, each, groups, most) for each in np.split(np.arange(len(labels)), [size]))
     chosen, count = np.concatenate([query, holdout]), len(query)
     classes = (labels[chosen, None] == np.unique(labels)).astype(np.float32)
-    moments = None if inputs is None else _moments(generator, inputs[chosen])
+    flat = None if inputs is None else features(generator, inputs[chosen])
+    moments = None if flat is None else np.concatenate([flat, flat**2], axis=1)
     unlike = None if difficulty is None else difficulty[chosen, None].astype(np.float32)
     whole = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
     # A random stream of its own, so that the p-value is the same without inputs.
@@ -118,9 +124,8 @@ def alike(
         for own, each in ((generator, classes), (generator, moments), (of_models, unlike))
     ]
     more = fewer = duplicates = NOT_MEASURED
-    if moments is not None:
-        near = moments[:, : moments.shape[1] // 2]
-        more, fewer = _neighbours(generator_of(stream(key, "neighbours")), near, count, permutations, whole)
+    if flat is not None:
+        more, fewer = _neighbours(generator_of(stream(key, "neighbours")), flat, count, permutations, whole)
     if copies is not None:
         units, inside = copies, size
         if groups is not None:
@@ -141,12 +146,6 @@ def sampled(
         return records
     drawn = generator.choice(own, most, replace=False)
     return drawn if groups is None else records[np.isin(groups[records], drawn)]
-
-
-def _moments(generator: np.random.Generator, inputs: np.ndarray) -> np.ndarray:
-    """Standardised inputs, or random combinations of them, and their squares."""
-    flat = features(generator, inputs)
-    return np.concatenate([flat, flat**2], axis=1)
 
 
 def features(generator: np.random.Generator, inputs: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n features"]:
@@ -243,35 +242,26 @@ def holdout_like_query(
     The number is the smallest p-value times the number of p-values (Bonferroni): five, or fewer if some were not
     measured. If the sets are exchangeable, the check fails with probability at most `level`.
     """
-    names = {"labels": "classes", "inputs": "inputs", "difficulty": "difficulty"}
-    names |= {"copies": "copies", "clustered": "near-copies"}
-    said = {
-        "labels": "class frequencies differ",
-        "inputs": "inputs differ in mean or spread",
-        "difficulty": "one of them is easier for models that were not trained on it",
-        "copies": "duplicate records have all their copies in one of them",
-        "clustered": "similar records are in the same one of them, as if groups were dealt whole (then name them)",
-    }
-    measured = {name: getattr(found, name) for name in said if not math.isnan(getattr(found, name))}
+    measured = {each: value for each, value in found._asdict().items() if each in WRONG and not math.isnan(value)}
     if not measured:
         message = f"not measured whether {sets} were sampled differently, because the records are not at hand"
         return Check(name, False, None, level, False, message)
     smallest = min(1.0, len(measured) * min(measured.values()))
-    passed = smallest > level
-    if passed:
-        left = [words for each, words in names.items() if each not in measured]
+    if smallest > level:
+        words = {each: "near-copies" if each == "clustered" else each for each in WRONG} | {"labels": "classes"}
+        left = [words[each] for each in WRONG if each not in measured]
         message = (
             f"no evidence that {sets} were sampled differently "
-            f"({', '.join(names[name] for name in measured)}: p = {smallest:.2g})"
+            f"({', '.join(words[each] for each in measured)}: p = {smallest:.2g})"
         )
         message += f"; not measured, because the records are not at hand: {', '.join(left)}" if left else ""
     else:
-        wrong = [said[name] for name, value in measured.items() if len(measured) * value <= level]
+        wrong = [WRONG[each] for each, value in measured.items() if len(measured) * value <= level]
         message = (
             f"{sets} were sampled differently (p = {smallest:.2g}): {', and '.join(wrong)}; a "
             "difference between them need not be use. Split the provider's records at random, with one copy of each"
         )
-    return Check(name, passed, smallest, level, True, message)
+    return Check(name, smallest > level, smallest, level, True, message)
 
 
 def holdout_apart(found: Alike, level: float = DEALT_LEVEL) -> Check:
@@ -285,12 +275,5 @@ def holdout_apart(found: Alike, level: float = DEALT_LEVEL) -> Check:
         return Check(HOLDOUT_APART, False, None, level, False, message)
     passed = found.mixed > level
     message = f"near-copies of query records in the holdout: {'no more' if passed else 'more'} than by chance"
-    advice = "; use of the query set also shows on the holdout. Deal near-copies as one group"
-    return Check(
-        HOLDOUT_APART,
-        passed,
-        found.mixed,
-        level,
-        False,
-        f"{message} (p = {found.mixed:.2g})" + ("" if passed else advice),
-    )
+    advice = "" if passed else "; use of the query set also shows on the holdout. Deal near-copies as one group"
+    return Check(HOLDOUT_APART, passed, found.mixed, level, False, f"{message} (p = {found.mixed:.2g}){advice}")

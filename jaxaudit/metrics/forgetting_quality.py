@@ -49,8 +49,7 @@ class Answers(NamedTuple):
 
     Attributes:
         log_odds: log-odds of the own class of each record of the forget set, in nats; see `log_odds`.
-        remaining_accuracy: accuracy of each model on the records that remain in training.
-        test_accuracy: accuracy of each model on test records.
+        remaining_accuracy, test_accuracy: of each model on the records that remain in training, and on test records.
     """
 
     log_odds: Float[np.ndarray, "models records"]
@@ -64,8 +63,8 @@ class ChallengeScore(NamedTuple):
     Attributes:
         epsilon: of each record, from 0 to 50; larger means easier to distinguish from retrained models.
         quality: F, the mean of points, with its interval.
-        remaining_ratio: mean accuracy on the remaining records, of unlearned models divided by that of retrained ones.
-        test_ratio: the same ratio on test records.
+        remaining_ratio, test_ratio: mean accuracy on the remaining records, and on test records, of unlearned models
+            divided by that of retrained ones.
         score: F times both ratios, with its interval; NaN if all retrained models have an accuracy of 0.
     """
 
@@ -82,14 +81,8 @@ def challenge_score(
     """F and the score of unlearned models, compared with retrained models; larger is better.
 
     All models must be independent: no retrained model may share the seed of an unlearned one. F depends on the numbers
-    of models, and intervals are for its mean over other models *of the same numbers*; see `over_models.interval`.
-
-    Args:
-        key: random key of the bootstrap, which draws unlearned and retrained models with replacement.
-        unlearned: the outputs of the unlearned models.
-        retrained: the outputs of models that were trained without the forget set.
-        level: confidence level of the intervals.
-        replicates: bootstrap replicates, at least 2.
+    of models, and intervals are for its mean over other models *of the same numbers*; see `over_models.interval`. The
+    bootstrap draws unlearned and retrained models with replacement, in at least 2 replicates.
 
     Raises:
         InputError: fewer than 4 models on a side, numbers of records or models that differ, no record, NaN, or
@@ -165,19 +158,16 @@ def _epsilons(
     order = np.argsort(everyone, axis=1, kind="stable")
     values = np.take_along_axis(everyone, order, axis=1)
     # below[side][:, i]: how many models of the side are among the i smallest values.
-    first = np.zeros((len(values), 1), int)
-    below = [
-        np.concatenate([first, np.cumsum(side, axis=1)], axis=1)
-        for side in (order < unlearned.shape[1], order >= unlearned.shape[1])
-    ]
-    new = np.concatenate([np.ones((len(values), 1), bool), values[:, 1:] != values[:, :-1]], axis=1)
-    last = np.concatenate([new[:, 1:], np.ones((len(values), 1), bool)], axis=1)
+    of_sides = order < unlearned.shape[1], order >= unlearned.shape[1]
+    below = [np.pad(np.cumsum(side, axis=1), ((0, 0), (1, 0))) for side in of_sides]
+    differs = values[:, 1:] != values[:, :-1]
+    new, last = (np.pad(differs, ((0, 0), ends), constant_values=True) for ends in ((1, 0), (0, 1)))
     sides = (unlearned, retrained)
-    single = _one_threshold(sides, below, of_errors)
-    double = _two_thresholds(sides, values, below, of_errors)
     both = [
-        np.where(new, single, -1).max(axis=1),
-        np.where(new[:, :, None] & last[:, None, :], double, -1).max(axis=(1, 2)),
+        np.where(new, _one_threshold(sides, below, of_errors), -1).max(axis=1),
+        np.where(new[:, :, None] & last[:, None, :], _two_thresholds(sides, values, below, of_errors), -1).max(
+            axis=(1, 2)
+        ),
     ]
     ranges = [np.ptp(side, axis=1) for side in sides]
     narrow = np.minimum(*ranges) < NARROW * np.maximum(*ranges)
@@ -227,8 +217,8 @@ def _reachable(
     values: Float[np.ndarray, "records n"], most: Float[np.ndarray, " records"], width: Float[np.ndarray, " records"]
 ) -> Bool[np.ndarray, "records n n"]:
     """Whether some allowed pair of thresholds encloses exactly the sorted values from one index to another."""
-    edge = np.full((len(values), 1), np.inf)
-    before, after = np.concatenate([-edge, values[:, :-1]], axis=1), np.concatenate([values[:, 1:], edge], axis=1)
+    beyond = np.pad(values, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
+    before, after = beyond[:, :-2], beyond[:, 2:]
     # The upper threshold lies below the next larger value, the lower one above the next smaller value.
     lowest, bound = np.maximum(values, most[:, None] - BUFFER), most[:, None] + BUFFER
     nearest = lowest[:, None, :] - values[:, :, None]
@@ -241,11 +231,8 @@ def _ratios(
     unlearned: Answers, retrained: Answers, mine: Int[np.ndarray, " models"], theirs: Int[np.ndarray, " others"]
 ) -> tuple[float, float]:
     """The ratios RA and TA for these unlearned (`mine`) and retrained (`theirs`) models; NaN if divided by 0."""
-
-    def ratio(one: np.ndarray, other: np.ndarray) -> float:
-        return float(one[mine].mean() / other[theirs].mean()) if other[theirs].any() else float("nan")
-
-    return (
-        ratio(unlearned.remaining_accuracy, retrained.remaining_accuracy),
-        ratio(unlearned.test_accuracy, retrained.test_accuracy),
+    remaining, test = (
+        float(one[mine].mean() / other[theirs].mean()) if other[theirs].any() else float("nan")
+        for one, other in zip(unlearned[1:], retrained[1:], strict=True)
     )
+    return remaining, test

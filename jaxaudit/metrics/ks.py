@@ -27,8 +27,7 @@ class Rho(NamedTuple):
     """rho over replicates; below 1 means that the target resembles a model trained on the query set.
 
     Attributes:
-        values: rho of every replicate; NaN if the calibration model's distance is 0.
-        median: the median of `values`.
+        values, median: rho of every replicate, NaN if the calibration model's distance is 0; and its median.
         low, high: the interval for rho's mean over shadow seeds and query records; NaN if not available.
         distances: KS(query model, target), the numerator, of every replicate.
         calibration_distances: KS(query model, calibration model), the denominator, of every replicate.
@@ -58,26 +57,18 @@ def rho(
 ) -> Rho:
     """rho = KS(query, target) / KS(query, calibration), eq. 4, per replicate; smaller means that more is remembered.
 
-    Row `k` of each array holds the confidences (probability of the ground-truth class) of replicate `k`'s model on
-    the same `n` query records, in the same order. A single target, such as a file, is given as one row and is used in
-    every replicate.
+    Row `k` of each array holds the confidences (probability of the ground-truth class) of replicate `k`'s model on the
+    same `n` query records, in the same order: of models trained on the query set, of models trained on the calibration
+    set, and of the audited model. A single target, such as a file, is given as one row and is used in every replicate.
 
-    The interval is for the mean of rho. It uses Student's t over replicates. The variance has two parts: that of the
-    mean over replicates (training seeds), and the bootstrap variance over query records (paired: one draw of records
-    for all models):
+    The interval is for the mean of rho, at confidence `level`. It uses Student's t over replicates. The variance has
+    two parts: that of the mean over replicates (training seeds), and the bootstrap variance over query records (paired:
+    one draw of records for all models):
 
         mean(rho_k) -+ t(level, K - 1) * sqrt(var(rho_k) / K + mean_k var_bootstrap(rho_k))
 
     It is cut at 0. It is not available with one replicate, because the spread over seeds is then unknown, nor if a
     calibration model's distance is 0, or positive in fewer than two bootstrap replicates.
-
-    Args:
-        key: random key of the bootstrap.
-        query: confidences of the models trained on the query set.
-        calibration: confidences of the models trained on the calibration set.
-        target: confidences of the audited model, one row, or one row per replicate.
-        level: confidence level of the interval.
-        bootstrap: bootstrap replicates of the query records.
 
     Raises:
         InputError: shapes disagree, or a confidence is not finite.

@@ -37,8 +37,7 @@ class DTP(NamedTuple):
 
     Attributes:
         value: in nats, at least 0, never NaN.
-        input: index of the input with the largest change, the first if tied.
-        class_index: the class with the largest change there.
+        input, class_index: the input with the largest change, and the class there; the first if tied.
         direction: +1 if the model with the record gives that class more, -1 if less, 0 if the value is 0.
     """
 
@@ -49,12 +48,7 @@ class DTP(NamedTuple):
 
 
 class SeedFloor(NamedTuple):
-    """PDTP if no record is removed and only the seed differs; see `seed_floor`.
-
-    Attributes:
-        mean: nats, the mean over pairs of seeds.
-        largest: nats, the largest over pairs of seeds.
-    """
+    """The mean and the largest PDTP, in nats over pairs of seeds, if no record is removed and only the seed differs."""
 
     mean: Float[np.ndarray, " records"]
     largest: Float[np.ndarray, " records"]
@@ -69,12 +63,12 @@ def pdtp(
     """PDTP(t) = max over y of |log p_with(y | x_t) - log p_without(y | x_t)|; larger means more exposed.
 
     Definitions 4.3 and 4.4: the smallest epsilon that bounds the ratio in both directions. Row r of each array holds
-    the outputs on record r: of A(T) in `with_record`, of A(T without r) in `without_record`. Train both with the same
-    key; otherwise the number also contains the effect of the seed.
+    the log-probabilities, in nats, on record r: of A(T) in `with_record`, of A(T without r) in `without_record`. Train
+    both with the same key; otherwise the number also contains the effect of the seed.
 
-    With `bins`, as in the paper, every probability is first replaced by the centre of its bin. No value is then larger
-    than log(2 bins - 1), which is 5.29 for 100 bins; changes within a bin count as 0, and a small change across an edge
-    counts as a whole bin, up to log 3. With `bins=0` outputs are compared as they are:
+    With `bins` equal bins of [0, 1], as in the paper, every probability is first replaced by the centre of its bin. No
+    value is then larger than log(2 bins - 1), which is 5.29 for 100 bins; changes within a bin count as 0, and a small
+    change across an edge counts as a whole bin, up to log 3. With `bins=0` outputs are compared as they are:
 
     | p_with | p_without | value |
     |---|---|---|
@@ -84,11 +78,6 @@ def pdtp(
 
     No records give empty arrays. Rows need not sum to 1. With one column, the log-probability of the record's own text,
     the value is the absolute change of that number: a lower bound of the maximum over all texts.
-
-    Args:
-        with_record: log-probabilities, nats.
-        without_record: log-probabilities, nats.
-        bins: equal bins of [0, 1]; 0 compares exactly.
 
     Raises:
         InputError: shapes differ, there is no class, an output is NaN or above 0, or `bins` is negative.
@@ -158,14 +147,9 @@ def dtp(
 ) -> DTP:
     """DTP(t) of one record t: the maximum of `pdtp` over all inputs (definitions 4.1 and 4.2); larger is more exposed.
 
-    Row i of each array holds the outputs on input i: of A(T) in one, of A(T without t) in the other. With every
-    possible input (`every_input`) the value is exact; with some of them it is a lower bound. If t's own input is among
-    them, PDTP(t) is at most DTP(t) for equal `bins`.
-
-    Args:
-        with_record: log-probabilities, nats.
-        without_record: log-probabilities, nats.
-        bins: as for `pdtp`.
+    Row i of each array holds the log-probabilities on input i: of A(T) in one, of A(T without t) in the other. With
+    every possible input (`every_input`) the value is exact; with some of them it is a lower bound. If t's own input is
+    among them, PDTP(t) is at most DTP(t) for equal `bins`.
 
     Raises:
         InputError: there is no input, and what `pdtp` raises.
@@ -183,9 +167,7 @@ def dtp(
 def every_input(category_counts: tuple[int, ...], *, limit: int = 1_000_000) -> Float[np.ndarray, "inputs columns"]:
     """Every possible input of categorical columns, for an exact `dtp`: category indices, last column fastest.
 
-    Args:
-        category_counts: categories of each column.
-        limit: the largest number of inputs to make, at 4 bytes per column each.
+    At most `limit` inputs are made, at 4 bytes per column each.
 
     Raises:
         InputError: there is no column, a column is numeric (a count of 0), or there are more inputs than `limit`.

@@ -1,8 +1,8 @@
 """The power of the holdout test: the probability that it detects use of part of a query set.
 
 A normal approximation, which needs no target. Its numbers are measured on models of known membership. Each takes the
-role of the target, and is treated as if it had other training data of its own, as a real target has. Other set sizes
-can be evaluated too, assuming that records are equally exposed in sets of other sizes.
+role of the target, and is treated as if it had other training data of its own. Other set sizes can be evaluated too,
+assuming that records are equally exposed in sets of other sizes.
 """
 
 import numpy as np
@@ -57,13 +57,13 @@ def separation(
     Args:
         log_odds: each model's log-odds of each record's own class (`log_odds`).
         membership: the models' membership masks.
-        draws: the number of the random part of the calibration set that each model was trained on. None if all have
-            data of their own. Nothing is stretched without draws, or if no two models share one.
+        draws: the number of the random part of the calibration set that each model was trained on; None, or if no two
+            models share one: nothing is stretched.
         designs: each model's design (architecture and training recipe), as a number; None if all have the same.
         groups: the group of each record, if whole groups were chosen at random.
 
     Raises:
-        InputError: as `scores_among`; or a model has fewer than two records in or out of its training set.
+        InputError: as `membership_scores`; or a model has fewer than two records in or out of its training set.
 
     >>> random = np.random.default_rng(1)
     >>> membership = random.random((20, 400)) < 0.5
@@ -123,20 +123,11 @@ def own_data_stretch(
 ) -> float:
     """The factor by which a target with its own data deviates more from the shadow models' mean than they do (>= 1).
 
-    Shadow models are trained on random shares ("draws") of one calibration set. The part of their variance that is due
+    Shadow models are trained on random shares (`draws`) of one calibration set. The part of their variance that is due
     to the draw is (1 - share) / (1 + share) of its value for a target with as many records of its own from the same
     source. The part that is due to seeds is the same. Both are estimated by an analysis of variance of the outputs
-    within designs: how much more similar two models of the same draw are than two models of different draws.
-
-    Args:
-        log_odds: the models' log-odds.
-        membership: the models' membership masks.
-        draws: the number of each model's draw. Models of one draw have one design.
-        designs: the number of each model's design.
-        share: the share of the calibration set that is in a draw.
-
-    Returns:
-        1 if no two models of one design have the same draw, or no two have different draws.
+    within designs: how much more similar two models of the same draw, which have one design, are than two models of
+    different draws. The factor is 1 if no two models of one design have the same draw, or no two have different draws.
     """
     alike = designs[:, None] == designs
     # Per record, least squares fit a mean for each design and a gap between models with and without the record.
@@ -159,12 +150,7 @@ def as_of_own_data(
     designs: Int[np.ndarray, " models"],
     stretch: float,
 ) -> tuple[Float[np.ndarray, "models n"], list[Profile]]:
-    """Each model's log-odds with its deviation from its design stretched, and the profile of all other models.
-
-    Args:
-        log_odds, membership, designs: as for `own_data_stretch`, with log-odds cut.
-        stretch: see `own_data_stretch`; 1 changes nothing.
-    """
+    """Each model's log-odds (cut) with its deviation from its design stretched, and the profile of all other models."""
     others = list(profiles_of_others(log_odds, membership))
     away = np.stack(
         [
@@ -211,11 +197,8 @@ def detection_probability(
 def pooled_variance(measured: Separation, records: int, holdout: int, variance: float, apart: float) -> float:
     """The variance of the difference of two means under permutation, which pools all scores.
 
-    Args:
-        measured: gives the variance of the holdout's scores.
-        records, holdout: numbers of records in the two sets.
-        variance: the variance of the scores in the first set.
-        apart: the mean score of the first set minus that of the holdout.
+    `variance` is that of the scores in the first set, whose mean score lies `apart` from that of the holdout;
+    `measured` gives the variance in the holdout.
 
     >>> round(pooled_variance(Separation(0.5, 0.04, 0.04, 0.0, 31), 100, 100, 0.04, 0.2), 6)
     0.001
@@ -230,8 +213,7 @@ def min_detectable_fraction(
 ) -> float | None:
     """The minimum detectable fraction of an audit with `models` shadow models; None if not even 1 is detectable.
 
-    The formula is that of `detectable_fraction`, which the audit reports. With fewer shadow models the effect of full
-    use is known less precisely, and the minimum detectable fraction is larger.
+    The formula is that of `detectable_fraction`, which the audit reports: fewer shadow models make it larger.
 
     >>> measured = Separation(0.5, 0.04, 0.04, 0.0, 31)
     >>> [round(min_detectable_fraction(measured, n, n, 31), 3) for n in (100, 1000, 10000)]
@@ -261,8 +243,7 @@ def records_needed(
     Args:
         measured: how far membership scores separate records in training from others.
         fraction: the used fraction.
-        alpha: level of the holdout test.
-        power: the probability of detection.
+        alpha, power: level of the holdout test, and the probability of detection.
         most: the largest number of records that is tried.
         models: use `min_detectable_fraction` with this many shadow models; None: use `detection_probability`. The two
             approximations differ by some percent.

@@ -3,9 +3,7 @@
 The verdict requires that use of the stated fraction is ruled out (`jaxaudit.metrics.members`). That depends on the
 target's memory: how much higher its scores are on records that it did use. Here memory is measured on models of known
 membership: each model's training records take the role of known members, other records that of the holdout. A real
-target may remember less; `remembering` computes the numbers for such a target.
-
-A normal approximation, as in `jaxaudit.metrics.power`; it needs no target.
+target may remember less (`remembering`). A normal approximation, as in `jaxaudit.metrics.power`.
 """
 
 import numpy as np
@@ -50,21 +48,13 @@ def memory_of_models(
     stretch: float = 1.0,
     helped: bool = True,
 ) -> Memory:
-    """Measures memory on models that were each trained on a random choice of the records.
+    """Measures memory on models that were each trained on a random choice of at least two of the records, not all but
+    one.
 
-    With shadow models, a model's deviation from them is stretched before it is scored, as in `separation`. If there are
-    very many models and records, only some models are measured (`evenly_spaced`).
-
-    Args:
-        key: random key, as for `difficulty`.
-        log_odds: each model's log-odds of each record's own class (`log_odds`).
-        membership: the models' membership masks; each has at least two members and two non-members.
-        labels: the classes of the records.
-        inputs: the records' features; None if not available.
-        designs: the number of each model's design; None if all have the same.
-        groups: the group of each record, if whole groups were chosen at random.
-        stretch: the factor that `separation` found.
-        helped: whether the members test will have shadow models with outputs on the known members.
+    With shadow models, a model's deviation from them is stretched before it is scored, by the factor `stretch` that
+    `separation` found. If there are very many models and records, only some models are measured (`evenly_spaced`).
+    `helped` says whether the members test will have shadow models with outputs on the known members. The key, labels
+    and inputs are those of `difficulty`; the rest as for `separation`.
 
     >>> import jax
     >>> random = np.random.default_rng(1)
@@ -137,16 +127,10 @@ def forgotten_probability(
         stated b - a > t sqrt(outside / n + stated^2 inside / k + (1 - stated)^2 outside / m)
 
     for n query, m holdout and k member records: the upper limit is then at most the stated share (Fieller 1954). Here a
-    and b are normal with means 0 and the measured difference, variances outside / n + outside / m and
-    inside / k + outside / m + between, and covariance outside / m. The permutation tests' critical values are those of
-    pooled variances. The probability is at most 1 - alpha. All other checks of the audit are assumed to pass.
-
-    Args:
-        measured: how far the score of the members test separates records in training from others.
-        query, holdout, members: numbers of records.
-        stated: the largest upper limit of `forgotten`.
-        alpha: the level of all tests.
-        units: as `Memory.units`; the degrees of freedom are those of the smallest set.
+    and b are normal with means 0 and the measured difference, variances outside / n + outside / m and inside / k +
+    outside / m + between, and covariance outside / m. The permutation tests' critical values are those of pooled
+    variances. All other checks of the audit are assumed to pass. The degrees of freedom are those of the smallest set,
+    with `units` as in `Memory`.
 
     >>> known = Separation(0.5, 0.2, 0.2, 0.0, 31)
     >>> [round(forgotten_probability(known, n, n, n), 2) for n in (50, 200, 800)]

@@ -1,11 +1,10 @@
 """A scale for scores of any unit: the log-odds of a score's rank among the scores of all shadow models.
 
 Tests and attacks are made for log-odds in nats: they cut them, and shrink variances of records towards one another. A
-loss, a compression length or a distance has another unit, so its rank takes its place. Any other increasing function of
-the score gives the same ranks, so its logarithm, its square or its unit does not matter. The ranks are taken among all
-models and records together, not record by record: between two scores that shadow models give a record there is always a
-step, so no order of models is lost, and records that all models find hard stay hard. The scale does not use which
-records a model was trained on, or which set a record is in, so exact tests stay exact.
+loss, a compression length or a distance has another unit, so its rank takes its place: any other increasing function of
+the score gives the same ranks. They are taken among all models and records together: between two scores that shadow
+models give a record there is always a step, so no order of models is lost, and records that all models find hard stay
+hard. The scale does not use memberships or sets, so exact tests stay exact.
 """
 
 from dataclasses import dataclass
@@ -49,11 +48,7 @@ class RankScale:
         return found.reshape(scores.shape)
 
     def refuse_coarse(self, step: float, name: str) -> None:
-        """Rejects scores of a target that are rounded so far that they differ from those of the models by rounding.
-
-        Raises:
-            InputError: they are; `step` is the step between neighbouring scores in the file of this name.
-        """
+        """Refuses (`InputError`) scores in the file `name` whose `step` of rounding decides how they compare."""
         if step > self.step and step > MOST_STEP * self.spread:
             raise InputError(
                 f"{name}: its scores are rounded to about {step:.1g}, while the scores of a record differ by "

@@ -26,10 +26,9 @@ NAMES = (
 
 
 class Resemblance(NamedTuple):
-    """The design that a target's outputs resemble most.
+    """The design, by its index, that a target's outputs resemble most.
 
     Attributes:
-        design: the index of the design.
         likelihoods: mean log-likelihood (nats) of the target's log-odds per record, under each design.
         recognised: the share of shadow models whose design is identified correctly by the other models in the same way;
             by chance 1 / the number of designs.
@@ -49,13 +48,8 @@ def resemblance(
     """The design under which log-odds on records that the target did not use are most likely.
 
     For each record and design, the log-odds of models that were not trained on the record are assumed to be normal,
-    with a mean per record and one variance per design. The result changes no test of use.
-
-    Args:
-        target: the target's log-odds (nats) on records that it was not trained on.
-        shadows: the shadow models' log-odds on the same records.
-        membership: the shadow models' membership masks.
-        designs: the index of each model's design.
+    with a mean per record and one variance per design. The result changes no test of use. Log-odds are in nats, and
+    `designs` has the index of each model's design.
 
     Raises:
         InputError: a design has fewer than two models.
@@ -114,12 +108,8 @@ def behaves_like(
 
     Each model is described by four numbers (`behaviour`) on the records that it did not use. Each of the target's
     numbers is compared with those of the shadow models by a t-test for one more model, at level 1% / 4 (Bonferroni).
-
-    Args:
-        target: the target's log-odds (nats); records beyond the number of the shadow models' records are ignored.
-        shadows: the shadow models' log-odds.
-        membership: the shadow models' membership masks.
-        unseen: which of the target's records it is known not to have used.
+    The target's records beyond the number of the shadow models' are ignored; `unseen` are those that it is known not to
+    have used.
 
     >>> random = np.random.default_rng(1)
     >>> shadows, none = random.normal(size=(20, 300)), np.zeros((20, 300), bool)

@@ -55,8 +55,7 @@ def row_fits(
         outputs: the model's log-odds of each record's own class.
         membership: the membership masks of all models; read some rows at a time.
         sets: the sets of records from which members were drawn separately.
-        others: log-odds of some other models.
-        known: the row indices of these other models.
+        others, known: log-odds of some other models, and the row indices of these.
 
     >>> outputs = np.array([2.0, 1.0, 0.0, -1.0])
     >>> rows = np.array([[True, True, False, False], [True, False, True, False]])

@@ -88,9 +88,7 @@ def membership_scores(
 
     Guarantees: permuting the records permutes the scores, so scores of exchangeable records are exchangeable. Permuting
     the shadow models changes nothing, unless models times records exceed `PAIRS`: then weights are fitted to some of
-    the models, evenly spaced. Log-odds beyond 20 nats count as 20.
-
-    Memory: 16 bytes per model and record, plus about 100 MB.
+    the models, evenly spaced. Log-odds beyond 20 nats count as 20. Memory: 16 bytes per model and record, plus 100 MB.
 
     Args:
         target: the target's log-odds of each record's own class, as `log_odds` gives them.
@@ -121,19 +119,12 @@ def scores_among(
     membership: Bool[Array | np.ndarray, "models n"],
     start: Float[np.ndarray, " kinds"] | None = None,
 ) -> Float[np.ndarray, "models n"]:
-    """The scores of models of known or assumed membership, each computed with the other models.
+    """The scores of models of known or assumed membership, each computed with the other models; raises as
+    `membership_scores`.
 
-    All models are treated in the same way: if a model of assumed membership is exchangeable with the others, so are its
-    scores. (If models times records exceed `PAIRS`, the weights are an exception: only some models contribute.)
-
-    Args:
-        models: the models' log-odds.
-        membership: the known or assumed membership mask of each model.
-        start: initial weights of the regression, to save time.
-
-    Raises:
-        InputError: as `membership_scores`.
-    """
+    All models are treated alike: if a model of assumed membership is exchangeable with the others, so are its scores.
+    (If models times records exceed `PAIRS`, only some models contribute to the weights.) The regression may start from
+    weights that are known, to save time."""
     models, membership = cut(models), np.asarray(membership)
     _check(models[0], models, membership)
     return _scores_and_weights(models, membership, start)[0]
@@ -142,11 +133,7 @@ def scores_among(
 def _scores_and_weights(
     models: np.ndarray, membership: np.ndarray, start: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each model's scores, computed with the other models, and the weights of the kinds of evidence.
-
-    About a dozen weights are fitted to as many models as make up `PAIRS` pairs of a model and a record. These models
-    are evenly spaced, since models of one design may be adjacent.
-    """
+    """Each model's scores, computed with the other models, and the weights, fitted to the models of `evenly_spaced`."""
     some = evenly_spaced(models)
     others = np.setdiff1d(np.arange(len(models)), some)
     found = np.stack(list(_evidence_of_others(models, membership, some)))
@@ -165,12 +152,32 @@ def fit_weights(
 ) -> Float[np.ndarray, " kinds"]:
     """The weights of the kinds of evidence, by a ridge-penalised logistic regression on known membership.
 
-    Args:
-        evidence: evidence for pairs of a model and a record, each computed with other models.
-        membership: whether the model was trained on the record, for the same pairs.
-        start: initial weights, to save time.
+    Newton's method, from the weights `start`. The constant, the first kind, is not penalised.
     """
-    return _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel(), start)
+    evidence, truth = evidence.reshape(-1, evidence.shape[-1]), membership.ravel()
+    penalty = np.full(evidence.shape[1], RIDGE)
+    penalty[0] = 1e-6
+    weights = np.zeros(evidence.shape[1]) if start is None else start
+
+    def loss(weights: np.ndarray, line: np.ndarray) -> float:
+        # log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), several times as fast as logaddexp.
+        softplus = np.maximum(line, 0).sum() + np.log1p(np.exp(-np.abs(line))).sum()
+        return float(softplus - line[truth].sum() + (penalty * weights**2).sum() / 2)
+
+    line = evidence @ weights
+    value = loss(weights, line)
+    for _ in range(STEPS):
+        probability = special.expit(line)
+        gradient = evidence.T @ (probability - truth) + penalty * weights
+        curvature = evidence.T @ (evidence * (probability * (1 - probability))[:, None]) + np.diag(penalty)
+        step = np.linalg.solve(curvature, gradient)
+        if gradient @ step < TOLERANCE * (1 + abs(value)):
+            break
+        length, along = 1.0, evidence @ step
+        while (lower := loss(weights - length * step, line - length * along)) > value and length > 1e-4:
+            length /= 2
+        weights, line, value = weights - length * step, line - length * along, lower
+    return weights
 
 
 def evenly_spaced(models: Float[np.ndarray, "models n"]) -> Int[np.ndarray, " some"]:
@@ -180,15 +187,13 @@ def evenly_spaced(models: Float[np.ndarray, "models n"]) -> Int[np.ndarray, " so
 
 
 def evidence_among(
-    models: Float[Array | np.ndarray, "models n"],
-    membership: Bool[Array | np.ndarray, "models n"],
-    start: Float[np.ndarray, " kinds"] | None = None,
+    models: Float[Array | np.ndarray, "models n"], membership: Bool[Array | np.ndarray, "models n"]
 ) -> tuple[Float[np.ndarray, "models n kinds"], Float[np.ndarray, " kinds"]]:
     """The evidence from which `scores_among` computes scores, and the weights of its kinds."""
     models, membership = cut(models), np.asarray(membership)
     _check(models[0], models, membership)
     found = np.stack(list(_evidence_of_others(models, membership, np.arange(len(models)))))
-    return found, fit_weights(found, membership, start)
+    return found, fit_weights(found, membership)
 
 
 def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -236,17 +241,18 @@ def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> N
 def membership_evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
     """Kinds of evidence, [n, kinds]: two log-likelihood ratios of "in training" against "not", and functions of both.
 
-    One ratio assumes normal distributions of equal variance, the other heavy tails and separate variances. Each is
-    followed by its probability, which is bounded, so that the regression can limit the weight of a single record.
+    One ratio assumes normal distributions of equal variance, the other heavy tails (Student's t) and separate
+    variances. Each is followed by its probability, which is bounded, so that the regression can limit the weight of a
+    single record.
     """
     outside, inside, outside_variance, inside_variance, variance = shadows
     deviation = np.sqrt(variance)
     normal = (inside - outside) * (outputs - (inside + outside) / 2) / variance
-    tailed = (
-        _log_student((outputs - inside) ** 2 / inside_variance)
-        - _log_student((outputs - outside) ** 2 / outside_variance)
-        - np.log(inside_variance / outside_variance) / 2
+    within, without = (
+        -(TAIL + 1) / 2 * np.log1p((outputs - mean) ** 2 / own / TAIL)
+        for mean, own in ((inside, inside_variance), (outside, outside_variance))
     )
+    tailed = within - without - np.log(inside_variance / outside_variance) / 2
     normal, tailed = (np.clip(ratio, -EVIDENCE_LIMIT, EVIDENCE_LIMIT) for ratio in (normal, tailed))
     reach = np.clip((inside - outside) / deviation, -EVIDENCE_LIMIT, EVIDENCE_LIMIT)
     kinds = (
@@ -258,40 +264,6 @@ def membership_evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
         special.expit(tailed),
         np.clip((outputs - outside) / deviation, -EVIDENCE_LIMIT, EVIDENCE_LIMIT),
         reach,
-        np.tanh(outputs / 3),
-        np.tanh(outside / 3),
-        np.tanh(inside / 3),
+        *(np.tanh(each / 3) for each in (outputs, outside, inside)),
     )
     return np.stack(kinds, axis=-1)
-
-
-def _log_student(squared: np.ndarray) -> np.ndarray:
-    """The log-density of Student's t at a number, given its square, without the constant."""
-    return -(TAIL + 1) / 2 * np.log1p(squared / TAIL)
-
-
-def _logistic_regression(evidence: np.ndarray, truth: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
-    """Ridge-penalised weights by Newton's method; the constant, the first kind, is not penalised."""
-    penalty = np.full(evidence.shape[1], RIDGE)
-    penalty[0] = 1e-6
-    weights = np.zeros(evidence.shape[1]) if start is None else start
-
-    def loss(weights: np.ndarray, line: np.ndarray) -> float:
-        # log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), several times as fast as logaddexp.
-        softplus = np.maximum(line, 0).sum() + np.log1p(np.exp(-np.abs(line))).sum()
-        return float(softplus - line[truth].sum() + (penalty * weights**2).sum() / 2)
-
-    line = evidence @ weights
-    value = loss(weights, line)
-    for _ in range(STEPS):
-        probability = special.expit(line)
-        gradient = evidence.T @ (probability - truth) + penalty * weights
-        curvature = evidence.T @ (evidence * (probability * (1 - probability))[:, None]) + np.diag(penalty)
-        step = np.linalg.solve(curvature, gradient)
-        if gradient @ step < TOLERANCE * (1 + abs(value)):
-            break
-        length, along = 1.0, evidence @ step
-        while (lower := loss(weights - length * step, line - length * along)) > value and length > 1e-4:
-            length /= 2
-        weights, line, value = weights - length * step, line - length * along, lower
-    return weights

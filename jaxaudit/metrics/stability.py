@@ -132,11 +132,9 @@ def lipschitz_dtp_bound(
 ) -> Float[np.ndarray, " records"]:
     """An upper bound of each record's DTP, in nats: L |u_T - u_{T without t}|_inf; the largest is theorem 6.9's.
 
-    Args:
-        lipschitz: L, such that for every input no log-probability changes by more than L times the largest change of
-            a parameter; for softmax regression `softmax_regression_lipschitz`.
-        params: u_T, all parameters of the model trained on T, in one row.
-        params_without: those of the models trained without each record, row by row in the same order.
+    `params` holds u_T, all parameters of the model trained on T, in one row, and `params_without` those of the models
+    trained without each record. L, or `lipschitz`, is such that for every input no log-probability changes by more than
+    L times the largest change of a parameter; for softmax regression `softmax_regression_lipschitz`.
 
     Raises:
         InputError: `lipschitz` is negative or NaN, sizes differ, or a parameter is not finite.

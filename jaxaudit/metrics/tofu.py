@@ -43,11 +43,9 @@ class BetweenRetrained(NamedTuple):
 def truth_ratio(log_likelihoods: Float[Array | np.ndarray, "... answers"]) -> Float[np.ndarray, "..."]:
     """TOFU's truth ratio (equation 1): how likely wrong answers are, over how likely the right one is.
 
-    exp(mean over wrong answers of l) / (exp(l of the right one) + 1e-10), l an answer's mean log-likelihood. Lower for
-    records that were used; about 1 for a model that cannot tell.
-
-    Args:
-        log_likelihoods: in nats, of a paraphrase of the right answer, then of wrong answers.
+    exp(mean over wrong answers of l) / (exp(l of the right one) + 1e-10), l an answer's mean log-likelihood in nats:
+    first that of a paraphrase of the right answer. Lower for records that were used; about 1 for a model that cannot
+    tell.
 
     >>> truth_ratio(np.log([[0.5, 0.1, 0.4]])).round(6)
     array([0.4])
@@ -59,16 +57,10 @@ def truth_ratio(log_likelihoods: Float[Array | np.ndarray, "... answers"]) -> Fl
 def forget_quality(truth_ratios: Float[Array | np.ndarray, " n"], retrained: Float[Array | np.ndarray, " m"]) -> float:
     """TOFU's forget quality: the p-value of a two-sample Kolmogorov-Smirnov test, larger for more similar models.
 
+    The truth ratios are of the records of the forget set, under the unlearned model and a model retrained without them.
     The test is for two independent samples. These are the same records under two models, so they depend on one another,
     and one retrained model says nothing of the spread between seeds: the p-value is no error rate, and is 1 for a model
-    and itself. `between_retrained` measures how it behaves where there is nothing to find.
-
-    Args:
-        truth_ratios: of the records of the forget set, under the unlearned model.
-        retrained: of the same records, under a model retrained without them.
-
-    Returns:
-        The p-value; NaN if a truth ratio is NaN.
+    and itself. `between_retrained` measures how it behaves where there is nothing to find. NaN if a truth ratio is NaN.
 
     Raises:
         InputError: there is no truth ratio of one of the models.
@@ -88,11 +80,8 @@ def forget_quality(truth_ratios: Float[Array | np.ndarray, " n"], retrained: Flo
 def mia_auc(forget: Float[Array | np.ndarray, " n"], holdout: Float[Array | np.ndarray, " m"]) -> float:
     """The area under the ROC curve of a membership attack, as open-unlearning's `mia_*`: above 0.5 if it finds members.
 
-    P(score of a holdout record > score of a forget record) + P(equal) / 2. Scores are losses: lower for members.
-
-    Args:
-        forget: scores of the forget set.
-        holdout: scores of records that no model used.
+    P(score of a holdout record > score of a forget record) + P(equal) / 2. Scores are losses: lower for members. The
+    holdout are records that no model used.
 
     Raises:
         InputError: a score is NaN, or one of the sets is empty.
@@ -108,11 +97,7 @@ def privleak(area: float, retrained: float = 0.5) -> float:
     """MUSE's privleak in percent: near 0 for a model like the retrained one, below 0 if it shows the forget set more.
 
     ((1 - area) - (1 - retrained)) / (1 - retrained + 1e-10) * 100, for areas as `mia_auc` gives them; open-unlearning
-    takes those of `mia_min_k`.
-
-    Args:
-        area: of the unlearned model.
-        retrained: of a retrained model; open-unlearning takes 0.5 where it has none.
+    takes those of `mia_min_k`, and 0.5 where it has no retrained model.
 
     >>> round(privleak(0.9, retrained=0.5), 6)
     -80.0
@@ -128,11 +113,8 @@ def between_retrained(
     """What forget quality and privleak are between retrained models, all pairs: what the two numbers are worth.
 
     A p-value of a test at its level would lie below 0.05 for a twentieth of pairs. Pairs share models, so the share is
-    no more certain than the number of *models* allows.
-
-    Args:
-        truth_ratios: a row for each retrained model, of the same records.
-        areas: for each retrained model, the area of its membership attack (`mia_auc`).
+    no more certain than the number of *models* allows. `truth_ratios` has a row for each retrained model, of the same
+    records, and `areas` the area of each model's membership attack (`mia_auc`).
 
     Raises:
         InputError: neither is given, or one of fewer than two models.

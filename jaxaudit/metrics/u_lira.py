@@ -23,11 +23,10 @@ Sides = tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others rec
 
 
 class ULira(NamedTuple):
-    """How well unlearned models can be distinguished from retrained ones, record by record.
+    """How well unlearned models can be distinguished from retrained ones: the share of right answers, 0.5 by guessing.
 
     Attributes:
-        accuracy: the share of right answers, averaged over records, models and then both sides, with its interval; 0.5
-            by guessing.
+        accuracy: averaged over records, models and then both sides, with its interval.
         per_record: the same for each record.
     """
 
@@ -93,30 +92,22 @@ def _right(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:
     found = []
     for own, other in ((0, 1), (1, 0)):
         asked = sides[own]
-        of_own = _log_density(asked, *_moments(sides[own], counts[own], without_each=True))
-        of_other = _log_density(asked, *_moments(sides[other], counts[other], without_each=False))
+        of_own = _log_density(asked, sides[own], counts[own] * (1.0 - np.eye(len(asked))))
+        of_other = _log_density(asked, sides[other], 1.0 * counts[other][None])
         found.append((np.sign(of_own - of_other) + 1) / 2)
     return found[0], found[1]
 
 
-def _moments(
-    side: Float[np.ndarray, "models records"], counts: np.ndarray, without_each: bool
-) -> tuple[Float[np.ndarray, "#models records"], Float[np.ndarray, "#models records"]]:
-    """Mean and variance of each record's log-odds over models; if `without_each`, with each model left out in turn."""
-    weights = np.broadcast_to(np.asarray(counts, float), (len(side), len(side))) if without_each else counts[None]
-    weights = weights * (1 - np.eye(len(side))) if without_each else np.asarray(weights, float)
+def _log_density(
+    values: Float[np.ndarray, "asked records"],
+    side: Float[np.ndarray, "models records"],
+    weights: Float[np.ndarray, "#asked models"],
+) -> Float[np.ndarray, "asked records"]:
+    """The log-density, without its constant, of the normal distribution that is fitted to a side's weighted models."""
     total = weights.sum(axis=1, keepdims=True)
     # Centred at the median, so that squares of large log-odds do not cancel and lose the variance's digits.
     middle = np.median(side, axis=0)
     mean = weights @ (side - middle) / np.maximum(total, 1)
     squares = weights @ (side - middle) ** 2 - total * mean**2
-    return mean + middle, np.maximum(squares / np.maximum(total - 1, 1), LEAST_VARIANCE)
-
-
-def _log_density(
-    values: Float[np.ndarray, "models records"],
-    mean: Float[np.ndarray, "#models records"],
-    variance: Float[np.ndarray, "#models records"],
-) -> Float[np.ndarray, "models records"]:
-    """The log-density of a normal distribution, without its constant."""
-    return -((values - mean) ** 2) / (2 * variance) - np.log(variance) / 2
+    variance = np.maximum(squares / np.maximum(total - 1, 1), LEAST_VARIANCE)
+    return -((values - (mean + middle)) ** 2) / (2 * variance) - np.log(variance) / 2

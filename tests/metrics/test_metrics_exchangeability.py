@@ -144,7 +144,7 @@ def unequal(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
 def test_a_sample_has_whole_groups_and_as_many_of_each_set(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[np.ndarray] = []
     monkeypatch.setattr(exchangeability, "MOST_RECORDS", 60)
-    monkeypatch.setattr(exchangeability, "_moments", lambda generator, inputs: seen.append(inputs) or inputs)
+    monkeypatch.setattr(exchangeability, "features", lambda generator, inputs: seen.append(inputs) or inputs)
     for seed in range(20):
         inputs, labels, groups, size = unequal(seed)
         seen.clear()

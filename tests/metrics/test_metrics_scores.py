@@ -9,8 +9,8 @@ from support.simulated_shadows import halves, provider
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.scores import (
     RIDGE,
-    _logistic_regression,
     cut,
+    fit_weights,
     log_odds,
     membership_scores,
     profile,
@@ -44,7 +44,7 @@ def test_the_regression_is_scikit_learns() -> None:
     evidence = np.concatenate([np.ones((300, 1)), GENERATOR.normal(size=(300, 3))], axis=1)
     truth = GENERATOR.random(300) < special.expit(evidence @ [0.3, 1.0, -2.0, 0.0])
     theirs = LogisticRegression(C=1 / RIDGE, tol=1e-10, max_iter=1000).fit(evidence[:, 1:], truth)
-    found = _logistic_regression(evidence, truth)
+    found = fit_weights(evidence, truth)
     np.testing.assert_allclose(found, [*theirs.intercept_, *theirs.coef_[0]], atol=1e-4)
 
 

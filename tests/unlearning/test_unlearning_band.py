@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata
 
-from jaxaudit.metrics.retrained_band import place
+from jaxaudit.metrics import place
 
 
 def by_all_signs(method: np.ndarray, retrained: np.ndarray) -> float:

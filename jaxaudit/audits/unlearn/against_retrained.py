@@ -24,9 +24,8 @@ from jaxaudit.audits.unlearn.result import (
     Tofu,
 )
 from jaxaudit.json_types import number
-from jaxaudit.metrics import Answers, ChallengeScore, ULira, challenge_score, u_lira
+from jaxaudit.metrics import Answers, ChallengeScore, ULira, challenge_score, place, u_lira
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.retrained_band import place
 from jaxaudit.metrics.tofu import forget_quality, mia_auc, privleak
 from jaxaudit.randomness import stream
 

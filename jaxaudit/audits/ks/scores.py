@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from jaxaudit.audits.finding import no_confidence
-from jaxaudit.audits.ks.finding import conclude
-from jaxaudit.audits.ks.judge_outputs import adjusted
+from jaxaudit.audits.ks.judge_outputs import adjusted, conclude
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, Retrained
 from jaxaudit.audits.ks.score_evidence import known_columns, score_evidence
 from jaxaudit.audits.ks.tests.holdout import EXACT

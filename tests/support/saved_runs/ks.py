@@ -7,8 +7,7 @@ import msgspec
 import numpy as np
 from scipy import stats
 
-from jaxaudit.audits.ks.finding import conclude
-from jaxaudit.audits.ks.judge_outputs import floor_of
+from jaxaudit.audits.ks.judge_outputs import conclude, floor_of
 from jaxaudit.audits.ks.result import KSAudit, KSResult, Rates, TargetResult, Truth
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.holdout import EXACT, NEEDS, OF_P

@@ -40,7 +40,6 @@ class Judgement(NamedTuple):
         weakened_by: those among them that only weaken it when they fail.
         checks: the checks that the test itself made.
         usage: the numbers of a test of use.
-        source: the papers that the test rests on, see `KSTest`.
         p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
         p_rests_on: names of the checks that `p_never` depends on.
         again: gives the judgement for other numbers of the same target, such as an adjusted p-value.
@@ -61,7 +60,6 @@ class Judgement(NamedTuple):
     controls: tuple[Rho, ...] = ()
     weakened_by: frozenset[str] = frozenset()
     change: Change | None = None
-    source: str = ""
     p_confidence: Confidence = NOT_SAID
     fraction_confidence: Confidence = NOT_SAID
     p_rests_on: frozenset[str] = frozenset()

@@ -14,7 +14,7 @@ from support.simulated_shadows import bank_of, provider
 from jaxaudit.audits.ks.available import possible_tests
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.judge_outputs import judge_outputs
+from jaxaudit.audits.ks.judge_outputs import HOLM, judge_outputs
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
@@ -195,7 +195,9 @@ def test_tests_that_need_models_of_rho_are_refused():
 def test_too_few_models_for_so_many_targets_are_the_reason(test: KSTest):
     """39 models give ranks of 1/40 at best: adjusted for two targets 0.05, for three 0.075."""
     bank = replace(whole(), own_recipe=False)
-    two, three = (judge_outputs(KEY, bank, [used()] * targets, [test]).targets[0].finding for targets in (2, 3))
+    one, *several = (judge_outputs(KEY, bank, [used()] * targets, [test]) for targets in (1, 2, 3))
+    assert [HOLM[0] in each.sources for each in (one, *several)] == [False, True, True]
+    two, three = (each.targets[0].finding for each in several)
     assert (two.verdict, three.verdict) == ("not forgotten", "inconclusive")
     assert any("39 shadow models" in reason and "0.075" in reason for reason in three.reasons)
     assert three.would_change[0].startswith("Add shadow models: at least 59")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.saved_runs.ks import UNSURE, UNUSED, USED, check, ema, judged, rho_between
+from support.saved_runs.ks import UNSURE, UNUSED, USED, check, decided, ema, judged, rho_between
 
 from jaxaudit.audits.finding import Checked
 from jaxaudit.audits.ks.judge_outputs import adjusted
@@ -92,12 +92,8 @@ WIDE = Limits(0.92, 0.7, 1.0, 0.98, 0.1)
 
 
 def decided_again(test: HoldoutTest | ShadowTest, p_never: float, limits: Limits) -> Judgement:
-    """What a test says of these numbers, and of others of the same target."""
-
-    def said(usage: Usage) -> Judgement:
-        return test.decide(usage, ())._replace(again=said)
-
-    return said(conclude(test.name, p_never, 0.4, limits))
+    """What a test says of these numbers."""
+    return decided(test, conclude(test.name, p_never, 0.4, limits))
 
 
 def test_verdicts_of_several_targets_follow_the_adjusted_p_values():

@@ -20,6 +20,7 @@ from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.outputs.outputs import load_outputs
+from jaxaudit.metrics.checks import MIN_ACCURACY
 from jaxaudit.shadow_models import Pool
 
 KEY = jax.random.key(8)
@@ -123,7 +124,7 @@ def test_a_bank_is_rid_of_a_design_that_did_not_learn_where_enough_are_left(tmp_
     )
     given = [FileTarget(on_query, on_holdout, True)]
     shadows, tests = open_bank(bank), [HoldoutTest()]
-    found, _ = evidence_for(shadows, given, tests)
+    found, _ = evidence_for(Evidence(shadows, MIN_ACCURACY), given, tests)
     assert found.count("mixed") == kept
     (judged,) = judge(KEY, shadows, given, tests=tests).targets
     assert judged.verdict == "not forgotten"

@@ -11,7 +11,6 @@ import pytest
 from fuzz.printed import check_bibliography, check_markdown
 from support.cli_runs import jaxaudit
 from support.saved_runs import RUNS, as_json, save
-from support.saved_runs.ks import USED
 from support.saved_runs.names import HOSTILE
 
 from jaxaudit import unlearning
@@ -19,9 +18,8 @@ from jaxaudit.attacks.learned import SOURCE as LEARNED
 from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.plan import ATTACKS
 from jaxaudit.audits.finding import Confidence, Finding
-from jaxaudit.audits.ks.judge_outputs import adjusted
 from jaxaudit.audits.ks.scores import ScoresTest
-from jaxaudit.audits.ks.tests import TESTS, Judgement
+from jaxaudit.audits.ks.tests import TESTS
 from jaxaudit.cli.unlearn.command import METHODS, UnlearnAudit
 from jaxaudit.cli.unlearn.inputs import make_methods
 from jaxaudit.errors import visible
@@ -145,13 +143,6 @@ def test_a_partial_names_the_papers_of_its_settings():
     method = partial(partial(scrub, epochs=3), noise=Shuffle())
     assert source_of(method) == "Kurmanji et al. 2023; Holm 1979"
     assert source_of(partial(print)) == ""
-
-
-def test_what_adjusts_for_several_targets_is_cited():
-    judgement = Judgement("holdout", "holdout test", FINDING, frozenset(), usage=USED, source="Fieller 1954")
-    (first,), _ = adjusted([(judgement,), (judgement,)])
-    assert [paper.source for paper in cited([first.source])] == ["Fieller 1954", "Holm 1979"]
-    assert adjusted([(judgement,)]) == [(judgement,)]
 
 
 @pytest.mark.parametrize("text", ["@misc{own, title={x}}", "a\n@string{own = {x}}", "own attack (mail@example.org)"])

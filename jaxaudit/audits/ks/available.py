@@ -1,7 +1,7 @@
 """Which tests of use the models, counted by kind (`Kind`: what they are trained on), and the targets' outputs allow."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from jaxaudit.audits.ks.models import LEAST
@@ -55,12 +55,20 @@ def available_tests(pool: Pool, finished: Iterable[str], planned: Iterable[str] 
     no_holdout = "" if pool.holdout.stop > pool.holdout.start else "There is no holdout."
     classless = "The records have no classes." if pool.classless else ""
     few_records = f"There are {referred} {which} records; it needs {LEAST_RECORDS}." if referred < LEAST_RECORDS else ""
-    few_records = classless or few_records
-    return (
-        _available(HoldoutTest(), pool, counts, OF_HOLDOUT, no_holdout),
-        _available(ReferenceTest(), pool, counts, OF_SHADOW, few_records),
-        _available(ShadowTest(), pool, counts, OF_SHADOW, classless),
-    )
+    found = []
+    for test, least, lacks in (
+        (HoldoutTest(), OF_HOLDOUT, no_holdout),
+        (ReferenceTest(), OF_SHADOW, classless or few_records),
+        (ShadowTest(), OF_SHADOW, classless),
+    ):
+        usual = {kind: int(getattr(test, kind)) for kind in least}
+        # With a separate reference, the models of the reference test have other kinds.
+        there, planned = (dict(zip(least, (each[own] for own in test.kinds(pool)), strict=True)) for each in counts)
+        possible, complete = (
+            not lacks and all(there[kind] >= count for kind, count in wanted.items()) for wanted in (least, usual)
+        )
+        found.append(Available(test.name, test.title, possible, complete, there, planned, least, usual, lacks))
+    return tuple(found)
 
 
 def made_tests(shadows: ShadowModels, stated: float = STATED_FRACTION, targets: int = 1) -> dict[str, KSTest]:
@@ -105,10 +113,6 @@ def possible_tests(
 
 def lacks(test: Available, files: Sequence[FileTarget]) -> str:
     """Why this test cannot be made of targets from files; empty if it can."""
-    outputs: dict[str, tuple[Callable[[FileTarget], object], str]] = {
-        HoldoutTest.name: (lambda each: each.on_holdout, "the holdout (`on_holdout`)"),
-        ReferenceTest.name: (lambda each: each.on_reference, "the calibration set (`on_reference`)"),
-    }
     if test.lacks:
         return f"{test.lacks[:1].lower()}{test.lacks[1:].removesuffix('.')}"
     if not test.possible:
@@ -118,23 +122,14 @@ def lacks(test: Available, files: Sequence[FileTarget]) -> str:
             if test.finished[kind] < count
         )
         return f"there are {' and '.join(few)}"
-    if test.test in outputs:
-        read, records = outputs[test.test]
-        if not all(read(each) is not None for each in files):
-            return f"it needs the target's outputs on {records}"
+    if test.test == HoldoutTest.name and not all(each.on_holdout for each in files):
+        return "it needs the target's outputs on the holdout (`on_holdout`)"
+    if test.test == ReferenceTest.name and not all(each.on_reference for each in files):
+        return "it needs the target's outputs on the calibration set (`on_reference`)"
     return ""
 
 
-def refuse_tests(tests: Sequence[KSTest]) -> None:
-    """Rejects an empty list of tests, and a test that is named twice."""
-    names = [test.name for test in tests]
-    if not names:
-        raise InputError("there is no test: give at least one, such as ShadowTest(); without `tests`, some are made.")
-    if len(set(names)) < len(names):
-        raise InputError(f"a test is given twice ({', '.join(names)}): give each once, first the one for the verdict.")
-
-
-def refuse_targets(
+def refuse(
     targets: Sequence[Target],
     tests: Sequence[KSTest],
     query: Examples,
@@ -142,21 +137,16 @@ def refuse_targets(
     reference: Examples | None,
     members: Examples | None,
 ) -> None:
-    """Rejects outputs that do not fit the sets, and outputs before a deletion that no test compares."""
+    """Rejects tests that cannot be made with these sets, and outputs that do not fit them or that no test compares."""
+    names = [test.name for test in tests]
+    if not names:
+        raise InputError("there is no test: give at least one, such as ShadowTest(); without `tests`, some are made.")
+    if len(set(names)) < len(names):
+        raise InputError(f"a test is given twice ({', '.join(names)}): give each once, first the one for the verdict.")
+    for test in tests:
+        test.refuse(query, holdout)
     for target in targets:
         target.refuse(query, holdout, reference, members)
     paired = any(isinstance(target, FileTarget) and target.before is not None for target in targets)
     if paired and not any(isinstance(test, HoldoutTest) for test in tests):
         raise InputError("outputs before the deletion are compared by the holdout test only: add HoldoutTest().")
-
-
-def _available(
-    test: KSTest, pool: Pool, counts: tuple[Mapping[str, int], Mapping[str, int]], least: dict[Kind, int], lacks: str
-) -> Available:
-    usual = {kind: int(getattr(test, kind)) for kind in least}
-    # With a separate reference, the models of the reference test have other kinds.
-    finished, planned = (dict(zip(least, (each[own] for own in test.kinds(pool)), strict=True)) for each in counts)
-    possible, complete = (
-        not lacks and all(finished[kind] >= count for kind, count in wanted.items()) for wanted in (least, usual)
-    )
-    return Available(test.name, test.title, possible, complete, finished, planned, least, usual, lacks)

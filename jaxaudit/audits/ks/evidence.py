@@ -169,6 +169,11 @@ class Evidence:
         return slice(self.dealt.stop, self.dealt.stop + self.pool.reference.stop - self.pool.reference.start)
 
     @property
+    def in_reference(self) -> Bool[np.ndarray, " asked"]:
+        """Which of the compared records are in the reference."""
+        return np.isin(np.arange(len(self.pool.asked)), np.r_[self.referred])
+
+    @property
     def known(self) -> slice:
         """Indices of the known members among the compared records."""
         return slice(self.referred.stop, len(self.pool.asked))

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.ks.available import available_tests, lacks, possible_tests, refuse_targets, refuse_tests
+from jaxaudit.audits.ks.available import available_tests, lacks, possible_tests, refuse
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.learned import without_unlearned
@@ -109,9 +109,8 @@ def judge(
         raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
     if tests is None:
         tests = possible_tests(shadows, targets)
-    evidence, targets = evidence_for(
-        shadows, targets, tests, own_recipe=own_recipe, reduced=reduced, min_accuracy=min_accuracy
-    )
+    evidence = Evidence(shadows, min_accuracy, own_recipe, tuple(reduced), targets=len(targets))
+    evidence, targets = evidence_for(evidence, targets, tests)
     pool = evidence.pool
     for test in tests:
         if isinstance(test, MembersTest):
@@ -138,13 +137,7 @@ def judge(
 
 
 def evidence_for(
-    shadows: ShadowModels,
-    targets: Sequence[Target],
-    tests: Sequence[KSTest],
-    *,
-    own_recipe: bool = False,
-    reduced: Sequence[str] = (),
-    min_accuracy: float = preflight.MIN_ACCURACY,
+    evidence: Evidence, targets: Sequence[Target], tests: Sequence[KSTest]
 ) -> tuple[Evidence, tuple[Target, ...]]:
     """The evidence for these tests, and the targets with their outputs on the compared records.
 
@@ -154,29 +147,25 @@ def evidence_for(
     Raises:
         InputError: as `judge`.
     """
-    refuse_tests(tests)
-    kept = tuple(target.of_kept(shadows.pool) if isinstance(target, FileTarget) else target for target in targets)
+    shadows, pool = evidence.models, evidence.pool
+    kept = tuple(target.of_kept(pool) if isinstance(target, FileTarget) else target for target in targets)
     files = [target for target in kept if isinstance(target, FileTarget)]
     if files and not any(file.on_holdout for file in files) and not any(isinstance(test, HELD) for test in tests):
-        pool = shadows.pool
         shadows = shadows.take(records=np.r_[pool.query, pool.holdout.stop : len(pool.examples)])
-    pool = shadows.pool
-    query = pool.examples.take(pool.query, "query set")
-    holdout, members = (examples_of(pool, part) for part in (pool.holdout, pool.members))
+        pool = shadows.pool
     everywhere = len(files) == len(kept) > 0 and all(file.on_reference for file in files)
     if pool.reference.stop == pool.reference.start and (everywhere or any(isinstance(e, ReferenceTest) for e in tests)):
-        shadows = replace(shadows, pool=pool._replace(reference=pool.calibration))
-    reference = examples_of(shadows.pool, shadows.pool.reference)
-    lacking = {each.test: lacks(each, files) for each in available_tests(shadows.pool, shadows.kinds)}
+        pool = pool._replace(reference=pool.calibration)
+        shadows = replace(shadows, pool=pool)
+    lacking = {each.test: lacks(each, files) for each in available_tests(pool, shadows.kinds)}
     for test in tests:
-        absent = [kind for kind in test.kinds(shadows.pool) if test.name not in lacking and kind not in shadows.kinds]
+        absent = [kind for kind in test.kinds(pool) if test.name not in lacking and kind not in shadows.kinds]
         why = lacking.get(test.name) or (f"there are no models of the kind {', '.join(absent)}" if absent else "")
         if why:
             raise InputError(f"the {test.title} cannot be made: {why}.")
-        test.refuse(query, holdout)
-    refuse_targets(kept, tests, query, holdout, reference, members)
-    evidence = Evidence(shadows, min_accuracy, own_recipe, tuple(reduced), targets=len(kept))
-    evidence = without_unlearned(evidence, tests)
+    holdout, reference, members = (examples_of(pool, part) for part in (pool.holdout, pool.reference, pool.members))
+    refuse(kept, tests, pool.examples.take(pool.query, "query set"), holdout, reference, members)
+    evidence = without_unlearned(replace(evidence, models=shadows), tests)
     if members is not None and not pool.examples.inputs.size and pool.at_hand is None:
         sentence = BY_NUMBERS if pool.classless else BY_CLASSES
         evidence = replace(evidence, limitations=(*evidence.limitations, sentence))

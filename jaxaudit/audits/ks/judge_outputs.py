@@ -1,29 +1,50 @@
-"""Judges targets by outputs that are already in memory: the part of the `ks` audit that reads no files."""
+"""Judges targets by outputs that are already in memory: the part of the `ks` audit that reads no files.
+
+The deciding test's finding is corrected for failed checks, and stands beside the numbers of all tests.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from jaxaudit.audits.finding import sentence
+from jaxaudit.audits.finding import Confidence, Finding, checked, in_order, sentence, undecided
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
-from jaxaudit.audits.ks.finding import conclude, numbers
-from jaxaudit.audits.ks.result import KSAudit, KSResult, NoiseFloor, Resembles
+from jaxaudit.audits.ks.result import (
+    Distances,
+    EMAResult,
+    KSAudit,
+    KSResult,
+    NoiseFloor,
+    Resembles,
+    RhoResult,
+    TargetResult,
+    TestResult,
+    Truth,
+    UsageResult,
+)
 from jaxaudit.audits.ks.tests import Judgement, KSTest
+from jaxaudit.audits.ks.tests.ema import medians
 from jaxaudit.audits.ks.tests.memory import of_holdout, reduced_words
-from jaxaudit.json_types import number
+from jaxaudit.json_types import Number, number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ks import noise_floor
+from jaxaudit.metrics.ema import EMA, ema_rule
+from jaxaudit.metrics.ks import Rho, Verdict, noise_floor, paper_rule
 from jaxaudit.metrics.resemblance import LEAST, resemblance
-from jaxaudit.metrics.usage import decided, holm
+from jaxaudit.metrics.usage import Usage, decided, holm, used_share
 from jaxaudit.shadow_models import OF_QUERY, Kind
 
 WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
 """Kinds of models without query records; the first present shows if the calibration set is like the query set."""
 SHARED = (preflight.SHADOW_ACCURACY, preflight.CALIBRATION_LIKE_QUERY)
 """Checks that several tests depend on and that need models."""
+HOLM = ("Holm 1979",)
+OF_SETS = (preflight.HOLDOUT_LIKE_QUERY, preflight.MEMBERS_LIKE_QUERY)
+"""Checks of the sets alone. If one of them fails, it is given as the reason before any other failed check."""
 
 
 def judge_outputs(
@@ -40,31 +61,13 @@ def judge_outputs(
     targets have no rho, and whether the calibration set is like the query set is measured on the shadow models that
     were trained without the query set. A check that a verdict depends on but that no model allows is a warning.
 
-    Args:
-        key: random key of the audit; every test uses the stream of its name.
-        evidence: outputs and training sets of the models.
-        outputs: outputs of each target.
-        tests: the tests to make, at least one, the deciding one first.
-        level: confidence level of the intervals that are shown; no verdict depends on it.
-
-    Returns:
-        One result per target, in the same order. `models_per_batch` and `shadows` are not set.
-
     Raises:
         InputError: a test lacks models.
     """
     evidence = replace(evidence, targets=len(outputs))
     common = _common_checks(evidence)
     judged = adjusted(
-        [
-            tuple(
-                test.judge(key, said, evidence, (*common, *said.checks), level)._replace(
-                    source=getattr(test, "source", "")
-                )
-                for test in tests
-            )
-            for said in outputs
-        ],
+        [tuple(test.judge(key, said, evidence, (*common, *said.checks), level) for test in tests) for said in outputs]
     )
     limitations = evidence.limitations
     if evidence.reduced:
@@ -89,7 +92,12 @@ def judge_outputs(
         calibration_confidences=calibration,
         control_confidences=controls,
         labels=evidence.query.labels,
-        sources=tuple(judgement.source for judgements in judged for judgement in judgements),
+        sources=tuple(
+            source
+            for judgements in judged
+            for test, each in zip(tests, judgements, strict=True)
+            for source in (getattr(test, "source", ""), *(HOLM if each.usage and each.usage.p_never_adjusted else ()))
+        ),
     )
 
 
@@ -116,8 +124,7 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
         for judgement, usage, p_value in zip(of_test, usages, p_values, strict=False):
             told = usage._replace(p_never_adjusted=p_value)
             # Your own test may have another decision rule.
-            again = judgement._replace(usage=told) if judgement.again is None else judgement.again(decided(told))
-            after.append(again._replace(source=f"{judgement.source}; Holm 1979"))
+            after.append(judgement._replace(usage=told) if judgement.again is None else judgement.again(decided(told)))
         found.append(after or of_test)
     return list(zip(*found, strict=True))
 
@@ -159,6 +166,153 @@ def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
 
 def _not_measured(judgements: Sequence[Judgement], common: Sequence[Check]) -> tuple[Check, ...]:
     """The shared checks that a verdict depends on and that could not be made."""
-    needed = {name for judgement in judgements for name in judgement.rests_on}
+    needed = frozenset[str]().union(*(judgement.rests_on for judgement in judgements))
     made = {check.name for check in common}
     return tuple(preflight.not_measured(name) for name in SHARED if name in needed - made)
+
+
+def conclude(
+    name: str,
+    truth: Truth | None,
+    judgements: tuple[Judgement, ...],
+    common: tuple[Check, ...],
+    limitations: tuple[str, ...] = (),
+    resembles: Resembles | None = None,
+) -> TargetResult:
+    """The result for one target: the deciding test's finding, with all checks.
+
+    If a decisive check fails, no verdict that depends on it is given; other failed checks weaken the confidence.
+    """
+    rho_first = sorted(judgements, key=lambda each: each.rho is None)
+    every = (*common, *(check for each in rho_first for check in each.checks))
+    first, *others = (
+        each._replace(
+            finding=_with_checks(each, judgements, every),
+            p_confidence=_trusted(each.p_confidence, every, each.p_rests_on),
+            fraction_confidence=_trusted(each.fraction_confidence, every, each.rests_on),
+        )
+        for each in judgements
+    )
+    finding = _beside(first, others)
+    finding = msgspec.structs.replace(finding, caveats=(*limitations, *finding.caveats))
+    decided = (first._replace(finding=finding), *others)
+    return TargetResult(
+        name=name,
+        truth=truth,
+        finding=finding,
+        verdict=_verdict(finding),
+        because="; ".join(finding.reasons),
+        method=first.test,
+        usage=tuple(_usage(each.usage, each) for each in decided if each.usage is not None),
+        change=next((each.change for each in decided if each.change is not None), None),
+        ema=next((_ema(each.ema) for each in decided if each.ema), None),
+        tests=tuple(
+            TestResult(each.test, each.title, each.finding, {name: number(own) for name, own in each.numbers.items()})
+            for each in decided
+        ),
+        checks=every,
+        resembles=resembles,
+        **next(
+            (_of_rho(each, each.rho) for each in decided if each.rho is not None),
+            dict.fromkeys(("paper_rule", "rho", "rho_verdict", "ks", "controls")),
+        ),
+    )
+
+
+def _of_rho(judgement: Judgement, rho: Rho) -> dict[str, Any]:
+    """The results of rho, whichever test decides."""
+    made, *controls = (
+        RhoResult(number(each.median), number(each.low), number(each.high), numbers(each.values))
+        for each in (rho, *judgement.controls)
+    )
+    return {
+        "paper_rule": paper_rule(rho.median),
+        "rho": made,
+        "rho_verdict": _verdict(judgement.finding),
+        "ks": Distances(numbers(rho.distances), numbers(rho.calibration_distances)),
+        "controls": tuple(controls),
+    }
+
+
+def _verdict(finding: Finding) -> Verdict:
+    return msgspec.convert(finding.verdict, Verdict)
+
+
+def _usage(usage: Usage, judgement: Judgement) -> UsageResult:
+    share = used_share(usage)
+    found: dict[str, Any] = {
+        name: getattr(usage, name) for name in UsageResult.__struct_fields__ if hasattr(usage, name)
+    }
+    found |= {"fraction_low": number(usage.fraction_low), "fraction_high": number(usage.fraction_high)}
+    found["fraction"] = share and share.value
+    return UsageResult(**found, p_confidence=judgement.p_confidence, fraction_confidence=judgement.fraction_confidence)
+
+
+def _ema(emas: tuple[EMA, ...]) -> EMAResult:
+    p_value, share = medians(emas)
+    p_values, shares = zip(*((number(each.p_value), number(each.member_share)) for each in emas), strict=True)
+    return EMAResult(number(p_value), number(share), p_values, shares, ema_rule(p_value))
+
+
+def numbers(values: Float[np.ndarray, " n"]) -> tuple[Number, ...]:
+    """These numbers; None for those that are not finite."""
+    return tuple(map(number, values))
+
+
+def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> Finding:
+    """The finding with every check; a check that its verdict does not depend on names the tests that do."""
+    shown = []
+    for check in every:
+        rests = check.name in judgement.rests_on
+        others = [
+            each.title
+            for each in judgements
+            if each is not judgement and (check in each.checks or check.name in each.rests_on)
+        ]
+        decides = rests and check.name not in judgement.weakened_by
+        shown.append(checked(check, rests=decides, affects="" if rests else ", ".join(others)))
+    failed = [check for check in every if not check.passed and check.name in judgement.rests_on]
+    decisive = min(
+        (each for each in failed if each.decisive and each.name not in judgement.weakened_by),
+        key=lambda check: check.name not in OF_SETS,
+        default=None,
+    )
+    finding = judgement.finding
+    if decisive is not None:
+        reason = f"{decisive.name}: {decisive.message}"
+        finding = undecided(
+            f"The check {decisive.name} failed, and the verdict would rest on it.",
+            (reason,),
+            sentence(reason),
+            finding.caveats,
+            (f"Correct what the check {decisive.name} found, and repeat the audit.",),
+        )
+    if failed and finding.confidence.word != "none":
+        why = f"Not every check that the verdict rests on passed: {', '.join(check.name for check in failed)}."
+        finding = msgspec.structs.replace(finding, confidence=Confidence("weak", why))
+    return msgspec.structs.replace(finding, checks=in_order(shown))
+
+
+def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[str]) -> Confidence:
+    """Confidence in a number, reduced if a check that it depends on failed."""
+    failed = [check for check in every if not check.passed and check.name in names]
+    if confidence.word == "none" or not failed:
+        return confidence
+    decisive = any(check.decisive for check in failed)
+    why = f"Not every check that it rests on passed: {', '.join(check.name for check in failed)}."
+    return Confidence("none" if decisive else "weak", why)
+
+
+def _beside(judgement: Judgement, others: Sequence[Judgement]) -> Finding:
+    """The deciding finding, with the assumptions of the other tests and any test that gives the opposite verdict."""
+    finding = judgement.finding
+    shown = [each for each in others if each.usage is not None or each.ema]
+    caveats = [*finding.caveats, *(caveat for each in shown for caveat in each.finding.caveats)]
+    opposite = {"forgotten": "not forgotten", "not forgotten": "forgotten"}.get(finding.verdict)
+    against = [each for each in others if each.usage is not None and each.finding.verdict == opposite]
+    if against:
+        titles = ", ".join(each.title for each in against)
+        caveats.insert(0, f"Tests disagree: {opposite} by the {titles}.")
+        why = f"Another test of use gives the opposite verdict: {titles}."
+        finding = msgspec.structs.replace(finding, confidence=Confidence("weak", why))
+    return msgspec.structs.replace(finding, caveats=tuple(dict.fromkeys(caveats)))

@@ -109,12 +109,10 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
 def _as_target(evidence: Evidence, index: int, used: float, test: KSTest) -> _Case:
     """A model as a target, judged by the others."""
     models, records = evidence.models, evidence.pool.asked
-    asked = np.arange(len(records))
     unseen = None
     if isinstance(test, ReferenceTest):
         # Its known non-members are the reference records that it was not trained on.
-        of_reference = (asked >= evidence.referred.start) & (asked < evidence.referred.stop)
-        unseen = of_reference & ~models.membership[index, records]
+        unseen = evidence.in_reference & ~models.membership[index, records]
     said = _target_outputs(evidence, models.log_odds[index, records], evidence.queries)._replace(unseen=unseen)
     return _Case(evidence.among(np.arange(len(models)) != index), said, used)
 

@@ -4,7 +4,6 @@ Beside the verdict stand the field's own numbers, TOFU's forget quality and MUSE
 """
 
 from dataclasses import dataclass
-from functools import partial
 from math import nan
 from typing import Any, ClassVar
 
@@ -13,12 +12,11 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from jaxaudit.audits.finding import no_confidence
-from jaxaudit.audits.ks.finding import conclude
-from jaxaudit.audits.ks.judge_outputs import adjusted
+from jaxaudit.audits.ks.judge_outputs import adjusted, conclude
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, Retrained
-from jaxaudit.audits.ks.score_evidence import ScoreEvidence, known_columns, score_evidence
+from jaxaudit.audits.ks.score_evidence import known_columns, score_evidence
 from jaxaudit.audits.ks.tests.holdout import EXACT
-from jaxaudit.audits.ks.tests.test import Judgement, of_use
+from jaxaudit.audits.ks.tests.test import Judgement, judgement_of_use, of_use
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
@@ -166,29 +164,18 @@ def _judgement(
         question=test.question,
     )
     usage = without_fraction(usage, (found.why,)) if found.why else usage
-    decide = partial(_decide, test=test, found=found, checks=checks, of_p=of_p)
-    return decide(usage._replace(design="none"))._replace(again=decide)
-
-
-def _decide(
-    usage: Usage, test: ScoresTest, found: ScoreEvidence, checks: tuple[Check, ...], of_p: frozenset[str]
-) -> Judgement:
-    detected = usage.verdict == "not forgotten"
-    rests = of_p | ({MEMBERS_LIKE_QUERY} if found.by_members else set[str]())
-    trust = found.p_trust if detected else found.trust
-    finding = of_use(test, usage, WHAT_HELPS if found.why else MORE, trust, found.words)
     unlike = [each for each in checks if each.name == MEMBERS_LIKE_QUERY and each.decisive and not each.passed]
-    fraction = found.trust
-    if unlike and found.by_members:
-        fraction = no_confidence(unlike[0].message)
-    first = (*found.caveats, *(found.strange if detected else ()))
-    finding = msgspec.structs.replace(finding, caveats=(*first, *finding.caveats))
-    return Judgement(
-        *(test.name, test.title, finding, of_p if detected else rests, checks, usage),
-        source=test.source,
-        p_confidence=found.p_trust,
-        fraction_confidence=fraction,
-        p_rests_on=of_p,
+    return judgement_of_use(
+        *(test, usage._replace(design="none"), checks),
+        needs=of_p | ({MEMBERS_LIKE_QUERY} if found.by_members else set[str]()),
+        of_p=of_p,
+        p_trust=found.p_trust,
+        trust=found.trust,
+        more=WHAT_HELPS if found.why else MORE,
+        words=found.words,
+        first=found.caveats,
+        strange=found.strange,
+        fraction_trust=no_confidence(unlike[0].message) if unlike and found.by_members else None,
     )
 
 

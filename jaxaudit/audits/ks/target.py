@@ -5,7 +5,7 @@ from itertools import count
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Int, Key
 
 from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, TargetOutputs, as_logits, of_file, of_rho
 from jaxaudit.audits.ks.models import Rows, generators
@@ -14,7 +14,7 @@ from jaxaudit.audits.pool import Part, target_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import MEMBERS_OUTPUTS, TARGET_OUTPUTS, target_accuracy, target_order
+from jaxaudit.metrics.checks import MEMBERS_OUTPUTS, TARGET_OUTPUTS, Check, target_accuracy, target_order
 from jaxaudit.metrics.ema import Signals, signals
 from jaxaudit.shadow_models import Pool
 
@@ -102,11 +102,6 @@ class FileTarget(NamedTuple):
     def refuse(
         self, query: Examples, holdout: Examples | None, reference: Examples | None, members: Examples | None
     ) -> None:
-        """Checks that there are outputs for these sets, and that they fit.
-
-        Raises:
-            InputError: outputs are missing or do not fit.
-        """
         before = (self.before, self.before_on_holdout)
         if any(before) and not (all(before) and holdout):
             raise InputError(
@@ -157,36 +152,37 @@ class FileTarget(NamedTuple):
         )
 
     def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
-        query, file = evidence.query, self.outputs
-        pool, given = evidence.pool, [(file, query.labels)]
-        if self.on_holdout is not None and pool.holdout.stop > pool.holdout.start:
-            given.append((self.on_holdout, pool.examples.labels[pool.holdout]))
-        referred = pool.reference.stop > pool.reference.start
-        if referred and self.on_reference is not None:
-            given.append((self.on_reference, pool.examples.labels[pool.reference]))
-        asked = [(file, query.labels, "query set", TARGET_OUTPUTS)]
-        if self.on_members is not None and pool.members.stop > pool.members.start:
-            given.append((self.on_members, pool.examples.labels[pool.members]))
-            asked.append((*given[-1], "known members", MEMBERS_OUTPUTS))
-        files, labels = zip(*given, strict=True)
-        unseen = _within(evidence.referred, len(pool.asked)) if referred else None
-        log_odds, at_resolution, compared = of_file(files, labels, evidence.models)
-        checks = tuple(
-            target_accuracy(_accuracy(each, own), own, each.name, of=of, check=name)
-            for each, own, of, name in asked
-            if not (self.allow_unrelated or pool.classless)
-        )
-        if pool.classless and not self.allow_unrelated and len(evidence.models):
+        pool, models, labels, file = evidence.pool, evidence.models, evidence.pool.examples.labels, self.outputs
+        sets = {"outputs": pool.query, "on_holdout": pool.holdout}
+        sets |= {"on_reference": pool.reference, "on_members": pool.members}
+        there = {name: getattr(self, name) for name, part in sets.items() if part.stop > part.start}
+        given = {name: (each, labels[sets[name]]) for name, each in there.items() if each is not None}
+        files, own = zip(*given.values(), strict=True)
+        log_odds, at_resolution, compared = of_file(files, own, models)
+        checks: tuple[Check, ...] = ()
+        if not (self.allow_unrelated or pool.classless):
+            checks = tuple(
+                target_accuracy(accuracy_of(*given[name]), given[name][1], given[name][0].name, of=of, check=check)
+                for name, of, check in (
+                    ("outputs", "query set", TARGET_OUTPUTS),
+                    ("on_members", "known members", MEMBERS_OUTPUTS),
+                )
+                if name in given
+            )
+        elif not self.allow_unrelated and len(models):
             dealt = evidence.dealt
-            usual = evidence.models.log_odds[:, dealt].mean(axis=0)
+            usual = models.log_odds[:, dealt].mean(axis=0)
             checks = (target_order(log_odds[dealt], usual, evidence.queries, file.name),)
-        seen = signals(file.probabilities, query.labels) if with_signals else None
         before = None
         if self.before is not None and self.before_on_holdout is not None:
-            earlier = (self.before, self.before_on_holdout)
-            before = Before(*of_file(earlier, labels[:2], evidence.models)[:2])
-        printed = not as_logits((*files, *evidence.models.resolutions))
-        return TargetOutputs(self.name, None, log_odds, at_resolution, printed, compared, seen, checks, unseen, before)
+            before = Before(*of_file((self.before, self.before_on_holdout), own[:2], models)[:2])
+        return TargetOutputs(
+            *(self.name, None, log_odds, at_resolution, not as_logits((*files, *models.resolutions)), compared),
+            signals=signals(file.probabilities, own[0]) if with_signals else None,
+            checks=checks,
+            unseen=evidence.in_reference if evidence.in_reference.any() else None,
+            before=before,
+        )
 
 
 class SimulatedTarget(NamedTuple):
@@ -203,11 +199,6 @@ class SimulatedTarget(NamedTuple):
     def refuse(
         self, query: Examples, holdout: Examples | None, reference: Examples | None, members: Examples | None
     ) -> None:
-        """Checks that there are data to train it on.
-
-        Raises:
-            InputError: there are none.
-        """
         if not self.parts:
             raise InputError(f"{self.name}: no data to train this target on; give at least one set.")
 
@@ -219,18 +210,17 @@ class SimulatedTarget(NamedTuple):
         own = models.take(models.of(kind))
         row = own.membership[0]
         used = float(row[evidence.pool.query].mean())
-        truth = Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten")
-        compared = Compared(
-            *of_rho(models, models.confidences[:, :n]),
-            target=own.confidences[:, :n],
-            confidences=own.confidences[:, :n],
-        )
-        seen = Signals(*(each[0, :n] for each in own.signals)) if with_signals and own.signals else None
-        asked = evidence.pool.asked
-        unseen = ~row[asked] & _within(evidence.referred, len(asked))
-        odds = own.log_odds[0, asked]
+        confidences = own.confidences[:, :n]
         return TargetOutputs(
-            self.name, truth, odds, lambda odds: odds, False, compared, seen, unseen=unseen, trained_here=True
+            self.name,
+            Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten"),
+            own.log_odds[0, evidence.pool.asked],
+            lambda odds: odds,
+            printed=False,
+            compared=Compared(*of_rho(models, models.confidences[:, :n]), confidences, confidences),
+            signals=Signals(*(each[0, :n] for each in own.signals)) if with_signals and own.signals else None,
+            unseen=~row[evidence.pool.asked] & evidence.in_reference,
+            trained_here=True,
         )
 
 
@@ -240,14 +230,8 @@ def kinds_of_targets(targets: Sequence[Target]) -> list[str]:
     return [f"target {next(numbers)}" if target.parts else "" for target in targets]
 
 
-def _accuracy(file: Outputs, labels: Int[np.ndarray, " n"]) -> float:
+def accuracy_of(file: Outputs, labels: Int[np.ndarray, " n"]) -> float:
     return float(np.mean(file.probabilities.argmax(axis=1) == file.columns(labels)))
-
-
-def _within(indices: slice, records: int) -> Bool[np.ndarray, " records"]:
-    found = np.zeros(records, bool)
-    found[indices] = True
-    return found
 
 
 def _refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:

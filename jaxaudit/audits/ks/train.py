@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.ks.available import refuse_targets, refuse_tests
+from jaxaudit.audits.ks.available import refuse
 from jaxaudit.audits.ks.models import Design, Rows, train_rows
 from jaxaudit.audits.ks.target import FileTarget, Target, kinds_of_targets
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
@@ -95,22 +95,19 @@ def train_shadows(
     """
     tests = default_tests(holdout, targets, reference, members, trains=learner is not None) if tests is None else tests
     dealt = None if groups is None else as_groups(*groups)
-    refuse_tests(tests)
     of_classes = [test.name for test in tests if isinstance(test, ReferenceTest | ShadowTest | RhoTest | EMATest)]
     if of_classes and are_texts(query):
         raise InputError(
             f"{' and '.join(of_classes)}: compare probabilities of classes, and texts have none; give a holdout "
             "(`holdout`), which texts are judged by."
         )
-    for test in tests:
-        test.refuse(query, holdout)
+    refers = any(isinstance(test, ReferenceTest) for test in tests)
+    referred = calibration if reference is None and refers else reference
+    refuse(targets, tests, query, holdout, referred, members)
     _refuse_few_models(tests, len(targets))
     alone = calibration is None or learner is None
     if alone:
         _refuse_without_models(targets, tests, members)
-    refers = any(isinstance(test, ReferenceTest) for test in tests)
-    referred = calibration if reference is None and refers else reference
-    refuse_targets(targets, tests, query, holdout, referred, members)
     if calibration is not None:
         refuse_overlap(query, calibration)
     trainable = tuple(target for target in targets if target.parts)

@@ -7,10 +7,12 @@ import msgspec
 import numpy as np
 from scipy import stats
 
-from jaxaudit.audits.ks.finding import conclude
-from jaxaudit.audits.ks.judge_outputs import floor_of
+from jaxaudit.audits.ks.judge_outputs import conclude, floor_of
 from jaxaudit.audits.ks.result import KSAudit, KSResult, Rates, TargetResult, Truth
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests.holdout import EXACT, NEEDS, OF_P
+from jaxaudit.audits.ks.tests.memory import TRUSTED
+from jaxaudit.audits.ks.tests.test import judgement_of_use
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
@@ -59,6 +61,14 @@ def error_of(reach: float) -> float:
     return reach / float(stats.t.ppf(0.975, 1))
 
 
+def decided(
+    test: HoldoutTest | ShadowTest, usage: Usage, checks: tuple[Check, ...] = (), change: Change | None = None
+) -> Judgement:
+    """What a test says of these numbers of a target that was trained like its models."""
+    needs, of_p, p_trust = (NEEDS, OF_P, EXACT) if isinstance(test, HoldoutTest) else (test.needs, test.needs, TRUSTED)
+    return judgement_of_use(test, usage, checks, needs=needs, of_p=of_p, p_trust=p_trust, trust=TRUSTED, change=change)
+
+
 def judged(
     name: str = "outputs.csv",
     rho: Rho | None = None,
@@ -78,9 +88,9 @@ def judged(
 
     common = tuple(each for each in checks if each.name not in OF_RHO + OF_HOLDOUT + OF_SHADOW)
     judgements: list[Judgement] = [
-        HoldoutTest().decide(each, made(OF_HOLDOUT), change=change)
+        decided(HoldoutTest(), each, made(OF_HOLDOUT), change)
         if each.method == "holdout"
-        else ShadowTest().decide(each, made(OF_SHADOW))
+        else decided(ShadowTest(), each, made(OF_SHADOW))
         for each in usage
     ]
     judgements += [EMATest().decide(emas)] if emas else []

@@ -1,19 +1,17 @@
 """The holdout test as a test of `ks`: see `jaxaudit.metrics.holdout`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.evidence import TRAINED, Advice, Evidence, TargetOutputs
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
-from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, limited, of_holdout, with_reasons
-from jaxaudit.audits.ks.tests.test import Judgement, change_text, of_use
+from jaxaudit.audits.ks.tests.memory import helped, limited, of_holdout
+from jaxaudit.audits.ks.tests.test import Judgement, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.before_after import Change, before_after
@@ -26,7 +24,6 @@ from jaxaudit.metrics.checks import (
     better_recipe,
 )
 from jaxaudit.metrics.difficulty import difficulty
-from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike, holdout_apart, holdout_like_query
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.permutation import check_groups, least_permutations
@@ -39,7 +36,6 @@ from jaxaudit.shadow_models import Kind, Pool
 
 OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS})
 NEEDS = OF_P | {HOLDOUT_APART, HOLDOUT_MODELS}
-UNUSED_BEFORE = "Before the deletion, no use was detected: `forgotten` afterwards shows nothing."
 EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
 
 
@@ -111,80 +107,36 @@ class HoldoutTest:
         change = _change(key, said, evidence, level)
         if change is not None and trust.word == "none":
             change = msgspec.structs.replace(change, fraction=None, low=-1.0, high=1.0)
-        decide = partial(
-            self.decide,
-            checks=checks,
-            recipe=better_recipe(fit, advice.recipe),
-            groups=_groups_of(evidence),
-            advice=advice,
-            trust=trust,
-            lacks=lacks,
-            change=change,
-        )
-        return decide(usage)._replace(again=decide)
-
-    def decide(
-        self,
-        usage: Usage,
-        checks: tuple[Check, ...],
-        recipe: str = "",
-        groups: str = "",
-        advice: Advice = TRAINED,
-        trust: Confidence = TRUSTED,
-        lacks: Sequence[Lack] = (),
-        change: Change | None = None,
-    ) -> Judgement:
-        """The judgement that follows from the numbers of the test.
-
-        Args:
-            usage: the numbers.
-            checks: the checks of this test.
-            recipe: how to train better shadow models, if they fit badly.
-            groups: what was permuted, if not single records.
-            advice: what to do about an inconclusive verdict.
-            trust: confidence in the fraction.
-            lacks: why there is no fraction.
-            change: the change since the outputs before a deletion; it does not affect the verdict.
-        """
+        recipe, groups = better_recipe(fit, advice.recipe), _groups_of(evidence)
         more = f"Give more records: {advice.power} says how many."
         more = f"Improve the shadow models: {recipe}." if recipe else more
-        more = helped(lacks, "") if lacks else more
-        detected = usage.verdict == "not forgotten"
-        # The p-value is exact whatever the shadow models are.
-        finding = of_use(self, with_reasons(usage, lacks), more, EXACT if detected else trust)
-        before = () if change is None or change.p_never_before <= ALPHA else (UNUSED_BEFORE,)
-        changed = () if change is None else (f"used fraction before minus after: {change_text(change)}",)
-        finding = msgspec.structs.replace(
-            finding,
-            reasons=(*finding.reasons, *changed),
-            caveats=(*before, *finding.caveats, *((groups,) if groups else ())),
-        )
-        needs = OF_P if detected else NEEDS
-        return Judgement(
-            *(self.name, self.title, finding, needs, checks, usage),
+        return judgement_of_use(
+            *(self, usage, checks),
+            needs=NEEDS,
+            of_p=OF_P,
+            # The p-value is exact whatever the shadow models are.
+            p_trust=EXACT,
+            trust=trust,
+            more=helped(lacks, "") if lacks else more,
+            lacks=lacks,
+            last=(groups,) if groups else (),
             change=change,
-            p_confidence=EXACT,
-            fraction_confidence=trust,
-            p_rests_on=OF_P,
         )
 
 
 def measured(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float, stated: float) -> Usage:
-    """The numbers of the holdout test, computed once for each target.
-
-    The advice on recipes changes no number and is left to the caller.
-    """
+    """The numbers of the holdout test, computed once for each target."""
 
     def made() -> tuple[TargetOutputs, Usage]:
-        n, dealt = evidence.queries, evidence.dealt
+        n, dealt, groups = evidence.queries, evidence.dealt, evidence.pool.groups
         usage = holdout_test(
             stream(key, "holdout test"),
             said.log_odds[:n],
             said.log_odds[dealt][n:],
             said.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt]),
             evidence.members(Kind.MIXED)[:, dealt],
-            groups=evidence.pool.groups,
-            predictors=predictors_of(key, said, evidence, dealt, evidence.pool.groups),
+            groups=groups,
+            predictors=predictors_of(key, said, evidence, dealt, groups),
             level=level,
             stated=stated,
             permutations=least_permutations(evidence.targets),
@@ -206,13 +158,10 @@ def predictors_of(
 ) -> Float[np.ndarray, "some kinds"]:
     """Predictors of the difficulty of records: class, neighbours, and models with outputs on all of the records."""
     pool, examples = evidence.pool, evidence.pool.examples
-    records = pool.asked[indices]
-    shadows, rows = None, None
-    if _has_outputs(evidence, indices):
-        shadows = said.at_resolution(evidence.log_odds(Kind.MIXED)[:, indices])
-        rows = evidence.members(Kind.MIXED)[:, indices]
+    records, (odds, rows) = pool.asked[indices], _models_on(evidence, indices)
     # Of records without classes, neighbours have none that could tell.
     inputs = examples.inputs[records] if examples.inputs.size and not pool.classless else None
+    shadows = None if odds is None else said.at_resolution(odds)
     return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
 
 
@@ -276,11 +225,12 @@ def sets_alike(
     """
     examples = evidence.pool.examples.take(evidence.pool.asked[indices])
     at_hand = examples if examples.inputs.size else at_hand
+    odds, rows = _models_on(evidence, indices)
     found = alike(
         key,
         None if at_hand is None else at_hand.inputs,
         examples.labels,
-        unseen_odds(evidence, indices),
+        None if odds is None or rows is None else profile(cut(odds), rows).outside,
         None if at_hand is None else at_hand.record_hashes.view("S16"),
         size,
         groups=groups,
@@ -288,13 +238,14 @@ def sets_alike(
     return found._replace(labels=NOT_MEASURED) if evidence.pool.classless else found
 
 
-def unseen_odds(evidence: Evidence, indices: slice | Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"] | None:
-    """Mean log-odds of records over the models not trained on them; None if no model has outputs on them."""
-    if not _has_outputs(evidence, indices):
-        return None
-    return profile(cut(evidence.log_odds(Kind.MIXED)[:, indices]), evidence.members(Kind.MIXED)[:, indices]).outside
+def _models_on(
+    evidence: Evidence, indices: slice | Int[np.ndarray, " some"]
+) -> tuple[Float[np.ndarray, "models some"], Bool[np.ndarray, "models some"]] | tuple[None, None]:
+    """Log-odds and training sets of the test's models on these records; None without such models or outputs.
 
-
-def _has_outputs(evidence: Evidence, indices: slice | Int[np.ndarray, " some"]) -> bool:
-    """Whether the test has models, with outputs on these records; models of a bank have none on known members."""
-    return bool(evidence.count(Kind.MIXED)) and not np.isnan(evidence.log_odds(Kind.MIXED)[0, indices]).any()
+    Models of a bank have no outputs on known members.
+    """
+    odds = evidence.log_odds(Kind.MIXED)[:, indices]
+    if not len(odds) or np.isnan(odds[0]).any():
+        return None, None
+    return odds, evidence.members(Kind.MIXED)[:, indices]

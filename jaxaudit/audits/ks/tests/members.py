@@ -1,10 +1,8 @@
 """The members test as a test of `ks`: see `jaxaudit.metrics.members`."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -12,18 +10,15 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.holdout import EXACT, OF_P, exchangeable, measured, predictors_of, sets_alike
-from jaxaudit.audits.ks.tests.test import USED, Judgement, WithoutModels, Words, of_use
+from jaxaudit.audits.ks.tests.test import USED, Judgement, WithoutModels, Words, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.exchangeability import (
-    holdout_apart,
-    holdout_like_query,
-)
+from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
 from jaxaudit.metrics.members import LEAST_MEMBERS, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.usage import STATED_FRACTION, Question, Usage, refuse_stated
+from jaxaudit.metrics.usage import STATED_FRACTION, Question, refuse_stated
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
 
@@ -113,28 +108,18 @@ class MembersTest(WithoutModels):
         alike_members = evidence.once("members", lambda: sets_alike(*own))
         three = "known members and the other two sets"
         members_alike = holdout_like_query(alike_members, name=MEMBERS_LIKE_QUERY, sets=three)
-        checks = (holdout_like_query(found), holdout_apart(found), members_alike)
-        decide = partial(self.decide, checks=checks, answer=answer)
-        return decide(answer.usage)._replace(again=decide)
-
-    def decide(self, usage: Usage, checks: tuple[Check, ...], answer: MembersAnswer) -> Judgement:
-        """The judgement that follows from the numbers of the test."""
         remembers = answer.p_memory <= ALPHA
-        trust = measured_by(answer.memory) if remembers else FAINT
-        more = (
-            "Give outputs on more records, of the holdout and the known members above all."
+        return judgement_of_use(
+            *(self, answer.usage, (holdout_like_query(found), holdout_apart(found), members_alike)),
+            needs=NEEDS,
+            of_p=OF_P,
+            p_trust=EXACT,
+            trust=measured_by(answer.memory) if remembers else FAINT,
+            more="Give outputs on more records, of the holdout and the known members above all."
             if remembers
-            else "Request outputs that tell more: logits, or every decimal; or outputs on more known members."
-        )
-        detected = usage.verdict == "not forgotten"
-        finding = of_use(self, usage, more, EXACT if detected else trust, LEFT if self.question == "left" else OF_USE)
-        if detected and not remembers:
-            finding = msgspec.structs.replace(finding, caveats=(STRANGE[self.question], *finding.caveats))
-        return Judgement(
-            *(self.name, self.title, finding, OF_P if detected else NEEDS, checks, usage),
-            p_confidence=EXACT,
-            fraction_confidence=trust,
-            p_rests_on=OF_P,
+            else "Request outputs that tell more: logits, or every decimal; or outputs on more known members.",
+            words=LEFT if self.question == "left" else OF_USE,
+            strange=() if remembers else (STRANGE[self.question],),
         )
 
     def _measured(self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float) -> MembersAnswer:

@@ -48,33 +48,18 @@ class Lack(NamedTuple):
     reason: str = ""
 
 
-class Limited(NamedTuple):
-    """What is known of a test's numbers.
+def recipe_of(said: TargetOutputs, evidence: Evidence) -> tuple[str, Confidence, tuple[Lack, ...]]:
+    """Why the models may not have the target's recipe, else empty; confidence that they have; and what is lacking.
 
-    Attributes:
-        usage: the numbers, without the fraction if it is unknown how much the target memorises.
-        trust: confidence in the fraction.
-        lacks: why there is no fraction.
-    """
-
-    usage: Usage
-    trust: Confidence
-    lacks: tuple[Lack, ...] = ()
-
-
-def recipe_unknown(said: TargetOutputs, evidence: Evidence) -> tuple[str, Confidence]:
-    """Why the models may not have the target's recipe, empty if it is stated that they do; and confidence in that.
-
-    The target's outputs may still contradict the statement; `limited` checks them.
+    The target's outputs may still contradict a statement that they have; `limited` checks them.
     """
     if said.trained_here:
-        return "", TRUSTED
+        return "", TRUSTED, ()
+    why = reduced_words(evidence) if evidence.reduced else ""
+    lacks = (Lack(IN_FULL, why),) if why else () if evidence.own_recipe else (Lack(WHAT_HELPS),)
     if not evidence.own_recipe:
-        return NOT_KNOWN, NO_FRACTION
-    if evidence.reduced:
-        why = reduced_words(evidence)
-        return why, no_confidence(why)
-    return "", WORD_ALONE
+        return NOT_KNOWN, NO_FRACTION, lacks
+    return why, no_confidence(why) if why else WORD_ALONE, lacks
 
 
 def limited(
@@ -83,44 +68,30 @@ def limited(
     evidence: Evidence,
     kinds: Sequence[str],
     unseen: Bool[np.ndarray, " asked"] | None,
-) -> Limited:
-    """The numbers of a test, without the fraction if it is unknown how much the target memorises."""
-    why, trust = recipe_unknown(said, evidence)
-    lacks = () if said.trained_here else lacks_of(evidence)
-    if trust == NO_FRACTION:
-        return Limited(without_fraction(usage, (f"no use was detected, and {why}",)), trust, lacks)
+) -> tuple[Usage, Confidence, tuple[Lack, ...]]:
+    """The numbers of a test, confidence in the fraction, and what is lacking.
+
+    The fraction is left out if it is unknown how much the target memorises.
+    """
+    why, trust, lacks = recipe_of(said, evidence)
     if why:
-        return Limited(without_fraction(usage, (why,)), trust, lacks)
+        reason = f"no use was detected, and {why}" if trust == NO_FRACTION else why
+        return without_fraction(usage, (reason,)), trust, lacks
     if said.trained_here or unseen is None:
-        return Limited(usage, trust)
+        return usage, trust, ()
     # Models of a bank have no outputs on known members, which come last.
     there = slice(0, int((~np.isnan(evidence.log_odds(*kinds)[0])).sum()))
     others = said.at_resolution(evidence.log_odds(*kinds)[:, there])
     apart = behaves_like(said.log_odds, others, evidence.members(*kinds)[:, there], unseen)
     if apart:
         why = f"the target does not behave like the shadow models on records that it did not use: {'; '.join(apart)}"
-        return Limited(without_fraction(usage, (why,)), no_confidence(why))
-    return Limited(usage, STATED)
-
-
-def lacks_of(evidence: Evidence) -> tuple[Lack, ...]:
-    """Why shadow models do not show how much a target from a file memorises: they do not have its recipe."""
-    if evidence.reduced:
-        return (Lack(IN_FULL, reduced_words(evidence)),)
-    return () if evidence.own_recipe else (Lack(WHAT_HELPS),)
+        return without_fraction(usage, (why,)), no_confidence(why), ()
+    return usage, STATED, ()
 
 
 def reduced_words(evidence: Evidence) -> str:
     """How the shadow models differ from those that were requested, to fit a time budget."""
     return f"the shadow models are not those that were asked for, to fit the time: {'; '.join(evidence.reduced)}"
-
-
-def with_reasons(usage: Usage, lacks: Sequence[Lack]) -> Usage:
-    """The numbers, with what is lacking among the reasons of their verdict; `forgotten` lacks nothing."""
-    if usage.verdict == "forgotten":
-        return usage
-    more = (lack.reason for lack in lacks if lack.reason and lack.reason not in usage.reasons)
-    return usage._replace(reasons=(*usage.reasons, *more))
 
 
 def helped(lacks: Sequence[Lack], more: str) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import jax
@@ -14,8 +14,8 @@ from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.finding import sentence as capital
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, generators
-from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, lacks_of, recipe_unknown
-from jaxaudit.audits.ks.tests.test import TONES, Judgement
+from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, recipe_of
+from jaxaudit.audits.ks.tests.test import TONES, Judgement, WithoutModels
 from jaxaudit.audits.pool import calibration_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
@@ -38,7 +38,7 @@ OWN = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class RhoTest:
+class RhoTest(WithoutModels):
     """Is the target nearer to models trained on the query set than models that were not trained on it?
 
     Attributes:
@@ -62,10 +62,6 @@ class RhoTest:
         "use."
     )
 
-    @property
-    def references(self) -> int:
-        return 0
-
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return (
             (self.replicates, query),
@@ -74,8 +70,7 @@ class RhoTest:
         )
 
     def lighter(self) -> "RhoTest":
-        fewer = min(self.replicates, LEAST_REPLICATES)
-        return RhoTest(replicates=fewer, controls=self.controls, subsample=self.subsample)
+        return replace(self, replicates=min(self.replicates, LEAST_REPLICATES))
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         if self.replicates < 1 or not 0 < self.subsample <= 1 or self.controls < 0:
@@ -83,9 +78,6 @@ class RhoTest:
                 f"replicates must be at least 1 (got {self.replicates}), controls at least 0 (got {self.controls}), "
                 f"subsample above 0 and at most 1 (got {self.subsample:g})."
             )
-
-    def kinds(self, pool: Pool) -> tuple[str, ...]:
-        return ()
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         calibrations = generators(key, Kind.CALIBRATION, self.replicates)
@@ -118,8 +110,7 @@ class RhoTest:
             preflight.tied_confidences(everyone, printed=said.printed),
             preflight.positive_control(controls),
         )
-        _, trust = recipe_unknown(said, evidence)
-        lacks = () if said.trained_here else lacks_of(evidence)
+        _, trust, lacks = recipe_of(said, evidence)
         return self.decide(ratio, controls, checks, common, trust, lacks=lacks, targets=evidence.targets)
 
     def decide(

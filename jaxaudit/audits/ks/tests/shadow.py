@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.evidence import TRAINED, Advice, Evidence, TargetOutputs
+from jaxaudit.audits.ks.evidence import Advice, Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
-from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, known_unused, limited, with_reasons
-from jaxaudit.audits.ks.tests.test import Judgement, of_use
+from jaxaudit.audits.ks.tests.memory import Lack, helped, known_unused, limited
+from jaxaudit.audits.ks.tests.test import Judgement, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import (
@@ -112,14 +111,10 @@ class ShadowTest:
     def judge(
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        n, plain, fit = (
-            evidence.queries,
-            evidence.log_odds(*OF_QUERY),
-            evidence.fit(self.of_models, *self.kinds(evidence.pool)),
-        )
+        n, fit = evidence.queries, evidence.fit(self.of_models, *self.kinds(evidence.pool))
         usage = shadow_test(
             said.log_odds[:n],
-            said.at_resolution(plain)[:, :n],
+            said.at_resolution(evidence.log_odds(*OF_QUERY))[:, :n],
             evidence.members(*OF_QUERY)[:, :n],
             evidence.design_of(*OF_QUERY),
             share=SHARE,
@@ -133,30 +128,18 @@ class ShadowTest:
     def _decide_by(
         self, evidence: Evidence, usage: Usage, checks: tuple[Check, ...], trust: Confidence, lacks: tuple[Lack, ...]
     ) -> Judgement:
-        """The judgement that follows from these numbers, and from numbers adjusted for several targets."""
-        few = few_models(evidence, self.kinds(evidence.pool))
-        decide = partial(self.decide, checks=checks, advice=evidence.advice, trust=trust, lacks=(*few, *lacks))
-        return decide(usage)._replace(again=decide)
-
-    def decide(
-        self,
-        usage: Usage,
-        checks: tuple[Check, ...],
-        advice: Advice = TRAINED,
-        trust: Confidence = TRUSTED,
-        lacks: Sequence[Lack] = (),
-    ) -> Judgement:
-        """The judgement that follows from the numbers; the p-value assumes a target like the shadow models, too."""
+        """The judgement that follows from these numbers; the p-value assumes a target like the shadow models, too."""
+        advice, lacks = evidence.advice, (*few_models(evidence, self.kinds(evidence.pool)), *lacks)
         recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == self.of_models), "")
         more = f"Improve the shadow models: {recipe}. {self._more(advice)}" if recipe else self._more(advice)
-        ranked = RANKED if trust.word == "none" else trust
-        trusted = ranked if usage.verdict == "not forgotten" else trust
-        finding = of_use(self, with_reasons(usage, lacks), helped(lacks, more), trusted)
-        return Judgement(
-            *(self.name, self.title, finding, self.needs, checks, usage),
-            p_confidence=ranked,
-            fraction_confidence=trust,
-            p_rests_on=self.needs,
+        return judgement_of_use(
+            *(self, usage, checks),
+            needs=self.needs,
+            of_p=self.needs,
+            p_trust=RANKED if trust.word == "none" else trust,
+            trust=trust,
+            more=helped(lacks, more),
+            lacks=lacks,
         )
 
     def _more(self, advice: Advice) -> str:

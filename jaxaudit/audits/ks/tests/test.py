@@ -4,16 +4,18 @@ Every file of this folder has one test, with the same parts in the same order: n
 they are trained on), names and assumptions, checks of its input, training sets, judgement.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+import msgspec
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding, Tone, undecided
 from jaxaudit.audits.finding import sentence as as_sentence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
+from jaxaudit.audits.ks.tests.memory import Lack
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
@@ -25,6 +27,7 @@ from jaxaudit.shadow_models import Pool
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 NOT_SAID = Confidence("none", "The test does not say.")
+UNUSED_BEFORE = "Before the deletion, no use was detected: `forgotten` afterwards shows nothing."
 
 
 class Judgement(NamedTuple):
@@ -37,7 +40,6 @@ class Judgement(NamedTuple):
         weakened_by: those among them that only weaken it when they fail.
         checks: the checks that the test itself made.
         usage: the numbers of a test of use.
-        source: the papers that the test rests on, see `KSTest`.
         p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
         p_rests_on: names of the checks that `p_never` depends on.
         again: gives the judgement for other numbers of the same target, such as an adjusted p-value.
@@ -58,7 +60,6 @@ class Judgement(NamedTuple):
     controls: tuple[Rho, ...] = ()
     weakened_by: frozenset[str] = frozenset()
     change: Change | None = None
-    source: str = ""
     p_confidence: Confidence = NOT_SAID
     fraction_confidence: Confidence = NOT_SAID
     p_rests_on: frozenset[str] = frozenset()
@@ -178,14 +179,63 @@ class Words(NamedTuple):
 USED = Words()
 
 
-@runtime_checkable
-class Assuming(Protocol):
-    """A test that says what it assumes, in a sentence."""
+def judgement_of_use(
+    test: Any,
+    usage: Usage,
+    checks: tuple[Check, ...] = (),
+    *,
+    needs: frozenset[str],
+    of_p: frozenset[str],
+    p_trust: Confidence,
+    trust: Confidence,
+    more: str = "",
+    lacks: Sequence[Lack] = (),
+    words: Words = USED,
+    first: tuple[str, ...] = (),
+    strange: tuple[str, ...] = (),
+    last: tuple[str, ...] = (),
+    change: Change | None = None,
+    fraction_trust: Confidence | None = None,
+) -> Judgement:
+    """The judgement that follows from the numbers of a test of use, and from numbers adjusted for several targets.
 
-    assumes: ClassVar[str]
+    Args:
+        test: the test.
+        usage: the numbers.
+        checks: the checks of this test.
+        needs: names of the checks that the verdict depends on. `of_p`: of those that a detected use depends on.
+        p_trust: confidence in the p-value. `trust`: in the fraction; `fraction_trust`: in it after all checks.
+        more: what would change an inconclusive verdict. `lacks`: what prevents one.
+        words: the sentences of the finding.
+        first, last: further caveats. `strange`: of a detected use.
+        change: the change since the outputs before a deletion; it does not affect the verdict.
+    """
+
+    def decide(usage: Usage) -> Judgement:
+        detected = usage.verdict == "not forgotten"
+        reasons = () if usage.verdict == "forgotten" else (lack.reason for lack in lacks)
+        shown = usage._replace(reasons=tuple(dict.fromkeys(filter(None, (*usage.reasons, *reasons)))))
+        finding = of_use(test, shown, more, p_trust if detected else trust, words)
+        changed = () if change is None else (f"used fraction before minus after: {change_text(change)}",)
+        before = () if change is None or change.p_never_before <= ALPHA else (UNUSED_BEFORE,)
+        finding = msgspec.structs.replace(
+            finding,
+            reasons=(*finding.reasons, *changed),
+            caveats=(*before, *first, *(strange if detected else ()), *finding.caveats, *last),
+        )
+        return Judgement(
+            *(test.name, test.title, finding, of_p if detected else needs, checks, usage),
+            change=change,
+            p_confidence=p_trust,
+            fraction_confidence=trust if fraction_trust is None else fraction_trust,
+            p_rests_on=of_p,
+            again=decide,
+        )
+
+    return decide(usage)
 
 
-def of_use(test: Assuming, usage: Usage, more: str, trust: Confidence, words: Words = USED) -> Finding:
+def of_use(test: Any, usage: Usage, more: str, trust: Confidence, words: Words = USED) -> Finding:
     """The finding of a test of use, from its numbers."""
     p_unused = p_text(usage.p_never)
     if usage.p_never_adjusted is not None:

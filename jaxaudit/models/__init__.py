@@ -1,4 +1,7 @@
-"""Networks of the papers and other common networks, and the conversion of Flax, PyTorch and Keras modules."""
+"""Networks of the papers and other common networks, and the conversion of Flax, PyTorch and Keras modules.
+
+A module, a folder or a file that cannot be used is an `InputError`; `Raises` says only what is particular.
+"""
 
 from jaxaudit.models.activations import HiddenStates, hidden_states
 from jaxaudit.models.adapters import Adapters, write_adapter

@@ -19,11 +19,8 @@ TRAINING, EVALUATION = ("train", "training", "is_training"), ("deterministic", "
 
 
 class LinenState(NamedTuple):
-    """The state of a Linen module: everything except its parameters.
-
-    Attributes:
-        collections: variables by collection, such as `batch_stats`.
-        key: the random key of the module's random layers in training; None without such layers.
+    """The state of a Linen module: its variables but the parameters, by collection, and the random key of its random
+    layers in training; None without such layers.
     """
 
     collections: dict[str, Any]
@@ -101,10 +98,4 @@ def _modes(module: Any, name: str) -> Callable[[bool], dict[str, Any]]:
                 f"the model {name} needs an unknown argument {parameter.name!r}; known ones are "
                 f"{', '.join(TRAINING + EVALUATION)}. Give it a default."
             )
-
-    def modes(training: bool) -> dict[str, Any]:
-        return {each: training for each in TRAINING if each in names} | {
-            each: not training for each in EVALUATION if each in names
-        }
-
-    return modes
+    return lambda training: {each: training == (each in TRAINING) for each in TRAINING + EVALUATION if each in names}

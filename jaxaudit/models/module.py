@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from jaxaudit.data.records import Field
-
 ModuleFactory = Callable[..., Any]
 """`factory(input_shape, classes, *, rngs)`, which returns a Flax, PyTorch or Keras module that maps `[n, *input_shape]`
 to logits `[n, classes]`. Other parameters are matched by their names: see `plan_call`."""
@@ -21,13 +19,11 @@ class Origin:
     """The framework in which a network is written.
 
     Attributes:
-        framework: the framework's name: `flax.nnx`, `flax.linen`, `torch` or `keras`.
-        outputs: `(params, state, inputs) -> outputs`, computed by the framework itself in evaluation mode; None if
-            `PureModule.apply` does that.
-        unsaved: arrays of the state that the framework does not save, by name.
-        second_names: for arrays that the framework saves under several names: from each further name to the name used
-            in `unsaved` and in the parameters.
-        read: reads a file in a format that only this framework can read; None without such a format.
+        framework: the framework's name: `flax.nnx`, `flax.linen`, `torch` or `keras`. outputs: `(params, state, inputs)
+        -> outputs`, computed by the framework itself in evaluation mode; None if `PureModule.apply` does that. unsaved:
+        arrays of the state that the framework does not save, by name. second_names: for arrays that the framework saves
+        under several names: from each further name to the name used in `unsaved` and in the parameters. read: reads a
+        file in a format that only this framework can read.
     """
 
     framework: str
@@ -48,17 +44,6 @@ class Shared:
 
     arrays: Any
     apply: Callable[..., tuple[Any, Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class Arguments:
-    """The arguments of `pure_module`."""
-
-    factory: Any
-    input_shape: tuple[int, ...]
-    classes: int
-    fields: tuple[Field, ...] | None = None
-    of_tokens: bool = False
 
 
 class PureModule(NamedTuple):
@@ -87,7 +72,7 @@ class PureModule(NamedTuple):
     draws: bool = False
     seeded: bool = True
     origin: Origin = Origin("jax")
-    arguments: Arguments | None = None
+    arguments: tuple[Any, ...] = ()
     shared: Shared | None = None
 
     def having(self, arrays: Any) -> "PureModule":
@@ -95,9 +80,8 @@ class PureModule(NamedTuple):
         return self if self.shared is None else self._replace(apply=partial(self.shared.apply, arrays))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.arguments is None:
+        if not self.arguments:
             return PureModule, tuple(self)
         from jaxaudit.models.bridge import pure_module
 
-        made_of = self.arguments
-        return pure_module, (made_of.factory, made_of.input_shape, made_of.classes, made_of.fields, made_of.of_tokens)
+        return pure_module, self.arguments

@@ -21,13 +21,9 @@ PYTORCH_WRAPPERS = ("module.", "_orig_mod.", "module/", "_orig_mod/")
 
 
 class Restored(NamedTuple):
-    """A module with weights.
+    """A module with weights: parameters and state as `PureModule.init` returns them, and remarks for the result.
 
-    Attributes:
-        params: as returned by `PureModule.init`.
-        state: as returned by `PureModule.init`; keys and counters of random layers are zeros, since evaluation does
-            not use them.
-        notes: remarks on the weights, for the result.
+    Keys and counters of random layers are zeros, since evaluation does not use them.
     """
 
     params: Any
@@ -157,7 +153,6 @@ def _inside_wrapper(name: str, names: list[str]) -> str:
 def _without_second_names(
     weights: dict[str, np.ndarray], second_names: Mapping[str, str], source: str
 ) -> dict[str, np.ndarray]:
-    """The weights without duplicates: arrays with two names occur once."""
     for again, first in second_names.items():
         values = weights.pop(again, None)
         if values is None:

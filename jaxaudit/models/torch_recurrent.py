@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxaudit.models.torch_trial import pytorch
+from jaxaudit.models.pretrained import pytorch
 
 
 def loops_stay_loops(module: Any) -> None:

@@ -1,6 +1,5 @@
 """Finds a PyTorch module's properties by calling it in PyTorch on a few random records."""
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
@@ -11,6 +10,7 @@ import numpy as np
 
 from jaxaudit.data.records import LARGEST_WHOLE
 from jaxaudit.errors import InputError, first_line
+from jaxaudit.models.pretrained import pytorch
 
 RECORDS = 6
 SEED = 1
@@ -48,7 +48,6 @@ class Trial(NamedTuple):
         tensors: all of the module's tensors by name.
         saved_as: for each tensor in `state_dict`, its name in `tensors`.
         trained: the names of parameters that require a gradient.
-        form: the form of the records that the module accepts.
         draws: whether the module draws random numbers in training.
         batch_coupled: whether in training one record's output depends on the other records.
         seeded: whether the initial weights depend on the seed.
@@ -77,11 +76,6 @@ class Trial(NamedTuple):
         """Splits tensors into the trained ones, and the rest."""
         trained = {name: tensors[name] for name in self.trained}
         return trained, {name: each for name, each in tensors.items() if name not in trained}
-
-
-def pytorch() -> Any:
-    """Imports PyTorch, which is already imported if a PyTorch module exists."""
-    return importlib.import_module("torch")
 
 
 @contextmanager
@@ -144,10 +138,8 @@ def _named(module: Any) -> dict[str, Any]:
 
 
 def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sample: np.ndarray | None = None) -> Trial:
-    """Tries the module that `build` returns on `sample`, or on random numbers.
-
-    Raises:
-        InputError: see `jaxaudit.models.torch_module.torch_functions`.
+    """Tries the module that `build` returns on `sample`, or on random numbers; refuses as
+    `torch_module.torch_functions`.
     """
 
     def another(seed: int = SEED) -> Any:

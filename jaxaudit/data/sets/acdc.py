@@ -110,7 +110,9 @@ def _read_volume(folder: Path) -> np.ndarray:
         shape = tuple(map(int, image.shape))
         if len(shape) != 4 or 0 in shape:
             raise InputError(f"{path}: has shape {shape}; ACDC's volumes are [x, y, slice, frame].")
-        refuse_larger(f"{path}, {shape}", max(_WORKING_COPIES * 4 * math.prod(shape), math.prod(shape[2:]) * SIZE**2), MAX_BYTES)
+        refuse_larger(
+            f"{path}, {shape}", max(_WORKING_COPIES * 4 * math.prod(shape), math.prod(shape[2:]) * SIZE**2), MAX_BYTES
+        )
         volume = image.get_fdata(caching="unchanged", dtype=np.float32)
     # Beyond that the arithmetic below could overflow; no scanner comes near.
     if not (np.isfinite(volume).all() and np.abs(volume).max() < 1e30):

@@ -54,10 +54,18 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
         )
     if min(size) < 1:
         raise InputError(f"the image size must be at least 1x1, got {size[0]}x{size[1]}.")
-    if images.dtype != np.uint8:
-        _check_floats(examples)
-    else:
+    if images.dtype == np.uint8:
         refuse_black(int(images.max()), examples.name)
+    elif not np.issubdtype(images.dtype, np.floating):
+        raise InputError(f"{examples.name}: images of type {images.dtype}; save uint8 (0..255) or floats in [0, 1].")
+    elif images.min() < 0 or images.max() > 1:
+        hint = "divide by 255, or save them as uint8, first"
+        if images.min() < 0 or images.max() > 255:
+            hint = "rescale those of all sets alike, such as (images - a) / (b - a); outputs may stay as they are"
+        raise InputError(
+            f"{examples.name}: float images must be in [0, 1], but are from {images.min():g} to {images.max():g}; "
+            f"{hint}."
+        )
     images = images[..., None] if images.ndim == 3 else images
     return replace(examples, inputs=scale_images(images, size, gray))
 
@@ -91,19 +99,6 @@ def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.nd
         planes = planes if columns is None else planes @ columns.T
         result[start : start + step] = planes.transpose(0, 2, 3, 1) / full
     return result
-
-
-def _check_floats(examples: Examples) -> None:
-    if not np.issubdtype(examples.inputs.dtype, np.floating):
-        raise InputError(
-            f"{examples.name}: images of type {examples.inputs.dtype}; save them as uint8 (0..255) or float in [0, 1]."
-        )
-    low, high = float(examples.inputs.min()), float(examples.inputs.max())
-    if low < 0 or high > 1:
-        hint = "divide by 255, or save them as uint8, first"
-        if low < 0 or high > 255:
-            hint = "rescale those of all sets alike, such as (images - a) / (b - a); outputs may stay as they are"
-        raise InputError(f"{examples.name}: float images must be in [0, 1], but are from {low:g} to {high:g}; {hint}.")
 
 
 def _weights(old: int, new: int) -> np.ndarray | None:

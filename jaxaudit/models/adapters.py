@@ -95,7 +95,8 @@ class Adapters:
         output, dropouts = module.get_output_embeddings(), []
         for name, part in list(module.named_modules()):
             sizes = _sizes(part)
-            if part is output or sizes is None or (self.layers and not _named(name, self.layers)):
+            named = any(f".{name}".endswith(f".{each}") for each in self.layers)
+            if part is output or sizes is None or (self.layers and not named):
                 continue
             inputs, outputs = sizes
             part.lora_A = torch.nn.Linear(inputs, self.rank, bias=False)
@@ -149,10 +150,6 @@ def _sizes(part: Any) -> tuple[int, int] | None:
         return part.in_features, part.out_features
     # GPT-2's own linear layer, whose weights are transposed.
     return tuple(part.weight.shape) if type(part).__name__ == "Conv1D" else None
-
-
-def _named(name: str, layers: tuple[str, ...]) -> bool:
-    return any(name == each or name.endswith(f".{each}") for each in layers)
 
 
 def _adapted(part: Any, own: Any, scale: float, inputs: Any) -> Any:

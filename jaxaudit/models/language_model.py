@@ -91,7 +91,10 @@ class LanguageModel:
         entries = entries_of(file)
         refuse_entries(entries, file)
         self._refuse_files()
-        self.precision = precision or _precision(entries, file)
+        self.precision = precision or entries.get("dtype") or entries.get("torch_dtype") or "float32"
+        if self.precision not in PRECISIONS:
+            stated = str(self.precision)[:40]
+            raise InputError(f"{file}: states the type {stated!r}; give `precision`: {', '.join(PRECISIONS)}.")
         network = architecture_of(entries, file, CAUSAL, OTHER)
         self._config, self._class = built_once(entries, file, network, self.precision, MAX_BYTES)
         self.vocabulary = int(self._config.get_text_config().vocab_size)
@@ -194,10 +197,3 @@ class LanguageModel:
                 return self._library.AutoTokenizer.from_pretrained(
                     copies, config=self._config, local_files_only=True, trust_remote_code=False
                 )
-
-
-def _precision(entries: dict[str, Any], file: Path) -> str:
-    stated = entries.get("dtype") or entries.get("torch_dtype") or "float32"
-    if stated not in PRECISIONS:
-        raise InputError(f"{file}: states the type {str(stated)[:40]!r}; give `precision`: {', '.join(PRECISIONS)}.")
-    return stated

@@ -84,7 +84,10 @@ def torch_functions(
     for module in (training, evaluation):
         _padded_by_hook(module)
         loops_stay_loops(module)
-    for part in _running_statistics(training):
+    batch_norm = pytorch().nn.modules.batchnorm._BatchNorm
+    for part in training.modules():
+        if not isinstance(part, batch_norm) or part.running_mean is None:
+            continue
         if part.momentum is None:
             raise InputError(
                 f"the model {name} has batch normalisation with momentum=None, whose step depends on a counter and "
@@ -205,11 +208,6 @@ def translated(environment: Any, key: Any) -> Iterator[None]:
         warnings.filterwarnings("ignore", "Explicitly requested dtype")
         with environment, pytorch().device("jax"):
             yield
-
-
-def _running_statistics(module: Any) -> list[Any]:
-    kind = pytorch().nn.modules.batchnorm._BatchNorm
-    return [part for part in module.modules() if isinstance(part, kind) and part.running_mean is not None]
 
 
 def _update_running_statistics(part: Any, inputs: tuple[Any, ...]) -> None:

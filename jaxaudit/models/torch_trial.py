@@ -179,7 +179,9 @@ def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sam
             "division by zero, a logarithm or an unfilled tensor in it?"
         )
     changed = any(not np.array_equal(each, after[place]) for place, each in tensors.items())
-    coupled = _has_running_statistics(module) or (changed if draws else changed or _couples(another, True, placed))
+    batch_norm = pytorch().nn.modules.batchnorm._BatchNorm
+    running = any(isinstance(part, batch_norm) for part in module.modules())
+    coupled = running or changed or (not draws and _couples(another, True, placed))
     return Trial(
         *(another, tensors, _saved_as(another()), tuple(gradient), form, draws, coupled, seeded),
         *(inputs, directions, outputs, gradient, after),
@@ -270,10 +272,6 @@ def _couples(another: Callable[[], Any], training: bool, inputs: np.ndarray) -> 
     half = len(inputs) // 2
     whole, part = (_outputs(another().train(training), some) for some in (inputs, inputs[:half]))
     return not np.allclose(whole[:half].numpy(), part.numpy(), rtol=1e-3, atol=1e-4, equal_nan=True)
-
-
-def _has_running_statistics(module: Any) -> bool:
-    return any(isinstance(part, pytorch().nn.modules.batchnorm._BatchNorm) for part in module.modules())
 
 
 def _answers(

@@ -93,7 +93,9 @@ class TransformersClassifier:
         `save_pretrained` writes names of earlier versions, which only `transformers` can translate.
         """
         torch = pytorch()
-        state = {name: torch.from_numpy(np.array(_real(each))) for name, each in weights.items()}
+        # In float32, since PyTorch does not support NumPy's bfloat16.
+        real = {name: each if each.dtype.kind in "iub" else each.astype(np.float32) for name, each in weights.items()}
+        state = {name: torch.from_numpy(np.array(each)) for name, each in real.items()}
         wrong = f"{source}: does not fit {self.architecture}"
         advice = "is it of another network, or of another number of classes (num_labels)?"
         how = {"attn_implementation": "eager", "dtype": torch.float32}
@@ -106,8 +108,3 @@ class TransformersClassifier:
                     "float32."
                 )
         return arrays
-
-
-def _real(values: np.ndarray) -> np.ndarray:
-    """Converts floats to float32, since PyTorch does not support NumPy's bfloat16."""
-    return values if values.dtype.kind in "iub" else values.astype(np.float32)

@@ -95,7 +95,9 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
             raise InputError(f"{path}: its first line has more than the allowed {MOST_COLUMNS:,} columns.")
     lines = {candidate: _cells(sample, candidate) for candidate in candidates}
     delimiter = max(candidates, key=lambda candidate: _fit(lines[candidate]))
-    decimal = options.decimal or ("," if delimiter != "," and _has_decimal_commas(lines[delimiter]) else ".")
+    cells = [cell for line in lines[delimiter] for cell in line]
+    commas = any(map(_WITH_COMMA.fullmatch, cells)) and not any(map(_WITH_POINT.fullmatch, cells))
+    decimal = options.decimal or ("," if delimiter != "," and commas else ".")
     if not lines[delimiter]:
         raise InputError(f"{path}: its first line cannot be split into cells; is a quotation mark not closed?")
     return CsvFormat(encoding, delimiter, decimal), len(lines[delimiter][0])
@@ -221,8 +223,3 @@ def _fit(lines: list[list[str]]) -> tuple[float, float]:
         return 0.0, 0.0
     cells = [cell for line in lines for cell in line]
     return share, sum(NUMBER.fullmatch(cell.replace(",", ".")) is not None for cell in cells) / len(cells)
-
-
-def _has_decimal_commas(lines: list[list[str]]) -> bool:
-    cells = [cell for line in lines for cell in line]
-    return any(map(_WITH_COMMA.fullmatch, cells)) and not any(map(_WITH_POINT.fullmatch, cells))

@@ -85,7 +85,7 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
     sums = np.concatenate([block.sum(axis=1, dtype=np.float64) for block in blocks(values)])
     off = (np.abs(sums - 1) > tolerance) & (not single)
     if kind == "probabilities":
-        outside = _outside(values)
+        outside = np.logical_not(((values >= -SLACK) & (values <= 1 + SLACK)).all(axis=1))
         row = first(outside | off)
         what = "is outside [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
         raise InputError(
@@ -105,11 +105,6 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
                 "`kind` logits if they are logits."
             )
     return "logits"
-
-
-def _outside(values: np.ndarray) -> np.ndarray:
-    """Which rows have a number outside [0, 1]."""
-    return np.logical_not(((values >= -SLACK) & (values <= 1 + SLACK)).all(axis=1))
 
 
 def _sum_to_one(values: np.ndarray, tolerance: float) -> bool:

@@ -104,7 +104,8 @@ def read_parquet_outputs(path: Path, expected: Expected) -> np.ndarray:
             table = file.read(names[skipped:])
     if len(names) == 1 and (pa.types.is_string(types[0]) or pa.types.is_large_string(types[0])):
         raise InputError(f"{path.name}: {HARD_LABELS}.")
-    if len(names) == 1 and _is_list(types[0]):
+    lists = (pa.types.is_list, pa.types.is_fixed_size_list, pa.types.is_large_list)
+    if len(names) == 1 and any(each(types[0]) for each in lists):
         return _from_lists(table.column(0), path.name)
     if table.num_columns != len(names) - skipped:
         raise InputError(f"{path.name}: has several columns of the same name; give each its own.")
@@ -140,10 +141,6 @@ def _check_before_reading(
 
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
 
 
 def _from_lists(cells: pa.ChunkedArray, source: str) -> np.ndarray:

@@ -105,7 +105,7 @@ def joined(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None =
                     )
                 for score, found in scores.items():
                     numbers.setdefault(f"{role}.{name}.{score}", {})[part] = found.values
-    parts = {part: _whole(part, index[part], numbers) for part in index}
+    parts: dict[Set, tuple[np.ndarray, list[str]]] = {part: _whole(part, index[part], numbers) for part in index}
     if not len(parts["query"][0]):
         raise InputError("no record has a finite number of every score: did a model diverge? Leave out its log.")
     columns: dict[str, list[Any]] = {

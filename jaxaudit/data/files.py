@@ -146,10 +146,7 @@ def _labels_beside(path: Path) -> Path:
     for candidate in candidates:
         if exists(candidate) and candidate.is_file():
             return candidate
-    raise InputError(
-        f"{path}: there are no labels beside it; save them as {path.stem}_labels.npy in the same folder, or "
-        "as .npz with inputs and labels."
-    )
+    raise InputError(f"{path}: there are no labels beside it; save them as {path.stem}_labels.npy, or use .npz.")
 
 
 def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source: str, split: str | None) -> Examples:

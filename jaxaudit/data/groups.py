@@ -117,10 +117,7 @@ def checked_groups(values: np.ndarray, of: str) -> np.ndarray:
     values = as_text(values)
     empty = int((np.char.str_len(values) == 0).sum()) if values.dtype.kind == "U" else 0
     if empty:
-        raise InputError(
-            f"{empty} records of the {of} have no group (their values are empty); give a record that belongs to none a "
-            "group of its own."
-        )
+        raise InputError(f"{empty} records of the {of} have no group (no value); give each a group of its own.")
     return values
 
 
@@ -147,8 +144,7 @@ def load_groups(
     values = checked_groups(flat(values), of)
     if len(values) != records:
         raise InputError(
-            f"the groups of the {of} have {len(values)} values, but it has {records} records; give one value per "
-            "record, in its order."
+            f"the groups of the {of} have {len(values)} values, but it has {records} records; give one each."
         )
     return values
 
@@ -207,10 +203,7 @@ def _of_archive(archive: NpzArrays, key: str, split: str | None) -> np.ndarray:
         values, records = archive.read(name), len(archive.read(pairs[each].labels))
         # A slice with another number of values would belong to other records.
         if values.shape[:1] != (records,):
-            raise InputError(
-                f"groups {name!r}: the array has shape {values.shape}, but there are {records} records; give one value "
-                "per record, in its order."
-            )
+            raise InputError(f"groups {name!r}: has shape {values.shape} for {records} records; give one value each.")
         found.append(values)
     return np.concatenate(found)
 

@@ -73,10 +73,7 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
 def refuse_black(largest: int, name: str) -> None:
     """Rejects `uint8` images whose largest value is 1, since scaled to [0, 1] they would be black."""
     if largest == 1:
-        raise InputError(
-            f"{name}: uint8 images with a largest value of 1; if they are black and white, save them as bool or times "
-            "255."
-        )
+        raise InputError(f"{name}: uint8 images with a largest value of 1; save black and white as bool or times 255.")
 
 
 def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.ndarray:

@@ -101,10 +101,7 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Pure
 
     def apply(params: Any, state: Any, inputs: Array, training: bool) -> tuple[Any, Any]:
         if training:
-            raise InputError(
-                f"the model {name} is a Keras model, which is judged here and not trained; train such models with your "
-                "own script: jaxaudit shadows plan."
-            )
+            raise InputError(f"the model {name} is of Keras, which is not trained here: see jaxaudit shadows plan.")
         mine = [[of[path] for path in names] for of, names in ((params, trained), (state, rest))]
         return model.stateless_call(*mine, inputs, **mode)[0], state
 

@@ -196,10 +196,7 @@ def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
             "number of inputs, such as Linear(in_features, ...) in place of LazyLinear."
         )
     if another() is module:
-        raise InputError(
-            f"the model factory {name} returns the same module at every call, so every model would start from its "
-            "weights; build a new one in it."
-        )
+        raise InputError(f"the model factory {name} returns the same module at every call; build a new one in it.")
     other = {str(each.dtype) for each in module.parameters() if str(each.dtype) != "torch.float32"}
     if other:
         raise InputError(
@@ -208,10 +205,7 @@ def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
         )
     away = {str(each.device) for each in module.parameters() if each.device.type != "cpu"}
     if away:
-        raise InputError(
-            f"the model {name} puts parameters on {', '.join(sorted(away))}; build it on the CPU: JAX moves it to its "
-            "own device."
-        )
+        raise InputError(f"the model {name} puts parameters on {', '.join(sorted(away))}; build it on the CPU.")
 
 
 def _form(another: Callable[[], Any], inputs: np.ndarray, name: str) -> Form:

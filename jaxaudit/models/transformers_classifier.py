@@ -103,8 +103,5 @@ class TransformersClassifier:
         arrays = {name: each.detach().numpy().copy() for name, each in module.state_dict().items()}
         for name, each in weights.items():
             if each.dtype.kind in "iu" and not name.endswith(COUNTS) and arrays.get(name, _FLOAT).dtype.kind == "f":
-                raise InputError(
-                    f"{source}: {name} has whole numbers ({each.dtype}), as quantised weights have; save the model in "
-                    "float32."
-                )
+                raise InputError(f"{source}: {name} has whole numbers, as quantised weights have; save float32.")
         return arrays

@@ -40,10 +40,7 @@ def open_outputs(directory: Path, model: int, description: Description) -> Calla
     path, whole = outputs_path(directory, model), os.path.lexists(directory / WHOLE)
     stored = StoredArray(directory / WHOLE if whole else path)
     if whole and stored.shape != (description.models, *description.shape):
-        raise InputError(
-            f"{WHOLE}: has shape {stored.shape}, but the bank's outputs are "
-            f"{(description.models, *description.shape)}, models first."
-        )
+        raise InputError(f"{WHOLE}: has shape {stored.shape}, not {(description.models, *description.shape)}.")
     rows, source = (slice(model, model + 1), WHOLE) if whole else (slice(None), path.name)
     _refuse_form(stored.dtype, stored.shape[whole:], description, source)
     refuse_larger(f"{source}, of one model", math.prod(description.shape) * stored.dtype.itemsize, MAX_BYTES)

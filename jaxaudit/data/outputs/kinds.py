@@ -88,10 +88,7 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
         outside = np.logical_not(((values >= -SLACK) & (values <= 1 + SLACK)).all(axis=1))
         row = first(outside | off)
         what = "is outside [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
-        raise InputError(
-            f"{source}: row {row} {what}, so these are not probabilities; renormalise the rows, or are they logits "
-            "(`kind` logits)?"
-        )
+        raise InputError(f"{source}: row {row} {what}, so these are not probabilities; are they logits (`kind`)?")
     if inside(span):
         raise InputError(
             f"{source}: neither probabilities nor logits: all values lie in [0, 1] but row {first(off)} sums to "

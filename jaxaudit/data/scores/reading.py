@@ -133,10 +133,7 @@ def _of_lines(path: Path) -> dict[str, Any]:
         try:
             record = decoder.decode(line)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise InputError(
-                f"{path.name}: line {number} is not an object of numbers and texts; write one object a record, in "
-                "UTF-8."
-            ) from error
+            raise InputError(f"{path.name}: line {number} is not an object of numbers and texts, in UTF-8.") from error
         found = found or {name: [] for name in record}
         if record.keys() != found.keys() or len(found) > MOST_COLUMNS:
             raise InputError(f"{path.name}: line {number} has other names than the first; give each record the same.")

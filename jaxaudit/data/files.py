@@ -81,7 +81,7 @@ def load_path(
     choose_splits([None], split, path.name)
     if suffix in TABLES:
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.tables.numeric import load_columns
+        from jaxaudit.data.tables.people import load_columns
 
         return load_columns(path, drop)
     if suffix == ".mat":

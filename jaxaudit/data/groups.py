@@ -136,8 +136,7 @@ def load_groups(
         text: a `.npy`, a `.csv` with one column or one called `group`, or else the name of an array or column in the
         `.npz`, `.csv` or `.parquet` that `data` names. In a `.npz` with several splits that is the array with the split
         in its name, as for inputs and labels: `patient_train` is `patient` of `train`. data: the name of the set, as
-        for `load`: NAME[@SPLIT]. records: the number of its records. of: the name of the set in messages. data_dir: as
-        for `load`.
+        for `load`, which has this number of `records`. of: the name of the set in messages.
     """
     path = groups_file(text)
     values = _in_set(text, data, data_dir) if path is None else _in_file(path, records)
@@ -211,7 +210,7 @@ def _of_archive(archive: NpzArrays, key: str, split: str | None) -> np.ndarray:
 def _of_table(path: Path, key: str, split: str | None) -> np.ndarray:
     """The values of all records of a table with named columns, which has one split."""
     # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.tables.numeric import read_text_table
+    from jaxaudit.data.tables.people import read_text_table
 
     # Listed in `drop`, because the index of pandas may hold the groups.
     table, _ = read_text_table(path, drop=(key,))

@@ -126,17 +126,13 @@ def stack_images(
 
     Images of one size are returned unchanged, gray ones repeated to three channels if others have colour: `[n, h, w]`
     or `[n, h, w, channels]`. If sizes of `uint8` images differ, each is resized to `size`, (height, width), as by
-    `prepare_images` with this `gray`: `float32[n, *size, channels]` in [0, 1].
+    `prepare_images` with this `gray`: `float32[n, *size, channels]` in [0, 1]; without a `size` they are refused.
 
     Guarantees: for every image, `prepare_images` with this size and `gray` gives the same bits whether or not the other
     images have its size, so that equal images are found by hash. Memory: the result and, if sizes differ, the images
     before the first of another size.
 
-    Args:
-        source: the name of the images in messages; `called` gives that of the image of a row.
-
-    Raises:
-        InputError: sizes differ and there is no `size`, or the images need more than this machine has memory for.
+    In messages, `source` is the name of the images, and `called` gives that of the image of a row.
     """
     stack: np.ndarray | None = None
     scaled, largest = False, 0

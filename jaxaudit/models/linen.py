@@ -31,10 +31,7 @@ def linen_functions(module: Any, input_shape: tuple[int, ...]) -> PureModule:
     """The pure functions of a Linen module.
 
     An argument of `__call__` named `train`, `training`, `is_training`, `deterministic` or `use_running_average` is set
-    accordingly. In training, all random streams are derived from the state's key.
-
-    Raises:
-        InputError: `__call__` has another argument without a default, or draws random numbers in evaluation mode.
+    accordingly; any other must have a default. In training, all random streams are derived from the state's key.
     """
     name = type(module).__name__
     modes = _modes(module, name)

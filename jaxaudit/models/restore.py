@@ -54,14 +54,11 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     Arrays that PyTorch does not save are taken from the module. Arrays of another float type are converted.
 
     Args:
-        net: the module.
         weights: arrays by name; see `jaxaudit.data.weights.weights.read_weights`.
-        source: the name of the weights in messages.
-        model: the name of the module in messages.
+        source, model: the names of the weights and of the module in messages.
 
     Raises:
-        InputError: an array is missing, unknown, of another shape or type, or too large for the module's type; the
-            message names the first ones.
+        InputError: an array is missing, unknown, of another shape or type, or too large for the module's type.
     """
     params, state = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 1))
     of_params, of_state = dict(_named(params)), dict(_named(state))

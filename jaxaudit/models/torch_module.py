@@ -62,14 +62,10 @@ def torch_functions(
     The module is not modified. A model starts from weights that `build` draws with PyTorch's generator, seeded with the
     model's key. Batch normalisation updates its running statistics, and dropout draws from the state's key. The last
     axis of images (and of series, for convolutions), the channels, is moved to the front; a module that does not accept
-    that gets records as they are. A module that accepts only integers, such as an embedding, gets integers.
+    that gets records as they are. A module that accepts only integers, such as an embedding, gets integers; with
+    `fields` it gets the arrays of a record by name.
 
     As a check, outputs, gradient and state on some random records are compared with those of PyTorch itself.
-
-    Args:
-        name: the module's name in messages.
-        input_shape: the shape of one record, channels last.
-        fields: the arrays of a record, if the module gets several arrays by name.
 
     Raises:
         InputError: torchax is missing or does not work with the installed PyTorch; the module is lazy, of another type

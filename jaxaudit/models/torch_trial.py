@@ -45,16 +45,14 @@ class Trial(NamedTuple):
 
     Attributes:
         another: builds the module again.
-        tensors: all of the module's tensors by name.
-        saved_as: for each tensor in `state_dict`, its name in `tensors`.
+        saved_as: for each tensor in `state_dict`, its name in `tensors`, which are all of the module's.
         trained: the names of parameters that require a gradient.
         draws: whether the module draws random numbers in training.
         batch_coupled: whether in training one record's output depends on the other records.
         seeded: whether the initial weights depend on the seed.
         inputs: the random records, in the audit's form.
         directions: the factors of the outputs in the loss, which is the mean of their products.
-        outputs: the outputs on the records, in training mode, or in evaluation mode if the module draws random numbers.
-        gradient: the gradient of the loss, by parameter.
+        outputs: in training mode, or in evaluation mode if the module draws random numbers.
         after: all tensors after these calls.
     """
 

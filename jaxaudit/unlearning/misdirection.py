@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.errors import InputError
-from jaxaudit.models.activations import HiddenStates
+from jaxaudit.models.module import HiddenStates
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import passes
 from jaxaudit.unlearning.method import LogProbs, cites

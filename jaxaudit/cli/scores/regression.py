@@ -43,7 +43,7 @@ def score(options: RegressionOptions) -> Summary:
     from jaxaudit.data.formats.text_table import trimmed
     from jaxaudit.data.groups import numbered
     from jaxaudit.data.scores.writing import write_scores
-    from jaxaudit.data.tables.numeric import read_text_table
+    from jaxaudit.data.tables.people import read_text_table
     from jaxaudit.data.texts import SETS
 
     table, _ = read_text_table(options.predictions)

@@ -106,11 +106,9 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
 def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED) -> TextTable:
     """The cells of a CSV file as text; what `options` leaves open is detected (`find_format`).
 
-    Without `header` the first line is data, too. No message shows a cell.
-
-    Raises:
-        InputError: when the file is packed, has more than `MOST_COLUMNS`, begins with a blank line or a very long one,
-            or its lines differ in their number of cells.
+    Without `header` the first line is data, too. No message shows a cell. A file that is packed, has more than
+    `MOST_COLUMNS`, begins with a blank line or a very long one, or whose lines differ in their number of cells is
+    refused.
     """
     with open_data(path) as stream:
         if stream.peek(2)[:2] == b"\x1f\x8b":
@@ -152,11 +150,8 @@ def csv_batches(
 ) -> Iterator[pa.RecordBatch]:
     """These columns, by name and type, of a large CSV file with a header line, gzipped or not, some lines at a time.
 
-    Args:
-        what, advice: as for `parsing`.
-        max_bytes: the most that the file may unpack to; None for no limit.
-        null_values: cells that mean a missing value; by default those that Arrow recognises.
-        block_bytes: bytes read at a time.
+    `what` and `advice` are as for `parsing`; `null_values` are cells that mean a missing value, by default those that
+    Arrow recognises; the file may unpack to `max_bytes`, if given, and `block_bytes` are read at a time.
     """
     convert = arrow_csv.ConvertOptions(
         column_types=dict(columns), include_columns=list(columns), null_values=null_values

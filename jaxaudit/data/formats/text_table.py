@@ -30,13 +30,11 @@ NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
 
 @dataclass(frozen=True, eq=False)
 class TextTable:
-    """A table of text cells, as read from a file.
+    """A table of text cells, as read from the file `source`.
 
     Attributes:
         header: the cells of the first line if it was read as a header, else None.
         columns: the other cells, one array of text for each column.
-        source: the file's name, for messages.
-        decimal: the decimal sign of its numbers.
         note: the format of the file, if unusual.
     """
 
@@ -171,11 +169,8 @@ def read_parquet(path: Path, *, keep: Collection[str], drop: Collection[str]) ->
 
     Numbers, booleans, dates, times and decimals are converted to text; dictionary-encoded text is decoded. The index
     columns of pandas (named in its metadata) are left out unless they are in `keep` or `drop`. A column of an
-    unsupported type that is to be dropped gets empty cells.
-
-    Raises:
-        InputError: when the file has more than `MOST_COLUMNS`, takes more than `MAX_BYTES` at eight bytes a cell, or a
-            column holds lists or anything else without a text.
+    unsupported type that is to be dropped gets empty cells; a column of lists, or of anything else without a text, is
+    refused.
     """
     try:
         with open_data(path) as stream, parquet.ParquetFile(stream) as file:

@@ -24,11 +24,9 @@ _UNTELLING = re.compile(r".*_EVAL|evals?(_.*)?|\.*", re.IGNORECASE)
 class Joined(NamedTuple):
     """A table of scores, a cell a record, and what it could not take from the logs.
 
-    Attributes:
-        records: how many records of each set it has.
-        left_out: how many records of each set were left out, because a score of theirs is no number.
-        empty: columns and their sets that have no number at all, such as `target.a.loss of query`.
-        constant: columns that were left out, because they have the same number for all records.
+    `records` and `left_out` count the records of each set, and those without a number of some score. `empty` are
+    columns and their sets that have no number at all, such as `target.a.loss of query`; `constant` are columns that
+    were left out, because they have the same number for all records.
     """
 
     columns: Mapping[str, Sequence[Any]]

@@ -132,7 +132,9 @@ def _called(factory: Any, name: str, call: Call, key: Key[Array, ""]) -> Any:
     with built_by_keras():
         module = call.made(factory, nnx.Rngs(key))
     if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module) and not is_keras_model(module):
-        raise InputError(f"the model factory {name} returned a {type(module).__name__}, no module of a known kind.")
+        raise InputError(
+            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module or flax.linen.Module."
+        )
     return module
 
 

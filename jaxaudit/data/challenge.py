@@ -42,7 +42,6 @@ class Key(StrictStruct, frozen=True, kw_only=True):
     """What `key.json` holds.
 
     Attributes:
-        schema: of this file.
         about: what the commitment is and how it is checked, for people.
         commitment: see `ABOUT`.
         salt: 256 random bits, without which nobody can try seeds against the commitment.

@@ -122,10 +122,7 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
         ):
             if theirs != ours:
                 said = "" if theirs is part.class_names else f" ({theirs} and {ours})"
-                raise InputError(
-                    f"{part.name} and {first.name} differ in {what}{said}; make both alike first (`image_size` for "
-                    "images)."
-                )
+                raise InputError(f"{part.name} and {first.name} differ in {what}{said}; make both alike first.")
     return Examples(
         np.concatenate([part.inputs for part in parts]),
         np.concatenate([part.labels for part in parts]),

@@ -81,10 +81,14 @@ def load_path(
     choose_splits([None], split, path.name)
     if suffix in TABLES:
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.tables.numeric import load_columns
+        from jaxaudit.data.tables.people import load_columns
 
         return load_columns(path, drop)
-    return load_mat(path) if suffix == ".mat" else _from_npy(path)
+    if suffix == ".mat":
+        return load_mat(path)
+    beside = _labels_beside(path)
+    codes, class_names = encode_labels(read_npy(beside), None, beside.name)
+    return Examples(_as_stored(read_npy(path), path.name), codes, class_names, path.name)
 
 
 _KNOWN = f"{', '.join(KINDS)}, an IDX file or folder, or a folder of class-named folders of images"
@@ -134,12 +138,6 @@ def _from_idx(folder: Path, split: str | None, name: str) -> Examples:
     return join_images(parts, name)
 
 
-def _from_npy(path: Path) -> Examples:
-    beside = _labels_beside(path)
-    codes, class_names = encode_labels(read_npy(beside), None, beside.name)
-    return Examples(_as_stored(read_npy(path), path.name), codes, class_names, path.name)
-
-
 def _labels_beside(path: Path) -> Path:
     candidates = [path.with_name(f"{path.stem}{ending}.npy") for ending in ("_labels", "-labels", "_y")]
     role = role_of(path.stem)
@@ -148,10 +146,7 @@ def _labels_beside(path: Path) -> Path:
     for candidate in candidates:
         if exists(candidate) and candidate.is_file():
             return candidate
-    raise InputError(
-        f"{path}: there are no labels beside it; save them as {path.stem}_labels.npy in the same folder, or "
-        "as .npz with inputs and labels."
-    )
+    raise InputError(f"{path}: there are no labels beside it; save them as {path.stem}_labels.npy, or use .npz.")
 
 
 def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source: str, split: str | None) -> Examples:
@@ -159,29 +154,20 @@ def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source:
     names = list(names)
     pairs = find_pairs(names, source)
     chosen = choose_splits(pairs, split, source)
-    labels = {s: read(pair.labels) for s, pair in pairs.items()}
-    names_array = next((name for name in CLASS_NAMES if name in names), None)
-    class_names = None if names_array is None else _class_names(read(names_array), f"{source}[{names_array}]")
-    codes, class_names = encode_labels(_stack(list(labels.values()), source), class_names, f"{source}, labels")
-    starts = np.cumsum([0, *(len(part) for part in labels.values())])
-    rows = {s: slice(starts[i], starts[i + 1]) for i, s in enumerate(labels)}
-    inputs = {s: _as_stored(read(pairs[s].inputs), source) for s in chosen}
-    parts = [Examples(inputs[s], codes[rows[s]], class_names, source) for s in chosen]
-    return join_images(parts, source)
-
-
-def _stack(labels: list[np.ndarray], source: str) -> np.ndarray:
-    labels = [flat(part) for part in labels]
+    labels = [flat(read(pair.labels)) for pair in pairs.values()]
     if any(part.ndim == 0 or part.shape[1:] != labels[0].shape[1:] for part in labels):
         shapes = ", ".join(str(part.shape) for part in labels)
         raise InputError(f"{source}: labels have shapes {shapes}; give one label for each record.")
-    return np.concatenate(labels)
-
-
-def _class_names(values: np.ndarray, source: str) -> list[str]:
-    if values.ndim != 1 or len(set(values.tolist())) < len(values):
-        raise InputError(f"{source}: class names must be a list without repetitions, in label order.")
-    return [str(value) for value in as_text(values).tolist()]
+    class_names = None
+    for name in [name for name in CLASS_NAMES if name in names][:1]:
+        values = read(name)
+        if values.ndim != 1 or len(set(values.tolist())) < len(values):
+            raise InputError(f"{source}[{name}]: class names must be a list without repetitions, in label order.")
+        class_names = [str(value) for value in as_text(values).tolist()]
+    codes, class_names = encode_labels(np.concatenate(labels), class_names, f"{source}, labels")
+    rows = dict(zip(pairs, np.split(codes, np.cumsum([len(part) for part in labels])[:-1]), strict=True))
+    inputs = {s: _as_stored(read(pairs[s].inputs), source) for s in chosen}
+    return join_images([Examples(inputs[s], rows[s], class_names, source) for s in chosen], source)
 
 
 def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:

@@ -117,10 +117,7 @@ def checked_groups(values: np.ndarray, of: str) -> np.ndarray:
     values = as_text(values)
     empty = int((np.char.str_len(values) == 0).sum()) if values.dtype.kind == "U" else 0
     if empty:
-        raise InputError(
-            f"{empty} records of the {of} have no group (their values are empty); give a record that belongs to none a "
-            "group of its own."
-        )
+        raise InputError(f"{empty} records of the {of} have no group (no value); give each a group of its own.")
     return values
 
 
@@ -139,16 +136,14 @@ def load_groups(
         text: a `.npy`, a `.csv` with one column or one called `group`, or else the name of an array or column in the
         `.npz`, `.csv` or `.parquet` that `data` names. In a `.npz` with several splits that is the array with the split
         in its name, as for inputs and labels: `patient_train` is `patient` of `train`. data: the name of the set, as
-        for `load`: NAME[@SPLIT]. records: the number of its records. of: the name of the set in messages. data_dir: as
-        for `load`.
+        for `load`, which has this number of `records`. of: the name of the set in messages.
     """
     path = groups_file(text)
     values = _in_set(text, data, data_dir) if path is None else _in_file(path, records)
     values = checked_groups(flat(values), of)
     if len(values) != records:
         raise InputError(
-            f"the groups of the {of} have {len(values)} values, but it has {records} records; give one value per "
-            "record, in its order."
+            f"the groups of the {of} have {len(values)} values, but it has {records} records; give one each."
         )
     return values
 
@@ -207,10 +202,7 @@ def _of_archive(archive: NpzArrays, key: str, split: str | None) -> np.ndarray:
         values, records = archive.read(name), len(archive.read(pairs[each].labels))
         # A slice with another number of values would belong to other records.
         if values.shape[:1] != (records,):
-            raise InputError(
-                f"groups {name!r}: the array has shape {values.shape}, but there are {records} records; give one value "
-                "per record, in its order."
-            )
+            raise InputError(f"groups {name!r}: has shape {values.shape} for {records} records; give one value each.")
         found.append(values)
     return np.concatenate(found)
 
@@ -218,7 +210,7 @@ def _of_archive(archive: NpzArrays, key: str, split: str | None) -> np.ndarray:
 def _of_table(path: Path, key: str, split: str | None) -> np.ndarray:
     """The values of all records of a table with named columns, which has one split."""
     # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.tables.numeric import read_text_table
+    from jaxaudit.data.tables.people import read_text_table
 
     # Listed in `drop`, because the index of pandas may hold the groups.
     table, _ = read_text_table(path, drop=(key,))

@@ -54,10 +54,18 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
         )
     if min(size) < 1:
         raise InputError(f"the image size must be at least 1x1, got {size[0]}x{size[1]}.")
-    if images.dtype != np.uint8:
-        _check_floats(examples)
-    else:
+    if images.dtype == np.uint8:
         refuse_black(int(images.max()), examples.name)
+    elif not np.issubdtype(images.dtype, np.floating):
+        raise InputError(f"{examples.name}: images of type {images.dtype}; save uint8 (0..255) or floats in [0, 1].")
+    elif images.min() < 0 or images.max() > 1:
+        hint = "divide by 255, or save them as uint8, first"
+        if images.min() < 0 or images.max() > 255:
+            hint = "rescale those of all sets alike, such as (images - a) / (b - a); outputs may stay as they are"
+        raise InputError(
+            f"{examples.name}: float images must be in [0, 1], but are from {images.min():g} to {images.max():g}; "
+            f"{hint}."
+        )
     images = images[..., None] if images.ndim == 3 else images
     return replace(examples, inputs=scale_images(images, size, gray))
 
@@ -65,10 +73,7 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
 def refuse_black(largest: int, name: str) -> None:
     """Rejects `uint8` images whose largest value is 1, since scaled to [0, 1] they would be black."""
     if largest == 1:
-        raise InputError(
-            f"{name}: uint8 images with a largest value of 1; if they are black and white, save them as bool or times "
-            "255."
-        )
+        raise InputError(f"{name}: uint8 images with a largest value of 1; save black and white as bool or times 255.")
 
 
 def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.ndarray:
@@ -91,19 +96,6 @@ def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.nd
         planes = planes if columns is None else planes @ columns.T
         result[start : start + step] = planes.transpose(0, 2, 3, 1) / full
     return result
-
-
-def _check_floats(examples: Examples) -> None:
-    if not np.issubdtype(examples.inputs.dtype, np.floating):
-        raise InputError(
-            f"{examples.name}: images of type {examples.inputs.dtype}; save them as uint8 (0..255) or float in [0, 1]."
-        )
-    low, high = float(examples.inputs.min()), float(examples.inputs.max())
-    if low < 0 or high > 1:
-        hint = "divide by 255, or save them as uint8, first"
-        if low < 0 or high > 255:
-            hint = "rescale those of all sets alike, such as (images - a) / (b - a); outputs may stay as they are"
-        raise InputError(f"{examples.name}: float images must be in [0, 1], but are from {low:g} to {high:g}; {hint}.")
 
 
 def _weights(old: int, new: int) -> np.ndarray | None:
@@ -134,17 +126,13 @@ def stack_images(
 
     Images of one size are returned unchanged, gray ones repeated to three channels if others have colour: `[n, h, w]`
     or `[n, h, w, channels]`. If sizes of `uint8` images differ, each is resized to `size`, (height, width), as by
-    `prepare_images` with this `gray`: `float32[n, *size, channels]` in [0, 1].
+    `prepare_images` with this `gray`: `float32[n, *size, channels]` in [0, 1]; without a `size` they are refused.
 
     Guarantees: for every image, `prepare_images` with this size and `gray` gives the same bits whether or not the other
     images have its size, so that equal images are found by hash. Memory: the result and, if sizes differ, the images
     before the first of another size.
 
-    Args:
-        source: the name of the images in messages; `called` gives that of the image of a row.
-
-    Raises:
-        InputError: sizes differ and there is no `size`, or the images need more than this machine has memory for.
+    In messages, `source` is the name of the images, and `called` gives that of the image of a row.
     """
     stack: np.ndarray | None = None
     scaled, largest = False, 0

@@ -101,8 +101,8 @@ def _look_up(values: np.ndarray, class_names: Sequence[str], source: str) -> tup
     if unknown:
         first = int(np.argmax(values == unknown[0]))
         raise InputError(
-            f"{source}: {len(unknown)} of the different labels (first: record {first}) are not "
-            "among the class names; add them to class_names or correct the labels."
+            f"{source}: {len(unknown)} of the different labels (first: record {first}) are not among the class names; "
+            "add or correct them."
         )
     table = np.array([index[name] for name in distinct.tolist()], np.int32)
     return table[codes], tuple(class_names)

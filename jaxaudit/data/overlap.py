@@ -29,13 +29,9 @@ class Overlap(NamedTuple):
 
 
 def find_overlap(query: Examples, calibration: Examples) -> Overlap:
-    """Finds the calibration records that equal a query record, whatever their labels.
+    """The calibration records that equal a query record in shape, number type and values, whatever their labels.
 
-    Two records are equal if their shape, number type and values are, so apply the same preprocessing to both sets
-    first. O((q + c) log q) after hashing.
-
-    Raises:
-        InputError: when the two sets differ in record shape or number type; then nothing could be equal.
+    Apply the same preprocessing to both sets first. O((q + c) log q) after hashing.
 
     Reference: Liu & Tsaftaris (2020), section 2: the calibration set holds no element of the query set.
 
@@ -71,11 +67,7 @@ def refuse_overlap(query: Examples, calibration: Examples) -> None:
 
 
 def drop_overlap(query: Examples, calibration: Examples, role: str = "calibration set") -> Examples:
-    """`calibration` without the records that also occur in `query`, in unchanged order.
-
-    Raises:
-        InputError: when no record would remain.
-    """
+    """`calibration` without the records that also occur in `query`, in unchanged order; some must remain."""
     overlap = find_overlap(query, calibration)
     if overlap.count == 0:
         return calibration
@@ -90,14 +82,9 @@ def drop_overlap(query: Examples, calibration: Examples, role: str = "calibratio
 def refuse_held(
     other: Examples, held: Examples, role: str, advice: str = "use `drop_overlap` to leave them out", of: str = HOLDOUT
 ) -> None:
-    """Checks that no record of the holdout, of the reference, or of the known members is in another set.
+    """Checks that no record of the holdout, of the reference, or of the known members (`of`) is in another set.
 
-    Args:
-        other: the other set.
-        held: the holdout, the reference or the members.
-        role: the other set's role in the audit, such as "query set".
-        advice: what to do.
-        of: `holdout`, `reference` or `members`.
+    `role` is the other set's, such as "query set"; `advice` says what to do.
     """
     overlap = find_overlap(other, held)
     if overlap.count:
@@ -119,18 +106,12 @@ def refuse_in_reference(
 def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
     """Indices of the records that remain in each set, ascending, if query set, holdout and members share records.
 
-    If two sets share a record, every record that occurs more than once in all sets together is dropped. Dropping only
-    the holdout's copies would break the test: the query set would keep records with copies and the holdout would lose
-    them, so the two would differ whatever the target is. Dropping only shared records is not enough either: records
-    with all copies in one set would remain, and they move together. Which records occur once does not depend on how the
-    records were split. So, given the dropped records, every split of the others is equally likely, and the test is
-    exact.
-
     If no two share any, all records stay: duplicates with all copies in one set are evidence of different sampling, and
-    `metrics.exchangeability` tests for it.
-
-    Raises:
-        InputError: when nothing remains of a set.
+    `metrics.exchangeability` tests for it. If two share a record, every record that occurs more than once in all sets
+    together is dropped. Dropping only the holdout's copies would break the test: query set and holdout would differ
+    whatever the target is. Dropping only shared records is not enough either: records with all copies in one set move
+    together. Which records occur once does not depend on how the records were split; so, given the dropped ones, every
+    split of the others is equally likely, and the test is exact.
 
     >>> query = Examples(np.array([[1.0], [2.0], [2.0], [3.0]]), np.zeros(4, int), ("a",), "query")
     >>> holdout = Examples(np.array([[3.0], [4.0]]), np.zeros(2, int), ("a",), "holdout")

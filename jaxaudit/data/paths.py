@@ -97,9 +97,7 @@ _BYTES_NOT_WAITING: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY",
 
 
 def open_regular(path: Path, *, links: bool = True) -> BufferedReader:
-    """Opens a regular file to read; a FIFO, on which opening would block, or a device is never opened.
-
-    `links` says whether it may be a link to a regular file.
+    """Opens a regular file, or a link to one if `links`; a FIFO, on which opening would block, or a device never.
 
     Raises:
         OSError: it does not exist, is not a regular file, or cannot be read.

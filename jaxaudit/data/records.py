@@ -67,8 +67,7 @@ class Records:
             # Long doubles: their size depends on the machine, and some of their bytes are undefined.
             if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
                 raise InputError(
-                    f"{self.name}: {name} has values of type {array.dtype}; give numbers of up to 64 bits, such as the "
-                    "indices of tokens."
+                    f"{self.name}: {name} has values of type {array.dtype}; give numbers of up to 64 bits."
                 )
         numbers = prod(self.inputs.shape[1:])
         refuse_larger(f"{self.name}, {AT_ONCE:,} records", AT_ONCE * 4 * numbers, MAX_BYTES, "give smaller records")

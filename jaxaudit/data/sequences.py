@@ -120,7 +120,12 @@ def sequences(
     >>> sequences([texts])[0].inputs[0, :6]
     array([-257,  -98,   98,   99,  256, -257], dtype=int32)
     """
-    return padded(sets, [_encoded(each, tokenizer, template) for each in sets], tokenizer.end, positions)
+    encoded, end = [], tokenizer.end
+    for texts in sets:
+        prompts = prompts_of(texts, template)
+        both = zip(tokenizer.encode(prompts), tokenizer.encode(_whole(prompts, texts)), strict=True)
+        encoded.append([([end, *tokens, end], 1 + min(len(start), len(tokens))) for start, tokens in both])
+    return padded(sets, encoded, end, positions)
 
 
 def padded(
@@ -152,7 +157,14 @@ def padded(
             "or a model with more positions."
         )
     length = min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, positions)
-    return tuple(_examples(rows, length, end, each.source) for rows, each in zip(encoded, sets, strict=True))
+    made = []
+    for rows, texts in zip(encoded, sets, strict=True):
+        inputs = np.full((len(rows), length), ~end, np.int32)
+        for each, (tokens, start) in zip(inputs, rows, strict=True):
+            each[: len(tokens)] = tokens
+            each[:start] = ~each[:start]
+        made.append(Examples(inputs, np.zeros(len(rows), np.int32), CLASS_NAMES, texts.source))
+    return tuple(made)
 
 
 def are_texts(examples: Examples) -> bool:
@@ -177,24 +189,6 @@ def token_counts(examples: Examples, columns: int = 256) -> np.ndarray:
     rows = np.repeat(np.arange(len(inputs)), inputs.shape[1])
     found = np.bincount(rows * columns + tokens.ravel(), minlength=len(inputs) * columns)
     return found.reshape(len(inputs), columns).astype(np.float32)
-
-
-def _examples(rows: Sequence[tuple[Sequence[int], int]], length: int, end: int, name: str) -> Examples:
-    inputs = np.full((len(rows), length), ~end, np.int32)
-    for each, (tokens, start) in zip(inputs, rows, strict=True):
-        each[: len(tokens)] = tokens
-        each[:start] = ~each[:start]
-    return Examples(inputs, np.zeros(len(rows), np.int32), CLASS_NAMES, name)
-
-
-def _encoded(texts: Texts, tokenizer: Tokenizer, template: str | None) -> list[tuple[list[int], int]]:
-    prompts = prompts_of(texts, template)
-    before = tokenizer.encode(prompts)
-    whole = tokenizer.encode(_whole(prompts, texts))
-    end = tokenizer.end
-    return [
-        ([end, *tokens, end], 1 + min(len(start), len(tokens))) for start, tokens in zip(before, whole, strict=True)
-    ]
 
 
 def prompts_of(texts: Texts, template: str | None = None) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -83,7 +84,15 @@ class Texts(NamedTuple):
             if found not in (0, row):
                 raise InputError(f"{self.source}: only some records have the key {name!r}; give it to all or to none.")
             if found:
-                values.append(_named(each[name], f"{self.source}: record {row}", name))
+                value = None
+                with suppress(msgspec.MsgspecError, RecursionError, ValueError):
+                    value = _NAME.decode(each[name])
+                if value is None or len(str(value)) > LONGEST_NAME:
+                    raise InputError(
+                        f"{self.source}: record {row}: its {name!r} is neither an integer nor a text of up to "
+                        f"{LONGEST_NAME} characters; give one of these."
+                    )
+                values.append(value)
         return values if found else None
 
 
@@ -170,15 +179,3 @@ def _form(found: _Line, where: str) -> str:
     if len(forms) == 1:
         what = "has a 'text' and an 'answer'" if answered else f"has a {forms[0]!r} without an 'answer'"
     raise InputError(f"{where} {what}; give a 'prompt' or 'question' with its 'answer', or a 'text' alone.")
-
-
-def _named(value: msgspec.Raw, where: str, key: str) -> str | int:
-    try:
-        name = _NAME.decode(value)
-        if len(str(name)) <= LONGEST_NAME:
-            return name
-    except (msgspec.MsgspecError, RecursionError, ValueError):
-        pass
-    raise InputError(
-        f"{where}: its {key!r} is neither an integer nor a text of up to {LONGEST_NAME} characters; give one of these."
-    )

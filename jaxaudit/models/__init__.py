@@ -1,11 +1,14 @@
-"""Networks of the papers and other common networks, and the conversion of Flax, PyTorch and Keras modules."""
+"""Networks of the papers and other common networks, and the conversion of Flax, PyTorch and Keras modules.
 
-from jaxaudit.models.activations import HiddenStates, hidden_states
+A module, a folder or a file that cannot be used is an `InputError`; `Raises` says only what is particular.
+"""
+
 from jaxaudit.models.adapters import Adapters, write_adapter
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 from jaxaudit.models.gpt import GPT
 from jaxaudit.models.liu import LiuCNN, MedicalCNN, RandomCrop
 from jaxaudit.models.mlp import MLP
+from jaxaudit.models.module import HiddenStates, hidden_states
 from jaxaudit.models.residual import ResNet, WideResNet
 from jaxaudit.models.vit import ViT
 from jaxaudit.randomness import RUN_ONCE

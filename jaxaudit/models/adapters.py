@@ -58,15 +58,11 @@ class Adapters:
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens of the base model; raises as `LanguageModel`."""
+        """The number of tokens of the base model."""
         return LanguageModel(Path(self.folder)).vocabulary
 
     def __call__(self) -> PureModule:
-        """The functions of the network, with the base model's tensors as `PureModule.shared`.
-
-        Raises:
-            InputError: `rank` is no rank, `layers` name no linear layer, or as `causal_model`.
-        """
+        """The functions of the network, with the base model's tensors as `PureModule.shared`."""
         if not 1 <= self.rank <= MOST_RANK:
             raise InputError(f"the rank of adapters (`lora`) is 1 to {MOST_RANK:,}, got {self.rank:,}.")
         made = causal_model(Path(self.folder), self._added)
@@ -99,7 +95,8 @@ class Adapters:
         output, dropouts = module.get_output_embeddings(), []
         for name, part in list(module.named_modules()):
             sizes = _sizes(part)
-            if part is output or sizes is None or (self.layers and not _named(name, self.layers)):
+            named = any(f".{name}".endswith(f".{each}") for each in self.layers)
+            if part is output or sizes is None or (self.layers and not named):
                 continue
             inputs, outputs = sizes
             part.lora_A = torch.nn.Linear(inputs, self.rank, bias=False)
@@ -118,15 +115,8 @@ class Adapters:
 
 
 def write_adapter(folder: Path, adapters: Adapters, params: Mapping[str, Array | np.ndarray]) -> None:
-    """Writes trained adapters into a new folder, as `peft` saves and reads them.
-
-    Args:
-        folder: is made; it must not exist.
-        adapters: the factory of the network.
-        params: of one model, without a models axis.
-
-    Raises:
-        InputError: there is such a folder, or it cannot be written.
+    """Writes trained adapters, `params` of one model without a models axis, into a new folder, as `peft` saves and
+    reads them.
     """
     arrays = {f"{PREFIX}{name}": np.asarray(each, np.float32) for name, each in params.items()}
     layers = sorted({name.removesuffix(A) for name in params if name.endswith(A)})
@@ -160,10 +150,6 @@ def _sizes(part: Any) -> tuple[int, int] | None:
         return part.in_features, part.out_features
     # GPT-2's own linear layer, whose weights are transposed.
     return tuple(part.weight.shape) if type(part).__name__ == "Conv1D" else None
-
-
-def _named(name: str, layers: tuple[str, ...]) -> bool:
-    return any(name == each or name.endswith(f".{each}") for each in layers)
 
 
 def _adapted(part: Any, own: Any, scale: float, inputs: Any) -> Any:

@@ -16,7 +16,7 @@ from jaxaudit.models.adapters import Adapters
 from jaxaudit.models.factory import FORMS, Call, plan_call
 from jaxaudit.models.keras_model import built_by_keras, is_keras_model, keras_functions
 from jaxaudit.models.linen import evaluation_draws, linen_functions
-from jaxaudit.models.module import Arguments, ModuleFactory, Origin, PureModule
+from jaxaudit.models.module import ModuleFactory, Origin, PureModule
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
 
 UNFIT = (
@@ -63,7 +63,7 @@ def pure_module(
     if isinstance(factory, Adapters):
         net, name = factory(), str(factory)
         _check_outputs(net, name, input_shape, classes, True)
-        return net._replace(arguments=Arguments(factory, input_shape, classes, None, True))
+        return net._replace(arguments=(factory, input_shape, classes, None, True))
     whole = isinstance(factory, linen.Module)
     name = getattr(factory, "__qualname__", type(factory).__name__ if whole else repr(factory))
     if isinstance(factory, nnx.Module) or is_torch_module(factory) or is_keras_model(factory):
@@ -106,7 +106,7 @@ def pure_module(
             f"the model {name} does not accept records of shape {input_shape}: {first_line(error)}"
             + (f" (it was called as {call.text})" if call else "")
         ) from error
-    return net._replace(arguments=Arguments(factory, input_shape, classes, fields, of_tokens))
+    return net._replace(arguments=(factory, input_shape, classes, fields, of_tokens))
 
 
 def _refuse_fields(fields: tuple[Field, ...] | None, name: str) -> None:
@@ -133,8 +133,7 @@ def _called(factory: Any, name: str, call: Call, key: Key[Array, ""]) -> Any:
         module = call.made(factory, nnx.Rngs(key))
     if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module) and not is_keras_model(module):
         raise InputError(
-            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module or flax.linen.Module, "
-            "nor a torch.nn.Module or keras.Model."
+            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module or flax.linen.Module."
         )
     return module
 

@@ -22,13 +22,11 @@ class Causal(NamedTuple):
     """A causal language model in JAX.
 
     Attributes:
-        model: its configuration and tokenizer.
-        weights: its parameters, each once also where layers share it, in float32.
-        rest: its other tensors, which no training changes.
-        apply: `(tensors, tokens, key) -> logits`: `tensors` are the weights and the rest by name, tokens `[n, length]`
-            from 0, and the logits `[n, length, vocabulary]` are of the next token at each position. A position sees
-            itself and those before it, so what fills up behind a record does not change it. The key is of dropout that
-            was added; with None there is none.
+        model: its configuration and tokenizer. weights: its parameters, each once also where layers share it, in
+        float32. rest: its other tensors, which no training changes. apply: `(tensors, tokens, key) -> logits`:
+        `tensors` are the weights and the rest by name, tokens `[n, length]` from 0, and the logits `[n, length,
+        vocabulary]` are of the next token at each position, which sees itself and those before it. The key is of
+        dropout that was added; with None there is none.
     """
 
     model: LanguageModel
@@ -43,12 +41,8 @@ def causal_model(folder: Path, change: Callable[[Any], Sequence[Any]] = lambda m
     Guarantees: on a few random tokens its logits are those of PyTorch.
 
     Args:
-        folder: as for `LanguageModel`.
         change: changes the module of PyTorch before it is traced, without changing its outputs, such as by adding
             parameters; those then stand among the weights. Returns the dropout layers that were added.
-
-    Raises:
-        InputError: as `LanguageModel`; torchax is missing; or JAX does not do what PyTorch does.
     """
     model = LanguageModel(folder, "float32")
     environment = torchax_of(model.name).default_env()
@@ -58,7 +52,8 @@ def causal_model(folder: Path, change: Callable[[Any], Sequence[Any]] = lambda m
     with torch.no_grad():
         theirs = module(input_ids=torch.from_numpy(tokens), use_cache=False).logits.numpy()
     # Copies: JAX may otherwise share memory with a tensor of PyTorch.
-    weights, rest = ({name: jnp.array(each.detach().numpy()) for name, each in of} for of in _tensors(module))
+    both = module.named_parameters(), module.named_buffers()
+    weights, rest = ({name: jnp.array(each.detach().numpy()) for name, each in of} for of in both)
     module.to("meta")
     module.tie_weights()
 
@@ -84,8 +79,3 @@ def causal_model(folder: Path, change: Callable[[Any], Sequence[Any]] = lambda m
             "finite. Score its texts instead (jaxaudit scores lm)."
         )
     return Causal(model, weights, rest, apply)
-
-
-def _tensors(module: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-    """Parameters and buffers by name; a tensor of several names has one."""
-    return list(module.named_parameters()), list(module.named_buffers())

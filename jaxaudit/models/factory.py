@@ -30,12 +30,8 @@ RANDOM_NUMBERS = object()
 
 
 class Call(NamedTuple):
-    """A call of a factory, with `RANDOM_NUMBERS` in place of random numbers.
-
-    Attributes:
-        positional: the positional arguments, for parameters that cannot be passed by name.
-        named: the keyword arguments.
-        text: the call as text, for messages.
+    """A call of a factory, with `RANDOM_NUMBERS` in place of random numbers: its positional arguments, for parameters
+    that cannot be passed by name, its keyword arguments, and the call as text, for messages.
     """
 
     positional: tuple[Any, ...]
@@ -57,17 +53,11 @@ class Call(NamedTuple):
 
 
 def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: int) -> Call:
-    """The call of `factory` for records of this shape and this number of classes.
+    """The call of `factory` (a function, a class of modules, or a `functools.partial` of one) for records of this
+    shape.
 
-    A factory with unknown or arbitrary parameters is called as
-    `factory(input_shape, classes, rngs=...)`.
-
-    Args:
-        factory: a function, a class of modules, or a `functools.partial` of one.
-        name: the factory's name in messages.
-
-    Raises:
-        InputError: a parameter without a default has an unknown name; the message lists the known names.
+    One with arbitrary parameters is called as `factory(input_shape, classes, rngs=...)`; a parameter without a default
+    that has an unknown name is refused.
 
     >>> def net(num_classes, width=64, *, rngs): ...
     >>> plan_call(net, "net", (28, 28, 1), 10).text

@@ -51,10 +51,7 @@ class GPT(nnx.Module):
     ) -> None:
         positions = positions or input_shape[0]
         if width % heads:
-            raise InputError(
-                f"a GPT of width {width} cannot be split over {heads} heads; give a multiple of {heads}, such as "
-                f"{heads * -(-width // heads)}."
-            )
+            raise InputError(f"a GPT of width {width} cannot be split over {heads} heads; give a multiple of {heads}.")
         if positions < input_shape[0]:
             raise InputError(
                 f"records have {input_shape[0]} tokens and the model has {positions} positions; give more `positions`."

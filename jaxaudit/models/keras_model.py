@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 from jaxaudit.models.module import Origin, PureModule
@@ -68,17 +68,9 @@ def built_by_keras() -> Iterator[None]:
 
 
 def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> PureModule:
-    """The pure functions of a Keras model, in evaluation mode.
+    """The pure functions of a Keras model on the JAX backend, in evaluation mode; `name` is for messages.
 
     Arrays are named by the paths of the model's variables. `init` returns the weights that the model was built with.
-
-    Args:
-        model: the model, built or not.
-        name: the model's name in messages.
-        input_shape: the shape of one record.
-
-    Raises:
-        InputError: Keras computes with another backend than JAX, or the model is not built and does not say how.
     """
     keras: Any = importlib.import_module("keras")
     if keras.backend.backend() != MODEL_BACKEND:
@@ -109,10 +101,7 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Pure
 
     def apply(params: Any, state: Any, inputs: Array, training: bool) -> tuple[Any, Any]:
         if training:
-            raise InputError(
-                f"the model {name} is a Keras model, which is judged here and not trained; train such models with your "
-                "own script: jaxaudit shadows plan."
-            )
+            raise InputError(f"the model {name} is of Keras, which is not trained here: see jaxaudit shadows plan.")
         mine = [[of[path] for path in names] for of, names in ((params, trained), (state, rest))]
         return model.stateless_call(*mine, inputs, **mode)[0], state
 
@@ -157,11 +146,11 @@ def _load(model: Any, path: Path) -> None:
             if path.name.lower().endswith(".keras"):
                 with zipfile.ZipFile(file) as archive:
                     size = archive.getinfo(MEMBER).file_size
-                    _refuse_larger(size, path)
+                    refuse_larger(path, size, MAX_BYTES, "save only the weights")
                     with archive.open(MEMBER) as member:
                         weights.write_bytes(member.read(size))
             else:
-                _refuse_larger(file_size(file), path)
+                refuse_larger(path, file_size(file), MAX_BYTES, "save only the weights")
                 with weights.open("xb") as copy:
                     shutil.copyfileobj(file, copy)
         theirs = _arrays(weights, path)
@@ -188,23 +177,21 @@ def _arrays(weights: Path, path: Path) -> dict[str, tuple[int, ...]]:
     def visit(group: Any) -> None:
         nonlocal total
         for name in group:
-            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise InputError(f"{path}: has a link to somewhere else ({name[:40]}); save the weights again.")
-            each = group[name]
-            place = h5py.h5o.get_info(each.id).addr
-            if place in seen:
-                raise InputError(f"{path}: {name[:40]} is there twice; save the weights again.")
-            seen.add(place)
-            if isinstance(each, h5py.Group):
+            each = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
+            place = None if each is None else h5py.h5o.get_info(each.id).addr
+            if isinstance(each, h5py.Group) and place not in seen:
+                seen.add(place)
                 visit(each)
                 continue
-            if each.external or each.is_virtual:
-                raise InputError(f"{path}: {name[:40]} lies in another file; save the weights again.")
-            if each.dtype.kind not in "fiub":
-                raise InputError(f"{path}: {name[:40]} is no array of numbers; save the weights again.")
+            if each is None or place in seen or each.external or each.is_virtual or each.dtype.kind not in "fiub":
+                raise InputError(
+                    f"{path}: {name[:40]} is a link, is there twice, lies in another file, or is no array of numbers; "
+                    "save the weights again."
+                )
+            seen.add(place)
             # A chunk is read as a whole, and may be larger than its array.
             total += max(prod(each.shape), prod(each.chunks or ())) * each.dtype.itemsize
-            _refuse_larger(total, path)
+            refuse_larger(path, total, MAX_BYTES, "save only the weights")
             if each.dtype.kind == "f" and not np.isfinite(each[...]).all():
                 raise InputError(f"{path}: {each.name[:80]} has NaN or infinite numbers; did training diverge?")
             if not each.name.startswith(NOT_OF_THE_MODEL):
@@ -213,11 +200,3 @@ def _arrays(weights: Path, path: Path) -> dict[str, tuple[int, ...]]:
     with h5py.File(weights, "r") as file:
         visit(file)
     return found
-
-
-def _refuse_larger(size: int, path: Path) -> None:
-    if size > MAX_BYTES:
-        raise InputError(
-            f"{path}: states {size / 2**30:.1f} GiB, more than the allowed {MAX_BYTES / 2**30:.1f} GiB; save only the "
-            "weights."
-        )

@@ -1,7 +1,6 @@
 """Causal language models of `transformers` from a folder on disk: no download, no foreign code, safetensors only."""
 
 import hashlib
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,12 +17,12 @@ from jaxaudit.errors import InputError
 from jaxaudit.models.pretrained import (
     CONFIG,
     NOT_OF_THE_NETWORK,
-    bounded,
+    architecture_of,
+    built_once,
     entries_of,
     import_transformers,
     offline,
     pytorch,
-    read_config,
     refuse_entries,
     with_weights,
     without,
@@ -34,6 +33,8 @@ TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "special_tokens_map.json", "adde
 TOKENIZER_FILES += ("vocab.json", "vocab.txt", "merges.txt")
 LARGEST_TOKENIZER = 256 * 2**20
 """The most bytes of each file of a tokenizer."""
+CAUSAL = {"AutoModelForCausalLM": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"}
+OTHER = "no causal language model; scores need one that predicts each token from those before it, as ...ForCausalLM"
 VERSION = "transformers_version"
 PRECISIONS = ("float32", "bfloat16", "float16")
 POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "n_ctx")
@@ -41,11 +42,7 @@ POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "n
 
 
 def folder_hash(folder: Path) -> str:
-    """`blake2b:...` of the configuration, tokenizer and weights in a folder of `save_pretrained`.
-
-    Raises:
-        InputError: a file cannot be read, or there are no weights.
-    """
+    """`blake2b:...` of the configuration, tokenizer and weights in a folder of `save_pretrained`."""
     digest = hashlib.blake2b(digest_size=16)
     names = sorted({CONFIG, *TOKENIZER_FILES, *(path.name for path in weight_files(folder))})
     for name in names:
@@ -56,11 +53,8 @@ def folder_hash(folder: Path) -> str:
 
 
 class Encoded(NamedTuple):
-    """A record as tokens.
-
-    Attributes:
-        tokens: the numbers of its tokens.
-        start: the index of the first token that is scored, at least 1; the number of tokens if none is.
+    """A record as tokens: their numbers, and the index of the first that is scored, at least 1; their number if none
+    is.
     """
 
     tokens: tuple[int, ...]
@@ -94,11 +88,16 @@ class LanguageModel:
         if not folder.is_dir():
             raise InputError(f"{folder}: is no folder; name the folder of a model that save_pretrained wrote.")
         self._library = import_transformers(file)
-        entries = entries_of(read_config(file), file)
+        entries = entries_of(file)
         refuse_entries(entries, file)
         self._refuse_files()
-        self.precision = precision or _precision(entries, file)
-        self._config = self._configuration(entries, file)
+        self.precision = precision or entries.get("dtype") or entries.get("torch_dtype") or "float32"
+        if self.precision not in PRECISIONS:
+            stated = str(self.precision)[:40]
+            raise InputError(f"{file}: states the type {stated!r}; give `precision`: {', '.join(PRECISIONS)}.")
+        network = architecture_of(entries, file, CAUSAL, OTHER)
+        self._config, self._class = built_once(entries, file, network, self.precision, MAX_BYTES)
+        self.vocabulary = int(self._config.get_text_config().vocab_size)
         stated = (getattr(self._config.get_text_config(), name, None) for name in POSITIONS)
         self.positions = next((each for each in stated if isinstance(each, int) and each > 0), None)
         self._tokenizer = self._read_tokenizer()
@@ -109,7 +108,7 @@ class LanguageModel:
         return self._network() == other._network()
 
     def _network(self) -> tuple[Any, Any]:
-        entries = without(entries_of(read_config(self._folder / CONFIG), self._folder / CONFIG), {*NOT_OF_THE_NETWORK})
+        entries = without(entries_of(self._folder / CONFIG), {*NOT_OF_THE_NETWORK})
         known = {name: each for name, each in entries.items() if not name.startswith("_") and name != VERSION}
         return known, self._tokenizer.backend_tokenizer.to_str()
 
@@ -118,9 +117,6 @@ class LanguageModel:
 
         With the tokenizer's special tokens. A record with a prompt ends in the token for the end of text, as models are
         tuned on answers; a text alone ends as it is.
-
-        Raises:
-            InputError: the tokenizer fails.
         """
         with parsing(f"{self._folder}: its tokenizer fails", "is it the model's own?"):
             whole = self._tokenizer([p + a for p, a in zip(prompts, answers, strict=True)], verbose=False)["input_ids"]
@@ -148,25 +144,14 @@ class LanguageModel:
         return self._tokenizer.decode(list(tokens), skip_special_tokens=True)
 
     def load(self) -> Any:
-        """As `load_on_cpu`, on the accelerator that PyTorch has or the CPU.
-
-        Raises:
-            InputError: as `load_on_cpu`.
-        """
+        """As `load_on_cpu`, on the accelerator that PyTorch has or the CPU."""
         torch, module = pytorch(), self.load_on_cpu()
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         # Once imported, torchax states an accelerator of its own, which holds no tensors of PyTorch.
         return module if accelerator is None or accelerator.type == "jax" else module.to(accelerator)
 
     def load_on_cpu(self, **how: Any) -> Any:
-        """The PyTorch module with its weights, in evaluation mode.
-
-        Args:
-            how: further arguments of `from_pretrained`, such as `attn_implementation`.
-
-        Raises:
-            InputError: the weights are damaged, or are of another network.
-        """
+        """The PyTorch module with its weights, in evaluation mode; `how` are further arguments of `from_pretrained`."""
         torch = pytorch()
         weights, state = read_weights(self._folder), {}
         for name in list(weights):
@@ -196,7 +181,7 @@ class LanguageModel:
         if not exists(folder / TOKENIZER):
             raise InputError(f"{folder}: has no {TOKENIZER}; save the model's tokenizer there by its save_pretrained.")
         described = folder / TOKENIZER_CONFIG
-        if exists(described) and entries_of(read_config(described), described).get("auto_map"):
+        if exists(described) and entries_of(described).get("auto_map"):
             raise InputError(f"{described}: auto_map names code of its own, which is never run here; delete the entry.")
         missing = [path.name for path in weight_files(folder) if not exists(path)]
         if missing:
@@ -212,38 +197,3 @@ class LanguageModel:
                 return self._library.AutoTokenizer.from_pretrained(
                     copies, config=self._config, local_files_only=True, trust_remote_code=False
                 )
-
-    def _configuration(self, entries: dict[str, Any], file: Path) -> Any:
-        """The configuration of the network, after it was built without tensors.
-
-        Raises:
-            InputError: it is not of a causal language model, or of one that is too large.
-        """
-        auto: Any = importlib.import_module("transformers.models.auto.modeling_auto")
-        kind, stated = entries.get("model_type"), entries.get("architectures")
-        names = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind, ()) if isinstance(kind, str) else ()
-        names = (names,) if isinstance(names, str) else names
-        if not names or (isinstance(stated, list) and stated and not set(map(str, stated)) & set(names)):
-            what = str(stated[0] if names and isinstance(stated, list) else kind)[:60]
-            raise InputError(
-                f"{file}: is of {what}, no causal language model of transformers {self._library.__version__}; scores "
-                "need one that predicts each token from those before it, as ...ForCausalLM."
-            )
-        known = {name: each for name, each in entries.items() if not name.startswith("_")}
-        wrong = f"{file}: is no configuration of {names[0]} that transformers {self._library.__version__} accepts"
-        torch = pytorch()
-        with parsing(wrong, "was it written by another version?"), offline():
-            config = self._library.AutoConfig.for_model(kind, **without(known, {*NOT_OF_THE_NETWORK, "model_type"}))
-            self.vocabulary = int(config.get_text_config().vocab_size)
-            config.output_attentions, config.output_hidden_states, config.use_cache = False, False, False
-            with bounded(file, MAX_BYTES), torch.device("meta"):
-                how = {"trust_remote_code": False, "dtype": getattr(torch, self.precision)}
-                self._class = type(self._library.AutoModelForCausalLM.from_config(config, **how))
-        return config
-
-
-def _precision(entries: dict[str, Any], file: Path) -> str:
-    stated = entries.get("dtype") or entries.get("torch_dtype") or "float32"
-    if stated not in PRECISIONS:
-        raise InputError(f"{file}: states the type {str(stated)[:40]!r}; give `precision`: {', '.join(PRECISIONS)}.")
-    return stated

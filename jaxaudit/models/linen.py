@@ -19,11 +19,8 @@ TRAINING, EVALUATION = ("train", "training", "is_training"), ("deterministic", "
 
 
 class LinenState(NamedTuple):
-    """The state of a Linen module: everything except its parameters.
-
-    Attributes:
-        collections: variables by collection, such as `batch_stats`.
-        key: the random key of the module's random layers in training; None without such layers.
+    """The state of a Linen module: its variables but the parameters, by collection, and the random key of its random
+    layers in training; None without such layers.
     """
 
     collections: dict[str, Any]
@@ -34,10 +31,7 @@ def linen_functions(module: Any, input_shape: tuple[int, ...]) -> PureModule:
     """The pure functions of a Linen module.
 
     An argument of `__call__` named `train`, `training`, `is_training`, `deterministic` or `use_running_average` is set
-    accordingly. In training, all random streams are derived from the state's key.
-
-    Raises:
-        InputError: `__call__` has another argument without a default, or draws random numbers in evaluation mode.
+    accordingly; any other must have a default. In training, all random streams are derived from the state's key.
     """
     name = type(module).__name__
     modes = _modes(module, name)
@@ -101,10 +95,4 @@ def _modes(module: Any, name: str) -> Callable[[bool], dict[str, Any]]:
                 f"the model {name} needs an unknown argument {parameter.name!r}; known ones are "
                 f"{', '.join(TRAINING + EVALUATION)}. Give it a default."
             )
-
-    def modes(training: bool) -> dict[str, Any]:
-        return {each: training for each in TRAINING if each in names} | {
-            each: not training for each in EVALUATION if each in names
-        }
-
-    return modes
+    return lambda training: {each: training == (each in TRAINING) for each in TRAINING + EVALUATION if each in names}

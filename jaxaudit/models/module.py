@@ -1,4 +1,4 @@
-"""The pure functions of a network, and the framework that it is written in."""
+"""The pure functions of a network, the framework that it is written in, and activations within it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,10 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jax.core import eval_jaxpr
+from jaxtyping import Array, Float, Key, Real
 
-from jaxaudit.data.records import Field
+from jaxaudit.errors import InputError, visible
 
 ModuleFactory = Callable[..., Any]
 """`factory(input_shape, classes, *, rngs)`, which returns a Flax, PyTorch or Keras module that maps `[n, *input_shape]`
@@ -21,13 +24,11 @@ class Origin:
     """The framework in which a network is written.
 
     Attributes:
-        framework: the framework's name: `flax.nnx`, `flax.linen`, `torch` or `keras`.
-        outputs: `(params, state, inputs) -> outputs`, computed by the framework itself in evaluation mode; None if
-            `PureModule.apply` does that.
-        unsaved: arrays of the state that the framework does not save, by name.
-        second_names: for arrays that the framework saves under several names: from each further name to the name used
-            in `unsaved` and in the parameters.
-        read: reads a file in a format that only this framework can read; None without such a format.
+        framework: the framework's name: `flax.nnx`, `flax.linen`, `torch` or `keras`. outputs: `(params, state, inputs)
+        -> outputs`, computed by the framework itself in evaluation mode; None if `PureModule.apply` does that. unsaved:
+        arrays of the state that the framework does not save, by name. second_names: for arrays that the framework saves
+        under several names: from each further name to the name used in `unsaved` and in the parameters. read: reads a
+        file in a format that only this framework can read.
     """
 
     framework: str
@@ -48,17 +49,6 @@ class Shared:
 
     arrays: Any
     apply: Callable[..., tuple[Any, Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class Arguments:
-    """The arguments of `pure_module`."""
-
-    factory: Any
-    input_shape: tuple[int, ...]
-    classes: int
-    fields: tuple[Field, ...] | None = None
-    of_tokens: bool = False
 
 
 class PureModule(NamedTuple):
@@ -87,7 +77,7 @@ class PureModule(NamedTuple):
     draws: bool = False
     seeded: bool = True
     origin: Origin = Origin("jax")
-    arguments: Arguments | None = None
+    arguments: tuple[Any, ...] = ()
     shared: Shared | None = None
 
     def having(self, arrays: Any) -> "PureModule":
@@ -95,9 +85,61 @@ class PureModule(NamedTuple):
         return self if self.shared is None else self._replace(apply=partial(self.shared.apply, arrays))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.arguments is None:
+        if not self.arguments:
             return PureModule, tuple(self)
         from jaxaudit.models.bridge import pure_module
 
-        made_of = self.arguments
-        return pure_module, (made_of.factory, made_of.input_shape, made_of.classes, made_of.fields, made_of.of_tokens)
+        return pure_module, self.arguments
+
+
+HiddenStates = Callable[[Any, Any], Any]
+"""`hidden(params, inputs [n, length]) -> Float["n length width"]`: what a layer says of each token of each record."""
+
+
+def hidden_states(net: PureModule, name: str | None = None) -> HiddenStates:
+    """A function from parameters and records to the activations of this name, in evaluation mode.
+
+    A network offers an activation by naming it, `hidden = checkpoint_name(hidden, "block 1")`, which changes nothing
+    that it computes. `GPT` names what each of its blocks gives: `block 1`, `block 2`. The function computes what the
+    activation needs and nothing behind it; it can be jitted, vmapped and differentiated.
+
+    Args:
+        net: a network of tokens, without running statistics, such as `LanguageModelLearner.net`.
+        name: of the activation; by default the middle one of those that the network names, the earlier of two.
+
+    Raises:
+        InputError: from the function: the network names no activation so, or has running statistics.
+
+    >>> from jaxaudit.models import GPT, pure_module
+    >>> net = pure_module(GPT, (4,), 8, of_tokens=True)
+    >>> params, _ = net.init(jax.random.key(1))
+    >>> hidden_states(net)(params, jnp.zeros((3, 4), int)).shape
+    (3, 4, 64)
+    """
+
+    def outputs(params: Any, inputs: Any) -> Any:
+        # What the state holds of a network without running statistics is not used in evaluation mode, nor is this key.
+        _, state = net.init(jax.random.key(0))
+        if jnp.issubdtype(inputs.dtype, jnp.integer):
+            inputs = jnp.where(inputs < 0, ~inputs, inputs)
+        return net.apply(params, state, inputs, False)[0]
+
+    def hidden(params: Any, inputs: Real[Array, "n length"]) -> Float[Array, "n length width"]:
+        closed = jax.make_jaxpr(outputs)(params, inputs)
+        equations = closed.jaxpr.eqns
+        named = [at for at, each in enumerate(equations) if each.primitive.name == "name"]
+        found = {equations[at].params["name"]: at for at in named}
+        wanted = [*found][(len(found) - 1) // 2] if name is None and found else name
+        if net.batch_coupled or wanted not in found:
+            has = ", ".join(map(visible, found)) or "none"
+            raise InputError(
+                f"the network has no activation {visible(str(name))!r} to unlearn by (named ones: {has}); name one of "
+                "these, or in a network of your own, without batch normalisation, call "
+                "`jax.ad_checkpoint.checkpoint_name(hidden, NAME)` on it."
+            )
+        at = found[wanted]
+        debug = closed.jaxpr.debug_info._replace(result_paths=("hidden",))
+        until = closed.jaxpr.replace(eqns=equations[: at + 1], outvars=equations[at].outvars, debug_info=debug)
+        return eval_jaxpr(until, closed.consts, *jax.tree.leaves((params, inputs)))[0]
+
+    return hidden

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import file_size, open_data
+from jaxaudit.data.memory import refuse_larger
+from jaxaudit.data.paths import read_small
 from jaxaudit.errors import InputError
 
 INSTALL = "pip install 'jaxaudit[transformers]'"
@@ -24,10 +24,10 @@ LARGEST = 2**24
 """The largest number in a configuration, since its numbers are sizes."""
 NO_SIZES = ("rope_theta",)
 """Entries whose numbers are no sizes."""
+
 MOST_PARTS = 20_000
 """The largest number of modules in a network."""
-COPIES = 4
-"""A network is tried with several copies of its tensors, so their limit is 1 / `COPIES` of the limit of a file."""
+
 REFUSED = {
     "auto_map": "names code of its own, which is never run here; delete the entry if transformers knows its model_type",
     "quantization_config": "is of quantised weights, whose numbers are coarse; save the model in float32 or bfloat16",
@@ -41,16 +41,11 @@ NOT_OF_THE_NETWORK = ("attn_implementation", "experts_implementation", "torch_dt
 
 
 def pytorch() -> Any:
-    """Imports PyTorch."""
     return importlib.import_module("torch")
 
 
 def import_transformers(file: Path) -> Any:
-    """Imports `transformers`, for this file.
-
-    Raises:
-        InputError: it or PyTorch is not installed.
-    """
+    """Imports `transformers`, for this file; it and PyTorch must be installed."""
     try:
         pytorch()
         return importlib.import_module("transformers")
@@ -61,38 +56,17 @@ def import_transformers(file: Path) -> Any:
         ) from error
 
 
-def read_config(file: Path) -> bytes:
-    """The bytes of a configuration.
-
-    Raises:
-        InputError: it cannot be read, or is larger than `LONGEST`.
-    """
-    with open_data(file) as opened:
-        size = file_size(opened)
-        if size > LONGEST:
-            raise InputError(f"{file}: has {size / 2**20:.0f} MiB, too many for a configuration; is it one?")
-        return opened.read(size)
-
-
-def entries_of(text: bytes, file: Path) -> dict[str, Any]:
-    """The entries of a configuration.
-
-    Raises:
-        InputError: it is no JSON object.
-    """
+def entries_of(file: Path, text: bytes | None = None) -> dict[str, Any]:
+    """The entries of a configuration, which must be a JSON object; `text` are its bytes if they are at hand."""
     with parsing(f"{file}: is not JSON", "was it written to its end?"):
-        entries = json.loads(text)
+        entries = json.loads(read_small(file, LONGEST) if text is None else text)
     if not isinstance(entries, dict):
         raise InputError(f"{file}: is no configuration of a network; name the config.json of save_pretrained.")
     return entries
 
 
 def refuse_entries(entries: Any, file: Path) -> None:
-    """Refuses entries, at any depth, that require more than a network, and numbers that are too large for sizes.
-
-    Raises:
-        InputError: there are any.
-    """
+    """Refuses entries, at any depth, that require more than a network, and numbers that are too large for sizes."""
     waiting = [entries]
     while waiting:
         each = waiting.pop()
@@ -109,6 +83,46 @@ def refuse_entries(entries: Any, file: Path) -> None:
             )
 
 
+def architecture_of(entries: Mapping[str, Any], file: Path, makers: Mapping[str, str], other: str) -> tuple[str, str]:
+    """The class of a network, and the class of `transformers` that builds it.
+
+    Args:
+        makers: by the classes that build networks of a task, the name of the mapping of the networks that each knows.
+        other: what a network of another task is not, for the message.
+    """
+    auto: Any = importlib.import_module("transformers.models.auto.modeling_auto")
+    kind, stated = entries.get("model_type"), entries.get("architectures")
+    found: dict[str, str] = {}
+    for maker, mapping in makers.items():
+        known = isinstance(kind, str) and not kind.startswith("timm")
+        names = getattr(auto, mapping).get(kind, ()) if known else ()
+        found |= dict.fromkeys([names] if isinstance(names, str) else names, maker)
+    stated = [name for name in stated if isinstance(name, str)] if isinstance(stated, list) else []
+    chosen = [name for name in stated if name in found] if stated else list(found)
+    if not chosen:
+        version = importlib.import_module("transformers").__version__
+        what = str(stated[0] if found and stated else kind)[:60]
+        raise InputError(f"{file}: is of {what}, which transformers {version} has as {other}.")
+    return chosen[0], found[chosen[0]]
+
+
+def built_once(
+    entries: Mapping[str, Any], file: Path, network: tuple[str, str], dtype: str, allowed: int
+) -> tuple[Any, type]:
+    """The configuration of a network, and its class, after it was built without allocating its tensors."""
+    library: Any = importlib.import_module("transformers")
+    wrong = f"{file}: is no configuration of {network[0]} that transformers {library.__version__} accepts"
+    known = {name: each for name, each in entries.items() if not name.startswith("_")}
+    with parsing(wrong, "was it written by another version?"), offline():
+        kind = entries["model_type"]
+        config = library.AutoConfig.for_model(kind, **without(known, {*NOT_OF_THE_NETWORK, "model_type"}))
+        config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False
+        config.use_cache = False
+        with bounded(file, allowed), pytorch().device("meta"):
+            how = {"trust_remote_code": False, "dtype": getattr(pytorch(), dtype)}
+            return config, type(getattr(library, network[1]).from_config(deepcopy(config), **how))
+
+
 def without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
     """The entries without these names, at every depth."""
     return {
@@ -122,9 +136,6 @@ def with_weights(kind: Any, config: Any, state: Mapping[str, Any], wrong: str, a
     """A module of this class of `transformers` with these tensors, whose names are translated where they are older.
 
     Args:
-        kind: the class.
-        config: its configuration.
-        state: the tensors.
         wrong, advice: of messages, as for `parsing`.
         how: further arguments of `from_pretrained`.
 
@@ -175,7 +186,7 @@ def _without_bars(library: Any) -> Iterator[None]:
 
 
 @contextmanager
-def bounded(file: Path, allowed: int = MAX_BYTES // COPIES) -> Iterator[None]:
+def bounded(file: Path, allowed: int) -> Iterator[None]:
     """A context that limits the number of modules built, and the bytes of tensors before they are allocated."""
     hooks = pytorch().nn.modules.module
     parts, size = 0, 0
@@ -189,10 +200,7 @@ def bounded(file: Path, allowed: int = MAX_BYTES // COPIES) -> Iterator[None]:
     def tensor(module: Any, name: str, values: Any) -> None:
         nonlocal size
         size += 0 if values is None else values.numel() * values.element_size()
-        if size > allowed:
-            raise InputError(
-                f"{file}: states a network of more than {allowed / 2**30:.1f} GiB, too large for this machine's memory."
-            )
+        refuse_larger(file, size, allowed, "the network is too large for this machine's memory")
 
     with ExitStack() as stack:
         for register, count in (

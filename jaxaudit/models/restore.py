@@ -21,13 +21,9 @@ PYTORCH_WRAPPERS = ("module.", "_orig_mod.", "module/", "_orig_mod/")
 
 
 class Restored(NamedTuple):
-    """A module with weights.
+    """A module with weights: parameters and state as `PureModule.init` returns them, and remarks for the result.
 
-    Attributes:
-        params: as returned by `PureModule.init`.
-        state: as returned by `PureModule.init`; keys and counters of random layers are zeros, since evaluation does
-            not use them.
-        notes: remarks on the weights, for the result.
+    Keys and counters of random layers are zeros, since evaluation does not use them.
     """
 
     params: Any
@@ -58,14 +54,11 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     Arrays that PyTorch does not save are taken from the module. Arrays of another float type are converted.
 
     Args:
-        net: the module.
         weights: arrays by name; see `jaxaudit.data.weights.weights.read_weights`.
-        source: the name of the weights in messages.
-        model: the name of the module in messages.
+        source, model: the names of the weights and of the module in messages.
 
     Raises:
-        InputError: an array is missing, unknown, of another shape or type, or too large for the module's type; the
-            message names the first ones.
+        InputError: an array is missing, unknown, of another shape or type, or too large for the module's type.
     """
     params, state = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 1))
     of_params, of_state = dict(_named(params)), dict(_named(state))
@@ -157,7 +150,6 @@ def _inside_wrapper(name: str, names: list[str]) -> str:
 def _without_second_names(
     weights: dict[str, np.ndarray], second_names: Mapping[str, str], source: str
 ) -> dict[str, np.ndarray]:
-    """The weights without duplicates: arrays with two names occur once."""
     for again, first in second_names.items():
         values = weights.pop(again, None)
         if values is None:

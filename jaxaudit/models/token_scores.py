@@ -28,11 +28,10 @@ def token_scores(
 
     With log p(t), the log-probability of token t given those before it:
 
-    - `loss`: the mean of -log p(t) over the scored tokens.
-    - `min_k`: the same over the fifth of tokens with the lowest log p(t) (Min-K%, arXiv 2310.16789).
-    - `min_k_plus_plus`: as `min_k`, of (log p(t) - m) / s, with mean m and standard deviation s of the log-probability
-      under the model's own distribution at t (Min-K%++, arXiv 2404.02936).
-    - `zlib`: `loss` by the bytes that zlib packs the scored text into (arXiv 2012.07805).
+    - `loss`: the mean of -log p(t) over the scored tokens. - `min_k`: the same over the fifth of tokens with the lowest
+    log p(t) (Min-K%, arXiv 2310.16789). - `min_k_plus_plus`: as `min_k`, of (log p(t) - m) / s, with mean m and
+    standard deviation s of the log-probability under the model's own distribution at t (Min-K%++, arXiv 2404.02936). -
+    `zlib`: `loss` by the bytes that zlib packs the scored text into (arXiv 2012.07805).
 
     The two Min-K% leave out the last scored token, which ends an answer.
 
@@ -43,9 +42,6 @@ def token_scores(
 
     Returns:
         a number a record of each of `SCORES`; NaN where there is no token to score.
-
-    Raises:
-        InputError: as `LanguageModel.load`.
     """
     found = {name: np.full(len(records), np.nan) for name in SCORES}
     module = model.load()

@@ -24,6 +24,7 @@ from jaxaudit.data.records import Field, unpacked
 from jaxaudit.errors import InputError, first_line
 from jaxaudit.models import torch_trial
 from jaxaudit.models.module import Origin, PureModule
+from jaxaudit.models.pretrained import pytorch
 from jaxaudit.models.torch_recurrent import loops_stay_loops
 
 INSTALL = "pip install 'jaxaudit[torch]' (torchax 0.0.13, which needs torch below 2.13)"
@@ -39,11 +40,8 @@ AGREE = 1e-3
 
 
 class TorchState(NamedTuple):
-    """The state of a PyTorch module: everything except its trained parameters.
-
-    Attributes:
-        tensors: buffers, frozen parameters and tensors that are plain attributes, by name.
-        key: the random key of the module's random layers in training; None without such layers.
+    """The state of a PyTorch module: its tensors but the trained parameters, by name, and the random key of its random
+    layers in training; None without such layers.
     """
 
     tensors: dict[str, Any]
@@ -59,20 +57,15 @@ def is_torch_module(value: Any) -> bool:
 def torch_functions(
     build: Callable[[], Any], name: str, input_shape: tuple[int, ...], fields: tuple[Field, ...] | None
 ) -> PureModule:
-    """The pure functions of the PyTorch module that `build` returns.
+    """The pure functions of the PyTorch module that `build` returns, a new one at every call.
 
     The module is not modified. A model starts from weights that `build` draws with PyTorch's generator, seeded with the
     model's key. Batch normalisation updates its running statistics, and dropout draws from the state's key. The last
     axis of images (and of series, for convolutions), the channels, is moved to the front; a module that does not accept
-    that gets records as they are. A module that accepts only integers, such as an embedding, gets integers.
+    that gets records as they are. A module that accepts only integers, such as an embedding, gets integers; with
+    `fields` it gets the arrays of a record by name.
 
     As a check, outputs, gradient and state on some random records are compared with those of PyTorch itself.
-
-    Args:
-        build: returns a new module at every call.
-        name: the module's name in messages.
-        input_shape: the shape of one record, channels last.
-        fields: the arrays of a record, if the module gets several arrays by name.
 
     Raises:
         InputError: torchax is missing or does not work with the installed PyTorch; the module is lazy, of another type
@@ -87,7 +80,10 @@ def torch_functions(
     for module in (training, evaluation):
         _padded_by_hook(module)
         loops_stay_loops(module)
-    for part in _running_statistics(training):
+    batch_norm = pytorch().nn.modules.batchnorm._BatchNorm
+    for part in training.modules():
+        if not isinstance(part, batch_norm) or part.running_mean is None:
+            continue
         if part.momentum is None:
             raise InputError(
                 f"the model {name} has batch normalisation with momentum=None, whose step depends on a counter and "
@@ -110,7 +106,7 @@ def torch_functions(
         placed = trial.form.placed(inputs, jnp)
         held = environment.j2t_iso(jax.tree.map(jnp.asarray, dict(tensors)))
         with translated(environment, key):
-            outputs = torch_trial.pytorch().func.functional_call(module, held, (environment.j2t_iso(placed),))
+            outputs = pytorch().func.functional_call(module, held, (environment.j2t_iso(placed),))
         return environment.t2j_iso(torch_trial.logits_of(outputs)), environment.t2j_iso(held)
 
     def apply(params: Any, state: TorchState, inputs: Array, mode: bool) -> tuple[Any, TorchState]:
@@ -153,7 +149,7 @@ def _by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
     forward = module.forward
 
     def called(packed: Any) -> Any:
-        return forward(**unpacked(fields, packed, lambda part: part.to(torch_trial.pytorch().int32)))
+        return forward(**unpacked(fields, packed, lambda part: part.to(pytorch().int32)))
 
     module.forward = called
     return module
@@ -173,11 +169,7 @@ def _sample(fields: tuple[Field, ...], width: int) -> np.ndarray:
 
 
 def torchax_of(name: str) -> Any:
-    """Imports torchax, for the PyTorch module of this name.
-
-    Raises:
-        InputError: it cannot be imported beside the installed PyTorch.
-    """
+    """Imports torchax, for the PyTorch module of this name, beside the installed PyTorch."""
     try:
         with _settings_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -185,7 +177,7 @@ def torchax_of(name: str) -> Any:
     except Exception as error:
         raise InputError(
             f"the model {name} is a PyTorch module, and torchax, which makes a JAX function of it, could not be "
-            f"imported beside torch {torch_trial.pytorch().__version__}: {first_line(error)}. {INSTALL}, {ELSEWHERE}."
+            f"imported beside torch {pytorch().__version__}: {first_line(error)}. {INSTALL}, {ELSEWHERE}."
         ) from error
     return torchax
 
@@ -210,13 +202,8 @@ def translated(environment: Any, key: Any) -> Iterator[None]:
     with TRACING, warnings.catch_warnings(), environment.override_property(prng=key):
         # PyTorch's indices are int64, which JAX lacks unless x64 is enabled.
         warnings.filterwarnings("ignore", "Explicitly requested dtype")
-        with environment, torch_trial.pytorch().device("jax"):
+        with environment, pytorch().device("jax"):
             yield
-
-
-def _running_statistics(module: Any) -> list[Any]:
-    kind = torch_trial.pytorch().nn.modules.batchnorm._BatchNorm
-    return [part for part in module.modules() if isinstance(part, kind) and part.running_mean is not None]
 
 
 def _update_running_statistics(part: Any, inputs: tuple[Any, ...]) -> None:
@@ -231,13 +218,13 @@ def _update_running_statistics(part: Any, inputs: tuple[Any, ...]) -> None:
 def _padded_by_hook(module: Any) -> None:
     """Blocks the gradient of an embedding's padding row by a hook, so that the look-up stays visible as a gather."""
     for part in module.modules():
-        if isinstance(part, torch_trial.pytorch().nn.Embedding) and part.padding_idx is not None:
+        if isinstance(part, pytorch().nn.Embedding) and part.padding_idx is not None:
             part.register_forward_hook(partial(_without_gradient_at, part.padding_idx))
             part.padding_idx = None
 
 
 def _without_gradient_at(padding: int, part: Any, inputs: tuple[Any, ...], rows: Any) -> Any:
-    return torch_trial.pytorch().where((inputs[0] == padding)[..., None], rows.detach(), rows)
+    return pytorch().where((inputs[0] == padding)[..., None], rows.detach(), rows)
 
 
 def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: torch_trial.Trial, name: str) -> None:

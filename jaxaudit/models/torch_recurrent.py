@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxaudit.models.torch_trial import pytorch
+from jaxaudit.models.pretrained import pytorch
 
 
 def loops_stay_loops(module: Any) -> None:
@@ -42,7 +42,8 @@ def _forward(part: Any, own: Callable[..., Any], inputs: Any, hx: Any = None) ->
             names += ["weight_hr"] if part.proj_size else []
             weights = {name: getattr(part, f"{name}_l{layer}{suffix}") for name in names}
             start = tuple(each[layer * len(directions) + number] for each in states)
-            every, end = _in_jax(partial(_scanned, part.mode, bool(suffix)), weights, steps, start)
+            interop: Any = importlib.import_module("torchax.interop")
+            every, end = interop.call_jax(partial(_scanned, part.mode, bool(suffix)), weights, steps, start)
             found.append(every)
             last.append(end)
         steps = torch.cat(found, -1) if len(found) > 1 else found[0]
@@ -61,11 +62,6 @@ def _first_states(part: Any, steps: Any, hx: Any, single: bool) -> list[Any]:
     count = part.num_layers * (2 if part.bidirectional else 1)
     sizes = [part.proj_size or part.hidden_size, *([part.hidden_size] if part.mode == "LSTM" else [])]
     return [torch.zeros(count, steps.shape[1], size, dtype=steps.dtype) for size in sizes]
-
-
-def _in_jax(function: Callable[..., Any], *arguments: Any) -> Any:
-    interop: Any = importlib.import_module("torchax.interop")
-    return interop.call_jax(function, *arguments)
 
 
 def _scanned(

@@ -1,6 +1,5 @@
 """Finds a PyTorch module's properties by calling it in PyTorch on a few random records."""
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
@@ -11,6 +10,7 @@ import numpy as np
 
 from jaxaudit.data.records import LARGEST_WHOLE
 from jaxaudit.errors import InputError, first_line
+from jaxaudit.models.pretrained import pytorch
 
 RECORDS = 6
 SEED = 1
@@ -45,17 +45,14 @@ class Trial(NamedTuple):
 
     Attributes:
         another: builds the module again.
-        tensors: all of the module's tensors by name.
-        saved_as: for each tensor in `state_dict`, its name in `tensors`.
+        saved_as: for each tensor in `state_dict`, its name in `tensors`, which are all of the module's.
         trained: the names of parameters that require a gradient.
-        form: the form of the records that the module accepts.
         draws: whether the module draws random numbers in training.
         batch_coupled: whether in training one record's output depends on the other records.
         seeded: whether the initial weights depend on the seed.
         inputs: the random records, in the audit's form.
         directions: the factors of the outputs in the loss, which is the mean of their products.
-        outputs: the outputs on the records, in training mode, or in evaluation mode if the module draws random numbers.
-        gradient: the gradient of the loss, by parameter.
+        outputs: in training mode, or in evaluation mode if the module draws random numbers.
         after: all tensors after these calls.
     """
 
@@ -77,11 +74,6 @@ class Trial(NamedTuple):
         """Splits tensors into the trained ones, and the rest."""
         trained = {name: tensors[name] for name in self.trained}
         return trained, {name: each for name, each in tensors.items() if name not in trained}
-
-
-def pytorch() -> Any:
-    """Imports PyTorch, which is already imported if a PyTorch module exists."""
-    return importlib.import_module("torch")
 
 
 @contextmanager
@@ -144,10 +136,8 @@ def _named(module: Any) -> dict[str, Any]:
 
 
 def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sample: np.ndarray | None = None) -> Trial:
-    """Tries the module that `build` returns on `sample`, or on random numbers.
-
-    Raises:
-        InputError: see `jaxaudit.models.torch_module.torch_functions`.
+    """Tries the module that `build` returns on `sample`, or on random numbers; refuses as
+    `torch_module.torch_functions`.
     """
 
     def another(seed: int = SEED) -> Any:
@@ -187,7 +177,9 @@ def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sam
             "division by zero, a logarithm or an unfilled tensor in it?"
         )
     changed = any(not np.array_equal(each, after[place]) for place, each in tensors.items())
-    coupled = _has_running_statistics(module) or (changed if draws else changed or _couples(another, True, placed))
+    batch_norm = pytorch().nn.modules.batchnorm._BatchNorm
+    running = any(isinstance(part, batch_norm) for part in module.modules())
+    coupled = running or changed or (not draws and _couples(another, True, placed))
     return Trial(
         *(another, tensors, _saved_as(another()), tuple(gradient), form, draws, coupled, seeded),
         *(inputs, directions, outputs, gradient, after),
@@ -202,10 +194,7 @@ def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
             "number of inputs, such as Linear(in_features, ...) in place of LazyLinear."
         )
     if another() is module:
-        raise InputError(
-            f"the model factory {name} returns the same module at every call, so every model would start from its "
-            "weights; build a new one in it."
-        )
+        raise InputError(f"the model factory {name} returns the same module at every call; build a new one in it.")
     other = {str(each.dtype) for each in module.parameters() if str(each.dtype) != "torch.float32"}
     if other:
         raise InputError(
@@ -214,10 +203,7 @@ def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
         )
     away = {str(each.device) for each in module.parameters() if each.device.type != "cpu"}
     if away:
-        raise InputError(
-            f"the model {name} puts parameters on {', '.join(sorted(away))}; build it on the CPU: JAX moves it to its "
-            "own device."
-        )
+        raise InputError(f"the model {name} puts parameters on {', '.join(sorted(away))}; build it on the CPU.")
 
 
 def _form(another: Callable[[], Any], inputs: np.ndarray, name: str) -> Form:
@@ -278,10 +264,6 @@ def _couples(another: Callable[[], Any], training: bool, inputs: np.ndarray) -> 
     half = len(inputs) // 2
     whole, part = (_outputs(another().train(training), some) for some in (inputs, inputs[:half]))
     return not np.allclose(whole[:half].numpy(), part.numpy(), rtol=1e-3, atol=1e-4, equal_nan=True)
-
-
-def _has_running_statistics(module: Any) -> bool:
-    return any(isinstance(part, pytorch().nn.modules.batchnorm._BatchNorm) for part in module.modules())
 
 
 def _answers(

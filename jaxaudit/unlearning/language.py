@@ -35,7 +35,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.errors import InputError
-from jaxaudit.models.activations import HiddenStates
+from jaxaudit.models.module import HiddenStates
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import passes
 from jaxaudit.unlearning.method import LogProbs, cites, of_label

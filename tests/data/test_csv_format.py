@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.data.formats.csv_file import CsvOptions, find_format, read_csv
-from jaxaudit.data.tables.numeric import load_columns
-from jaxaudit.data.tables.people import read_people
+from jaxaudit.data.tables.people import load_columns, read_people
 from jaxaudit.errors import InputError
 
 

@@ -103,5 +103,5 @@ def test_what_would_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "MAX_BYTES", 50)
     with pytest.raises(InputError, match="1,024 records: takes"):
         Records({"ids": IDS, "ages": AGES}, AGES, "records")
-    with pytest.raises(InputError, match="y: takes 0.0 GiB"):
+    with pytest.raises(InputError, match="y: takes"):
         open_records(Path("folder"))

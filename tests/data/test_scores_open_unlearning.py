@@ -186,7 +186,7 @@ DAMAGE: dict[str, tuple[str, str]] = {
     ),
     "text for an index": (
         damaged(lambda log: log["mia_min_k"]["forget"]["value_by_index"].update({SECRET: {"score": 1.0}})),
-        "1 of 41 keys of `value_by_index` of mia_min_k are no indices",
+        "1 of 41 keys of mia_min_k are no indices",
     ),
     "an index twice": (
         damaged(lambda log: log["mia_min_k"]["forget"]["value_by_index"].update({"07": {"score": 1.0}})),

@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "pickled": (pickled, "may be a pickle"),
     "a pickle by another name": (
         lambda folder: torch.save({}, folder / "model.safetensors"),
-        "begins like a pickle",
+        "may be a pickle",
     ),
     "no weights": (without("model.safetensors"), "has config.json, but neither"),
     "cut": (
@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a broken tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer cannot be read"),
     "no configuration": (without("config.json"), "cannot be read"),
     "another task": (edited("config.json", architectures=["GPT2ForSequenceClassification"]), "no causal language"),
-    "another kind": (edited("config.json", model_type="vit"), "is of vit, no causal language model"),
+    "another kind": (edited("config.json", model_type="vit"), "is of vit, which transformers"),
     "an unknown kind": (edited("config.json", model_type=["gpt2"]), "no causal language model"),
     "huge": (edited("config.json", n_embd=2**20, vocab_size=2**24), "GiB"),
     "many layers": (edited("config.json", n_layer=10**6), "parts"),
@@ -209,5 +209,5 @@ def test_sizes_are_bounded(saved: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(InputError, match="memory"):
         LanguageModel(saved)
     monkeypatch.setattr(pretrained, "LONGEST", 10)
-    with pytest.raises(InputError, match="too many for a configuration"):
+    with pytest.raises(InputError, match="has more than 10 bytes"):
         LanguageModel(saved)

@@ -20,7 +20,7 @@ from jaxaudit.data.scores.open_unlearning import EvaluationLog, read_log
 from jaxaudit.data.scores.table import Role, score_table
 from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.sequences import prompts_of
-from jaxaudit.data.tables.numeric import read_text_table
+from jaxaudit.data.tables.people import read_text_table
 from jaxaudit.data.texts import SETS, Texts, read_texts
 from jaxaudit.errors import InputError, visible
 

@@ -81,15 +81,13 @@ class Bank:
         return slice(self.description.sizes.asked, self.description.records)
 
     def finished(self) -> Int[np.ndarray, " finished"]:
-        """The numbers of the trained models: those with outputs on disk, in ascending order.
-
-        Raises:
-            InputError: a file of outputs is a link, a pipe or a folder, or the folder of outputs is a link.
+        """The numbers of the trained models: those with outputs on disk, in ascending order. Links, pipes and folders
+        in place of outputs are refused.
         """
         return finished_in(self.directory, len(self))
 
     def missing(self) -> Int[np.ndarray, " missing"]:
-        """The numbers of the models without outputs, in ascending order; raises as `finished`."""
+        """The numbers of the models without outputs, in ascending order."""
         return np.setdiff1d(np.arange(len(self)), self.finished(), assume_unique=True)
 
     def outputs(self, model: int) -> Float[np.ndarray, "n views values"]:
@@ -163,7 +161,7 @@ def load_bank(path: str | Path) -> Bank:
 
 
 def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:
-    """The numbers below `models` of the models with outputs in a bank; raises as `Bank.finished`."""
+    """The numbers below `models` of the models with outputs in a bank, as `Bank.finished`."""
     folder, found = directory / FOLDER, []
     if _there(directory, WHOLE):
         if _there(directory, FOLDER):

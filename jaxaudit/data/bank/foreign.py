@@ -22,14 +22,12 @@ SPARE = 1 << 16
 
 
 class Foreign(NamedTuple):
-    """Shadow models that another tool trained on one pool of records.
+    """Shadow models that another tool trained on one pool of records; `outputs` is their kind, as in `Description`.
 
     Attributes:
-        outputs: kind of outputs, as in `Description`. views: number of views of each record. labels: class of each
-        record. membership: which records each model was trained on. read: for each model a function that reads its
-        outputs `[n, views, values]`, unchecked (without the last axis for log-odds); None for a model that is not
-        trained yet. designs: the name of each model's design; empty for a single design. recipe: how they were trained,
-        from the tool's files.
+        views: number of views of each record. read: for each model a function that reads its outputs `[n, views,
+        values]`, unchecked (without the last axis for log-odds); None for a model that is not trained yet. designs: the
+        name of each model's design; empty for a single design. recipe: how they were trained, from the tool's files.
     """
 
     tool: str
@@ -65,10 +63,7 @@ def there(folder: Path, stem: str) -> bool:
 def refuse_large(models: int, records: int, of: Path) -> None:
     """Rejects more models and records than a bank may have, or than this machine has memory for."""
     if records > MOST_RECORDS or records * BYTES_A_RECORD > MAX_BYTES or models * records > min(MOST_ROWS, MAX_BYTES):
-        raise InputError(
-            f"{of}: {models:,} models of {records:,} records are more than this machine has memory for; keep fewer of "
-            "either."
-        )
+        raise InputError(f"{of}: {models:,} models of {records:,} records exceed this machine's memory; keep fewer.")
 
 
 def read_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.ndarray, " n"], int]:
@@ -97,10 +92,7 @@ def chosen_rows(path: Path, records: int, option: str) -> Int[np.ndarray, " chos
     if found.dtype == np.bool_ and found.shape == (records,):
         found = np.flatnonzero(found)
     if found.dtype.kind not in "iu" or found.ndim != 1 or not len(found):
-        raise InputError(
-            f"{option} {path}: has {found.dtype} of shape {found.shape}; give numbers of records, or a boolean for "
-            f"each of the {records}."
-        )
+        raise InputError(f"{option} {path}: has {found.dtype} of shape {found.shape}; give numbers or booleans.")
     if found.min() < 0 or found.max() >= records or len(np.unique(found)) < len(found):
         raise InputError(
             f"{option} {path}: must have numbers from 0 to {records - 1}, the records of the pool, each once."

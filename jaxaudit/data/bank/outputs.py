@@ -40,10 +40,7 @@ def open_outputs(directory: Path, model: int, description: Description) -> Calla
     path, whole = outputs_path(directory, model), os.path.lexists(directory / WHOLE)
     stored = StoredArray(directory / WHOLE if whole else path)
     if whole and stored.shape != (description.models, *description.shape):
-        raise InputError(
-            f"{WHOLE}: has shape {stored.shape}, but the bank's outputs are "
-            f"{(description.models, *description.shape)}, models first."
-        )
+        raise InputError(f"{WHOLE}: has shape {stored.shape}, not {(description.models, *description.shape)}.")
     rows, source = (slice(model, model + 1), WHOLE) if whole else (slice(None), path.name)
     _refuse_form(stored.dtype, stored.shape[whole:], description, source)
     refuse_larger(f"{source}, of one model", math.prod(description.shape) * stored.dtype.itemsize, MAX_BYTES)
@@ -71,7 +68,7 @@ def load_into(path: Path, description: Description, of: str | None = None) -> np
         direction = 1 if likely or description.direction == "higher" else -1
         values = None if of is None else target_on(path, of.partition(" ")[0], likely, direction)
         if values is None:
-            values = read_outputs(path, expected).values
+            values = read_outputs(path, expected)
             if values.shape[1:] != (1,):
                 raise InputError(f"{path.name}: has {values.shape[1]} columns; give one number for each record.")
             values = values[:, 0]
@@ -119,22 +116,18 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
         what = "numbers are NaN or infinite" if scored else "log-odds are NaN"
         raise InputError(f"{source}: {bad} {what}; did the model diverge?")
     if description.outputs == "log_likelihood":
-        _refuse_unlikely(-values if description.direction == "lower" else values, source)
+        likely = -values if description.direction == "lower" else values
+        if likely.max() > 0:
+            raise InputError(
+                f"{source}: has log-likelihoods above 0, of densities or of the other direction; plan a bank with "
+                "`outputs` score for the first, and with the right `direction` for the second."
+            )
+        if np.median(likely) < -MOST_NATS:
+            raise InputError(
+                f"{source}: half of its log-likelihoods are below -{MOST_NATS} nats, so they are sums over the parts "
+                "of a record; save the mean over tokens, or plan a bank with `outputs` score."
+            )
     return viewed
-
-
-def _refuse_unlikely(values: np.ndarray, source: str) -> None:
-    """Rejects log-likelihoods above 0, and those that are sums over a record's parts."""
-    if values.max() > 0:
-        raise InputError(
-            f"{source}: has log-likelihoods above 0, of densities or of the other direction; plan a bank with "
-            "`outputs` score for the first, and with the right `direction` for the second."
-        )
-    if np.median(values) < -MOST_NATS:
-        raise InputError(
-            f"{source}: half of its log-likelihoods are below -{MOST_NATS} nats, so they are sums over the parts of a "
-            "record; save the mean over tokens, or plan a bank with `outputs` score."
-        )
 
 
 def _refuse_form(dtype: np.dtype, shape: tuple[int, ...], description: Description, source: str) -> None:

@@ -69,8 +69,8 @@ def _naming(bank: Bank, model: int) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(
-            f"{bank.directory.name}, model {model} of {len(bank)}: {error} Make these outputs again; the bank can also "
-            "be used without that file."
+            f"{bank.directory.name}, model {model} of {len(bank)}: {error} Make these outputs again, or use the bank "
+            "without that file."
         ) from error
 
 

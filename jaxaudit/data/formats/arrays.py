@@ -128,14 +128,10 @@ def npy_shape(path: Path) -> tuple[int, ...]:
 
 
 class NpzArrays:
-    """The arrays of a .npz file, read one at a time on access.
+    """The arrays of a .npz file, read one at a time on access; together they may unpack to `max_bytes`.
 
-    Attributes:
-        sizes: the bytes of each array with its header, by name, in the file's order.
-
-    Args:
-        max_bytes: the most that all arrays may unpack to.
-        opened: whether arrays are opened without being read, so that only compressed ones count.
+    `opened` says whether arrays are opened without being read, so that only compressed ones count. `sizes` are the
+    bytes of each array with its header, by name, in the file's order.
     """
 
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES, *, opened: bool = False) -> None:

@@ -95,7 +95,9 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
             raise InputError(f"{path}: its first line has more than the allowed {MOST_COLUMNS:,} columns.")
     lines = {candidate: _cells(sample, candidate) for candidate in candidates}
     delimiter = max(candidates, key=lambda candidate: _fit(lines[candidate]))
-    decimal = options.decimal or ("," if delimiter != "," and _has_decimal_commas(lines[delimiter]) else ".")
+    cells = [cell for line in lines[delimiter] for cell in line]
+    commas = any(map(_WITH_COMMA.fullmatch, cells)) and not any(map(_WITH_POINT.fullmatch, cells))
+    decimal = options.decimal or ("," if delimiter != "," and commas else ".")
     if not lines[delimiter]:
         raise InputError(f"{path}: its first line cannot be split into cells; is a quotation mark not closed?")
     return CsvFormat(encoding, delimiter, decimal), len(lines[delimiter][0])
@@ -104,11 +106,9 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
 def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED) -> TextTable:
     """The cells of a CSV file as text; what `options` leaves open is detected (`find_format`).
 
-    Without `header` the first line is data, too. No message shows a cell.
-
-    Raises:
-        InputError: when the file is packed, has more than `MOST_COLUMNS`, begins with a blank line or a very long one,
-            or its lines differ in their number of cells.
+    Without `header` the first line is data, too. No message shows a cell. A file that is packed, has more than
+    `MOST_COLUMNS`, begins with a blank line or a very long one, or whose lines differ in their number of cells is
+    refused.
     """
     with open_data(path) as stream:
         if stream.peek(2)[:2] == b"\x1f\x8b":
@@ -150,11 +150,8 @@ def csv_batches(
 ) -> Iterator[pa.RecordBatch]:
     """These columns, by name and type, of a large CSV file with a header line, gzipped or not, some lines at a time.
 
-    Args:
-        what, advice: as for `parsing`.
-        max_bytes: the most that the file may unpack to; None for no limit.
-        null_values: cells that mean a missing value; by default those that Arrow recognises.
-        block_bytes: bytes read at a time.
+    `what` and `advice` are as for `parsing`; `null_values` are cells that mean a missing value, by default those that
+    Arrow recognises; the file may unpack to `max_bytes`, if given, and `block_bytes` are read at a time.
     """
     convert = arrow_csv.ConvertOptions(
         column_types=dict(columns), include_columns=list(columns), null_values=null_values
@@ -221,8 +218,3 @@ def _fit(lines: list[list[str]]) -> tuple[float, float]:
         return 0.0, 0.0
     cells = [cell for line in lines for cell in line]
     return share, sum(NUMBER.fullmatch(cell.replace(",", ".")) is not None for cell in cells) / len(cells)
-
-
-def _has_decimal_commas(lines: list[list[str]]) -> bool:
-    cells = [cell for line in lines for cell in line]
-    return any(map(_WITH_COMMA.fullmatch, cells)) and not any(map(_WITH_POINT.fullmatch, cells))

@@ -75,18 +75,11 @@ def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], sourc
     from PIL import Image
 
     if "TIFF" in formats:
-        _quiet_tiff()
+        # Keeps libtiff from printing messages of its own; where it is no separate library, it has no handler.
+        with suppress(AttributeError, OSError):
+            ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler(None)
     with (
         parsing(f"{source}: cannot be read as an image", "is it damaged, or far too large?"),
         Image.open(file, formats=formats) as image,
     ):
         yield image
-
-
-def _quiet_tiff() -> None:
-    """Keeps libtiff, with which Pillow decodes TIFF, from printing its own messages to stderr."""
-    from PIL import Image
-
-    # Without libtiff as a separate library there is no handler to set.
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler(None)

@@ -16,11 +16,8 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _, _, _STRUCT =
 
 
 class Declared(NamedTuple):
-    """The footer's entries for one column, summed over all row groups.
-
-    Attributes:
-        values: the number of values, empty ones included; for lists, of all lists together.
-        unpacked_bytes: size of its decompressed, still encoded pages.
+    """The footer's entries for one column, summed over all row groups: the number of its values, empty ones included
+    (for lists, of all lists together), and the size of its decompressed, still encoded pages.
     """
 
     values: int

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,13 +30,11 @@ NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
 
 @dataclass(frozen=True, eq=False)
 class TextTable:
-    """A table of text cells, as read from a file.
+    """A table of text cells, as read from the file `source`.
 
     Attributes:
         header: the cells of the first line if it was read as a header, else None.
         columns: the other cells, one array of text for each column.
-        source: the file's name, for messages.
-        decimal: the decimal sign of its numbers.
         note: the format of the file, if unusual.
     """
 
@@ -171,38 +169,32 @@ def read_parquet(path: Path, *, keep: Collection[str], drop: Collection[str]) ->
 
     Numbers, booleans, dates, times and decimals are converted to text; dictionary-encoded text is decoded. The index
     columns of pandas (named in its metadata) are left out unless they are in `keep` or `drop`. A column of an
-    unsupported type that is to be dropped gets empty cells.
-
-    Raises:
-        InputError: when the file has more than `MOST_COLUMNS`, takes more than `MAX_BYTES` at eight bytes a cell, or a
-            column holds lists or anything else without a text.
+    unsupported type that is to be dropped gets empty cells; a column of lists, or of anything else without a text, is
+    refused.
     """
     try:
         with open_data(path) as stream, parquet.ParquetFile(stream) as file:
             schema = file.schema_arrow
-            _check_size(path, file.metadata)
+            rows, count = file.metadata.num_rows, file.metadata.num_columns
+            if count > MOST_COLUMNS:
+                raise InputError(f"{path}: has {count:,} columns; at most {MOST_COLUMNS:,} are allowed.")
+            groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+            size = max(sum(group.total_byte_size for group in groups), 8 * rows * count)
+            said = f"{path}, {rows:,} rows of {count:,} columns"
+            refuse_larger(said, size, MAX_BYTES, "keep fewer rows or columns")
             if len(set(schema.names)) < len(schema.names):
                 raise InputError(f"{path}: two columns have the same name; give each its own.")
             index = [name for name in _index_columns(schema.metadata) if name in schema.names]
             index = [name for name in index if name not in keep and name not in drop]
             names = [name for name in schema.names if name not in index]
             cells = file.read([name for name in names if _flat(path, schema.field(name), drop)])
-            nothing = pa.chunked_array([pa.repeat("", len(cells) or file.metadata.num_rows)])
+            nothing = pa.chunked_array([pa.repeat("", len(cells) or rows)])
             columns = [_as_text(cells.column(name)) if name in cells.column_names else nothing for name in names]
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(f"{path}: is not a readable Parquet file; was it copied in full?") from error
     listed = ", ".join(map(repr, index))
     notes = (f"the pandas index in the file ({listed}) is left out",) if index else ()
     return TextTable(names, columns, path.name), notes
-
-
-def _check_size(path: Path, metadata: Any) -> None:
-    rows, count = metadata.num_rows, metadata.num_columns
-    if count > MOST_COLUMNS:
-        raise InputError(f"{path}: has {count:,} columns; at most {MOST_COLUMNS:,} are allowed.")
-    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    size = max(sum(group.total_byte_size for group in groups), 8 * rows * count)
-    refuse_larger(f"{path}, {rows:,} rows of {count:,} columns", size, MAX_BYTES, "keep fewer rows or columns")
 
 
 def _index_columns(metadata: dict[bytes, bytes] | None) -> list[str]:

@@ -85,13 +85,10 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
     sums = np.concatenate([block.sum(axis=1, dtype=np.float64) for block in blocks(values)])
     off = (np.abs(sums - 1) > tolerance) & (not single)
     if kind == "probabilities":
-        outside = _outside(values)
+        outside = np.logical_not(((values >= -SLACK) & (values <= 1 + SLACK)).all(axis=1))
         row = first(outside | off)
         what = "is outside [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
-        raise InputError(
-            f"{source}: row {row} {what}, so these are not probabilities; renormalise the rows, or are they logits "
-            "(`kind` logits)?"
-        )
+        raise InputError(f"{source}: row {row} {what}, so these are not probabilities; are they logits (`kind`)?")
     if inside(span):
         raise InputError(
             f"{source}: neither probabilities nor logits: all values lie in [0, 1] but row {first(off)} sums to "
@@ -105,11 +102,6 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
                 "`kind` logits if they are logits."
             )
     return "logits"
-
-
-def _outside(values: np.ndarray) -> np.ndarray:
-    """Which rows have a number outside [0, 1]."""
-    return np.logical_not(((values >= -SLACK) & (values <= 1 + SLACK)).all(axis=1))
 
 
 def _sum_to_one(values: np.ndarray, tolerance: float) -> bool:

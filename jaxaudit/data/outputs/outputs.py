@@ -143,8 +143,8 @@ def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
     """`float32[n]`: each row's probability of its ground-truth class (c of Liu & Tsaftaris 2020, section 2)."""
     if len(labels) != len(outputs.probabilities):
         raise InputError(
-            f"{outputs.name}: has {len(outputs.probabilities)} rows but there are {len(labels)} labels; give the "
-            "outputs in the order of the query set."
+            f"{outputs.name}: has {len(outputs.probabilities)} rows but there are {len(labels)} labels; give one for "
+            "each."
         )
     own = outputs.columns(np.asarray(labels))
     return np.take_along_axis(outputs.probabilities, own[:, None], axis=1)[:, 0]

@@ -31,10 +31,7 @@ def read_csv_outputs(path: Path, expected: Expected) -> np.ndarray:
     """The class columns of a CSV file; its size and first line are checked before it is parsed."""
     rows, classes = expected.rows, expected.classes
     if path.stat().st_size > (rows + 1) * ((classes + 1) * WIDEST_CELL + LONGEST_NAME) + SPARE:
-        raise InputError(
-            f"{path.name}: is longer than {rows} rows of {classes} numbers can be; is it a file of outputs on the "
-            f"{expected.of}?"
-        )
+        raise InputError(f"{path.name}: is longer than {rows} rows of {classes} numbers; is it of the {expected.of}?")
     first = _first_line(path)
     if first is not None and len(first) > classes + 1:
         raise expected.other_columns(len(first), path.name)
@@ -104,7 +101,8 @@ def read_parquet_outputs(path: Path, expected: Expected) -> np.ndarray:
             table = file.read(names[skipped:])
     if len(names) == 1 and (pa.types.is_string(types[0]) or pa.types.is_large_string(types[0])):
         raise InputError(f"{path.name}: {HARD_LABELS}.")
-    if len(names) == 1 and _is_list(types[0]):
+    lists = (pa.types.is_list, pa.types.is_fixed_size_list, pa.types.is_large_list)
+    if len(names) == 1 and any(each(types[0]) for each in lists):
         return _from_lists(table.column(0), path.name)
     if table.num_columns != len(names) - skipped:
         raise InputError(f"{path.name}: has several columns of the same name; give each its own.")
@@ -130,20 +128,13 @@ def _check_before_reading(
     # A few bytes can hold lists of millions of equal values.
     most = max(column.values for column in declared)
     if most > rows * classes:
-        raise InputError(
-            f"{source}: has {most} values in {rows} lists, more than one for each of {classes} classes; save only "
-            "the outputs."
-        )
+        raise InputError(f"{source}: has {most} values in {rows} lists of {classes} classes; save only the outputs.")
     size = sum(column.unpacked_bytes for column in declared)
     refuse_larger(source, size, rows * (classes + 1) * WIDEST_CELL + SPARE, "save only the outputs")
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
 
 
 def _from_lists(cells: pa.ChunkedArray, source: str) -> np.ndarray:
@@ -192,10 +183,7 @@ def _class_columns(
             columns = columns[1:]
         elif _counts_records(leading) or (spare and named):
             if not _counts_records(leading) and _counts_records(np.sort(leading)):
-                raise InputError(
-                    f"{source}: its first column numbers the rows out of order; sort them into the order of the "
-                    "query set."
-                )
+                raise InputError(f"{source}: its first column numbers the rows out of order; sort them.")
             columns = columns[1:]
     if header is None or class_names is None or len(columns) != classes:
         return columns

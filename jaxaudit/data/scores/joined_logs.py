@@ -24,11 +24,9 @@ _UNTELLING = re.compile(r".*_EVAL|evals?(_.*)?|\.*", re.IGNORECASE)
 class Joined(NamedTuple):
     """A table of scores, a cell a record, and what it could not take from the logs.
 
-    Attributes:
-        records: how many records of each set it has.
-        left_out: how many records of each set were left out, because a score of theirs is no number.
-        empty: columns and their sets that have no number at all, such as `target.a.loss of query`.
-        constant: columns that were left out, because they have the same number for all records.
+    `records` and `left_out` count the records of each set, and those without a number of some score. `empty` are
+    columns and their sets that have no number at all, such as `target.a.loss of query`; `constant` are columns that
+    were left out, because they have the same number for all records.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -105,7 +103,7 @@ def joined(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None =
                     )
                 for score, found in scores.items():
                     numbers.setdefault(f"{role}.{name}.{score}", {})[part] = found.values
-    parts = {part: _whole(part, index[part], numbers) for part in index}
+    parts: dict[Set, tuple[np.ndarray, list[str]]] = {part: _whole(part, index[part], numbers) for part in index}
     if not len(parts["query"][0]):
         raise InputError("no record has a finite number of every score: did a model diverge? Leave out its log.")
     columns: dict[str, list[Any]] = {

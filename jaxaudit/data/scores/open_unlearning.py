@@ -121,10 +121,7 @@ def _metrics(path: Path) -> dict[str, msgspec.Raw]:
     metrics = _decoded(path, "", _NO_NUMBER.sub(b"null", text), dict[str, msgspec.Raw])
     numbers = [name for name, metric in metrics.items() if not bytes(metric).startswith((b"{", b"["))]
     if numbers and len(numbers) == len(metrics):
-        raise InputError(
-            f"{path}: has averages alone, as *_SUMMARY.json: give the *_EVAL.json beside it, which has a number a "
-            "record."
-        )
+        raise InputError(f"{path}: has averages alone, as *_SUMMARY.json: give the *_EVAL.json beside it.")
     return metrics
 
 
@@ -138,10 +135,7 @@ def _scores(path: Path, name: str, metric: _Metric, field: str) -> Scores:
     keys = list(metric.value_by_index)
     wrong = sum(_INDEX.fullmatch(key) is None for key in keys)
     if wrong:
-        raise InputError(
-            f"{path}: {wrong:,} of {len(keys):,} keys of `value_by_index` of {name} are no indices (0, 1, 2); has the "
-            "log been edited?"
-        )
+        raise InputError(f"{path}: {wrong:,} of {len(keys):,} keys of {name} are no indices (0, 1, 2); was it edited?")
     values = [None if value is None else getattr(value, field) for value in metric.value_by_index.values()]
     if all(value is msgspec.UNSET for value in values):
         raise InputError(f"{path}: metric {name} has no `{field}` of any record; is it open-unlearning's?")

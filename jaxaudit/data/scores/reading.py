@@ -64,7 +64,7 @@ def is_score_table(path: Path) -> bool:
     with open_data(path) as stream:
         first = stream.read(LONGEST_LINE)
     if first.startswith(b"PAR1"):
-        from jaxaudit.data.tables.numeric import read_text_table
+        from jaxaudit.data.tables.people import read_text_table
 
         return "set" in (read_text_table(path)[0].header or [])
     names = re.split(rb"[,;\t]", first.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf"))
@@ -72,14 +72,11 @@ def is_score_table(path: Path) -> bool:
 
 
 def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.ndarray | None:
-    """`float64[n]`: the score of the target in a table on the records of one set, in the table's order.
+    """`float64[n]`: the score of the target in a table on the records of the set `of`, in the table's order; None if
+    the file is no table with a column `set`.
 
-    Args:
-        of: the set. log_likelihood: whether to take the target's `log_likelihood`, or its `loss` with the other sign;
-        else its one score as it is. direction: of that score, as in `ScoreTable.directions`.
-
-    Returns:
-        None if the file is no table with a column `set`. One must have one target, with such a score of this direction.
+    That is the target's `log_likelihood`, or its `loss` with the other sign, or else (without `log_likelihood`) its one
+    score as it is. The table must have one target, with such a score of this direction, as in `ScoreTable.directions`.
     """
     if not is_score_table(path):
         return None
@@ -107,7 +104,7 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from jaxaudit.data.tables.numeric import read_text_table
+    from jaxaudit.data.tables.people import read_text_table
 
     table, _ = read_text_table(path)
     header = table.header or []
@@ -133,10 +130,7 @@ def _of_lines(path: Path) -> dict[str, Any]:
         try:
             record = decoder.decode(line)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise InputError(
-                f"{path.name}: line {number} is not an object of numbers and texts; write one object a record, in "
-                "UTF-8."
-            ) from error
+            raise InputError(f"{path.name}: line {number} is not an object of numbers and texts, in UTF-8.") from error
         found = found or {name: [] for name in record}
         if record.keys() != found.keys() or len(found) > MOST_COLUMNS:
             raise InputError(f"{path.name}: line {number} has other names than the first; give each record the same.")

@@ -135,10 +135,7 @@ def score_table(
     sets = np.array([each if each in SETS else "" for each in map(str, found["set"])], "U9")
     unknown = sets == ""
     if unknown.any() or not len(sets):
-        raise InputError(
-            f"{name}: {int(unknown.sum())} of {len(sets)} records are in no known set; the column `set` must say "
-            f"{', '.join(SETS)}."
-        )
+        raise InputError(f"{name}: {int(unknown.sum())} of {len(sets)} records are in no set of {', '.join(SETS)}.")
     _refuse_repeated(found, sets, name)
     numbers = {each: _numbers(each, values, len(sets), name) for each, values in found.items() if is_number(each)}
     models: dict[tuple[Role, str], dict[str, np.ndarray]] = {}
@@ -229,10 +226,7 @@ def _refuse_repeated(found: Mapping[str, Any], sets: np.ndarray, name: str) -> N
             labels = map(str, found[column]) if column == "text" else zip(sets, map(str, found[column]), strict=True)
             twice = len(sets) - len(set(labels))
             if twice:
-                raise InputError(
-                    f"{name}: {twice} records occur twice (column {column}); keep one row of each: a copy in the other "
-                    "set hides use."
-                )
+                raise InputError(f"{name}: {twice} records occur twice (column {column}); keep one: a copy hides use.")
 
 
 def _partition(

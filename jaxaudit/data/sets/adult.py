@@ -60,7 +60,8 @@ def adult(path: Path) -> Table:
             continue
         if categories is None:
             columns.append(Column(name, None))
-            arrays.append(_numbers(cells[name], name, path))
+            with parsing(f"{path}: {name} has a value that is not a whole number", "was the file changed?"):
+                arrays.append(np.array(cells[name]).astype(np.int32))
         else:
             known = categories.split()
             columns.append(Column(name, tuple(MISSING if each == "?" else each for each in known)))
@@ -79,8 +80,3 @@ def _codes(cells: Sequence[str], known: Sequence[str], name: str, path: Path) ->
             "A table of your own can be read as CSV with a header line."
         )
     return codes
-
-
-def _numbers(cells: Sequence[str], name: str, path: Path) -> np.ndarray:
-    with parsing(f"{path}: {name} has a value that is not a whole number", "was the file changed?"):
-        return np.array(cells).astype(np.int32)

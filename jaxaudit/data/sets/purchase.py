@@ -103,10 +103,7 @@ def cluster(bought: np.ndarray, seed: int, clusters: int, sample: int) -> np.nda
     drawn = np.sort(generator.choice(len(bought), min(sample, len(bought)), replace=False))
     different = len(np.unique(bought[drawn], axis=0))
     if different < clusters:
-        raise InputError(
-            f"purchase: {different} different customers cannot form {clusters} clusters; is the transactions file "
-            "whole?"
-        )
+        raise InputError(f"purchase: {different} different customers cannot form {clusters} clusters; is it whole?")
     start = int(generator.integers(2**31))
     means = KMeans(clusters, init="k-means++", n_init="auto", random_state=start)
     means.fit(bought[drawn].astype(np.float32))

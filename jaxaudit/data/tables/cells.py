@@ -101,10 +101,7 @@ def as_categories(cells: Cells, name: str, source: str) -> tuple[tuple[str, ...]
             advice = f"row {cells.row(text)} is text, but most others are numbers: correct it if the column is numeric"
         else:
             advice = "is it an identifier? Leave it out (`drop`)"
-        raise InputError(
-            f"{source}: column {name!r} has {int(there.sum())} different categories, more than {MOST_CATEGORIES}; "
-            f"{advice}."
-        )
+        raise InputError(f"{source}: column {name!r} has more than {MOST_CATEGORIES} categories; {advice}.")
     order = _order(cells)
     rank = np.full(len(there), len(order))
     rank[order] = np.arange(len(order))

@@ -1,7 +1,7 @@
-"""Reads your own CSV or Parquet file as a `Table`; the kinds of columns are detected and reported."""
+"""Reads your own CSV or Parquet file: as a `Table`, the kinds of columns detected and reported, or as `Examples`."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -9,8 +9,20 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions
-from jaxaudit.data.formats.text_table import TextTable, counts_rows, label_place
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions, read_csv
+from jaxaudit.data.formats.text_table import (
+    LABEL_NAMES,
+    MAGIC,
+    TextTable,
+    check_header,
+    counts_rows,
+    label_place,
+    read_parquet,
+    trimmed,
+)
+from jaxaudit.data.labels import encode_labels
+from jaxaudit.data.paths import open_data
 from jaxaudit.data.tables.cells import (
     all_numbers,
     are_missing,
@@ -21,7 +33,6 @@ from jaxaudit.data.tables.cells import (
     read_cells,
 )
 from jaxaudit.data.tables.columns import check_choice
-from jaxaudit.data.tables.numeric import read_text_table
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
 
@@ -30,6 +41,58 @@ FEW = 10
 """A column with at most this many distinct numbers is categorical."""
 _SUSPECT_ROWS = 20
 """In a column of at most this many whole numbers, all may be distinct by chance."""
+
+
+def read_text_table(
+    path: Path, *, keep: Collection[str] = (), drop: Collection[str] = (), options: CsvOptions = DETECTED
+) -> tuple[TextTable, tuple[str, ...]]:
+    """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
+
+    Args:
+        path: the file; its first bytes show which format it has.
+        keep, drop: as for `read_parquet`.
+        options: the format of a CSV file, as far as it should not be detected.
+    """
+    with open_data(path) as stream:
+        parquet = stream.read(len(MAGIC)) == MAGIC
+    if parquet:
+        if options != DETECTED:
+            raise InputError(f"{path}: is Parquet; `delimiter`, `encoding` and `decimal` are for CSV.")
+        return read_parquet(path, keep=keep, drop=drop)
+    table = read_csv(path, options=options)
+    check_header(table, path)
+    return table, (f"it is read as {table.note}",) if table.note else ()
+
+
+def load_columns(path: Path, drop: Sequence[str] = ()) -> Examples:
+    """The records of a CSV file with a header line or of a Parquet file, as `float32[n, features]`.
+
+    The label column is the one named label, labels, class, target or y (in any case), else the last. A first column
+    without a name, or named index or id, that counts the rows is not a feature; nor are the columns that pandas kept
+    its index in, nor those of `drop`, unless their name is that of a label.
+    """
+    table, _ = read_text_table(path, drop=drop)
+    if table.rows == 0:
+        raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
+    table = table.without([name for name in drop if name.lower() not in LABEL_NAMES])
+    if not table.columns:
+        raise InputError(f"{path}: there is no column other than those left out; add inputs and labels.")
+    header = table.header or []
+    found = label_place(header, table.source)
+    label = len(header) - 1 if found is None else found
+    features = [index for index in range(len(header)) if index != label and not (index == 0 and counts_rows(table))]
+    cells = trimmed(table.columns[label]).to_numpy().astype(str)
+    empty = np.flatnonzero(cells == "")
+    if len(empty):
+        raise InputError(f"{path}: row {empty[0] + 1} has no label ({table.title(label)} is empty).")
+    codes, class_names = encode_labels(cells, None, f"{path.name}, {table.title(label)}")
+    if not features:
+        raise InputError(f"{path}: there is no column other than the label; is it comma-separated?")
+    inputs = np.empty((table.rows, len(features)), np.float32)
+    for index, feature in enumerate(features):
+        with np.errstate(over="ignore"):
+            inputs[:, index] = table.numbers(feature)
+    return Examples(inputs, codes, class_names, path.name)
 
 
 def read_people(
@@ -44,17 +107,18 @@ def read_people(
 ) -> Table:
     """The records of a CSV file with a header line, or of a Parquet file, with numeric and categorical columns.
 
-    A column is numeric if every present value is a finite number and more than 10 of them are distinct; else it is
-    categorical. Its categories are the distinct texts, in ascending order (numerical if all are numbers). A value is
-    missing if it is empty, `?`, `NA`, `N/A` or `nan` in any case; in a categorical column, missing values are the last
-    category, `MISSING`. Blanks around a value are ignored.
+    A column is numeric if every present value is a finite number and more than 10 of them are distinct, or if it is in
+    `numeric`; else, and if it is in `categorical`, it is categorical. Its categories are the distinct texts, in
+    ascending order (numerical if all are numbers). A value is missing if it is empty, `?`, `NA`, `N/A` or `nan` in any
+    case; in a categorical column, missing values are the last category, `MISSING`. Blanks around a value are ignored.
+
+    The label column is `label`, or the one named label, labels, class, target or y, in any case. Labels are text or
+    numbers: the classes are the distinct texts, in sorted order, numbers in numerical order.
 
     A first column without a name or named index or id that counts the rows is left out, with a note, unless it is named
-    here; so are the index columns that pandas wrote into a Parquet file. Columns without a name are called `column 3`.
-    A constant column is kept (see `describe_table`). A note names columns that look like identifiers, and gives the
-    format of the file if it is unusual.
-
-    Labels are text or numbers: the classes are the distinct texts, in sorted order, numbers in numerical order.
+    here; so are the index columns that pandas wrote into a Parquet file, and those of `drop`. Columns without a name
+    are called `column 3`. A constant column is kept (see `describe_table`). A note names columns that look like
+    identifiers, and gives the format of the file if it is unusual.
 
     | missing numbers | what happens |
     |---|---|
@@ -65,13 +129,6 @@ def read_people(
 
     That mean is taken once over all records and not changed for a model that leaves a record out, as the scale is not.
     So an audit does not see what a record reveals through the mean alone.
-
-    Args:
-        label: the label column; None is the one named label, labels, class, target or y, in any case.
-        categorical: columns that are categorical even if they hold numbers.
-        numeric: columns that are numeric even if they hold few different numbers.
-        drop: columns to leave out.
-        options: the format of a CSV file, as far as it should not be detected.
 
     Raises:
         InputError: when a column is unknown, occurs twice, cannot be what it is said to be, or has more than 10,000

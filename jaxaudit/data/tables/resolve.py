@@ -63,7 +63,9 @@ def load_table(
     >>> load_table("wine@train[:50]", drop=["ash"])
     Table(wine@train[:50]: 50 records of 12 columns, 12 of them numeric, 3 classes)
     """
-    source, split = (name_or_path, None) if _is_path(name_or_path) else split_name(name_or_path)
+    # A path may itself contain an '@'.
+    whole = name_or_path not in _NAMES and exists(Path(name_or_path))
+    source, split = (name_or_path, None) if whole else split_name(name_or_path)
     how: dict[str, Any] = {"categorical": categorical, "numeric": numeric, "drop": drop}
     if source not in _NAMES:
         # Imported here because pyarrow takes a tenth of a second.
@@ -95,11 +97,6 @@ def what_is_missing(name: str, data_dir: Path | None) -> str:
     except InputError as error:
         return str(error)
     return ""
-
-
-def _is_path(text: str) -> bool:
-    """Whether the whole text, including any '@', is a path and not the name of a set."""
-    return text not in _NAMES and exists(Path(text))
 
 
 def _select(splits: Splits, split: str | None, name: str) -> Table:

@@ -51,11 +51,9 @@ def prepare(name: str, base: str, folders: tuple[Path, ...], data_folder: Path |
     are those that TFDS recorded. Progress goes to stderr. Nothing half-prepared is left: TFDS moves the finished folder
     into place. `data_folder` is the data directory, if any, for the advice in messages.
 
-    Raises:
-        InputError: the `prepare` extra is not installed, no download host answers within `CONNECT_SECONDS` (known
-        within 15 seconds in all), no folder is writable, the set is not of image classification, or TFDS refuses (wrong
-        checksum, no space, originals that must be fetched by hand). RuntimeError: the child process ended without an
-        answer.
+    Refused where the `prepare` extra is not installed, no download host answers within `CONNECT_SECONDS` (known within
+    15 seconds in all), no folder is writable, the set is not of image classification, or TFDS refuses (wrong checksum,
+    no space, originals that must be fetched by hand). A child process that ends without an answer is a RuntimeError.
     """
     if not can_prepare():
         raise InputError(

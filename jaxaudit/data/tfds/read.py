@@ -61,13 +61,9 @@ def read_prepared(
     """The records of a prepared set in `folder`, without TensorFlow: images as `stack_images` gives them, in the order
     of the record files, with the set's names of classes.
 
-    Every part is decoded once for each `size` and then cached. Memory: the result and 1,000 encoded images.
-
-    Args:
-        folder: one version of a set: its metadata and record files (array_record, parquet or tfrecord).
-        split: what to read, in the syntax of `selection.parse_split`; None is the only split, else `train`.
-        name: the name of the result.
-        size, gray: as for `stack_images`.
+    Every part is decoded once for each `size` and then cached. Memory: the result and 1,000 encoded images. `folder` is
+    one version of a set: its metadata and record files (array_record, parquet or tfrecord); `split` is in the syntax of
+    `selection.parse_split`, or None for the only split, else `train`.
     """
     what, advice = f"{name}: the prepared set in {folder} cannot be read", _DAMAGED
     fingerprint = _fingerprint(folder)

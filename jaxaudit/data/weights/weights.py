@@ -144,8 +144,7 @@ def _read_sharded(index: Path, max_bytes: int) -> Weights:
     missing = [name for name in shards if not exists(index.parent / name)]
     if missing:
         raise InputError(
-            f"{index}: names {missing[0][:80]}, and there is no such file beside it ({len(missing)} of {len(shards)} "
-            "are missing); were all files copied?"
+            f"{index}: names {missing[0][:80]}, and there is no such file beside it; were all files copied?"
         )
     found: Weights = {}
     for shard in shards:

@@ -26,6 +26,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
 
     question, setting = _asked(result, text(run.provenance.options.get("model")))
     halves, beside = result.splits, result.beside_pdtp
+    told = [(each.name, each.of_targets) for each in result.attacks if each.of_targets is not None]
     return Part(
         named(run),
         run.kind,
@@ -36,7 +37,8 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
             *(() if halves is None else (_metrics(result, "terminal"), _metrics(result, "page"))),
             _grid(result, "terminal"),
             _grid(result, "page"),
-            *_all_rates(result),
+            _rates_table(result.decided_by, result.deciding, "page"),
+            *(_rates_table(f"{name}, targets of known membership", rates, "both") for name, rates in told[:1]),
             *(() if beside is None else (beside_table(beside, result.decided_by),)),
             *records_tables(result, top),
         ),
@@ -189,16 +191,6 @@ def _rate(value: float, realised: float, gap: str) -> str:
     if value == realised == 0:
         return "ties"
     return f"{NONE if math.isnan(value) else f'{value:.2%}'}{gap}({100 * realised:.2g}%)"
-
-
-def _all_rates(result: AttackResult) -> tuple[Cells, ...]:
-    """The rates of the deciding attack, and of the first attack on targets of known membership."""
-    best = result.deciding
-    told = [(each.name, each.of_targets) for each in result.attacks if each.of_targets is not None]
-    return (
-        _rates_table(best.name, best, "page"),
-        *(_rates_table(f"{name}, targets of known membership", rates, "both") for name, rates in told[:1]),
-    )
 
 
 def _rates_table(name: str, rates: AttackRates, on: Where) -> Cells:

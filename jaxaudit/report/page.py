@@ -45,15 +45,9 @@ class Cells:
 
 
 class Picture(NamedTuple):
-    """A chart.
+    """A chart: its name (letters, digits and hyphens; also of its file), what it shows, and every number in it.
 
-    Attributes:
-        name: letters, digits and hyphens; also the name of its file.
-        title: what it shows.
-        seen: text alternative for readers who cannot see it.
-        caption: how to read it.
-        draw: makes the figure.
-        numbers: every number in it.
+    `seen` is a text alternative for readers who cannot see it, `caption` how to read it.
     """
 
     name: str
@@ -184,16 +178,7 @@ class Part(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The whole page.
-
-    Attributes:
-        title: of the page.
-        parts: one per run.
-        together: a table that compares several runs.
-        pictures: charts that compare several runs.
-        terms: of all parts.
-        papers: the sources in full.
-    """
+    """The whole page: a part for each run, a table and charts that compare them, terms, and papers in full."""
 
     title: str
     parts: tuple[Part, ...]

@@ -18,14 +18,7 @@ _OWN = re.compile(r"^  (?:cited|used|part) = .*\n", re.MULTILINE)
 
 
 class Entry(NamedTuple):
-    """An entry of the bibliography.
-
-    Attributes:
-        key: of the entry, such as `carlini2022membership`.
-        source: the citation, such as `Carlini et al. 2022`.
-        title, venue: as text, for a page.
-        bibtex: the entry.
-    """
+    """An entry of the bibliography, whose citation (`source`) is such as `Carlini et al. 2022`."""
 
     key: str
     source: str

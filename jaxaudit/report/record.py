@@ -96,13 +96,9 @@ Result = TypeVar("Result", covariant=True)
 
 @dataclass(frozen=True, eq=False)
 class Run(Generic[Result]):
-    """One finished run.
+    """One finished run: its name on a page, the command that made it (`kind`), and that command's result.
 
-    Attributes:
-        name: its name on the page.
-        kind: the command that made it.
-        result: the output of that command with `--json`.
-        arrays: the arrays stored beside it, by name; empty if only the result was given.
+    `arrays` are those stored beside it, by name; empty if only the result was given.
     """
 
     name: str

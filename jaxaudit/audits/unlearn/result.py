@@ -295,8 +295,15 @@ def check(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
     demand({ORIGINAL, RETRAINING} <= set(names), "it has no original, or no retrained models")
     records, seeds = result.protocol.forgotten_records, result.protocol.seeds
     for method in result.methods:
-        _check_method(method, seeds)
-        challenge = method.challenge
+        for name, spread in msgspec.structs.asdict(method.scores).items():
+            demand(spread is None or len(spread.values) == seeds > 0, f"scores of {name} and seeds differ in number")
+        finding, conclusion, challenge = method.finding, method.conclusion, method.challenge
+        demand((finding is None) == (method.name in REFERENCES), "a finding is missing or out of place")
+        demand(conclusion == (None if finding is None else finding.verdict), "a conclusion is not that of its finding")
+        differs = any(place.differs for place in method.places.values())
+        demand(
+            finding is None or (conclusion == "distinguishable") == differs, "a conclusion is not that of its places"
+        )
         demand((challenge is None) == (method.u_lira is None), "one of two comparisons with retraining is missing")
         demand(challenge is None or len(challenge.epsilon) == records, "epsilons are of other records")
     compared = [method.name for method in result.methods if method.challenge is not None]
@@ -306,13 +313,3 @@ def check(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
     judged = [method.conclusion for method in result.methods if method.conclusion is not None]
     demand(not judged or result.finding.verdict in judged, "its finding is that of no method")
     demand(result.caveats == result.finding.caveats, "its caveats are not those of its finding")
-
-
-def _check_method(method: Method, seeds: int) -> None:
-    for name, spread in msgspec.structs.asdict(method.scores).items():
-        demand(spread is None or len(spread.values) == seeds > 0, f"scores of {name} and seeds differ in number")
-    finding, conclusion = method.finding, method.conclusion
-    demand((finding is None) == (method.name in REFERENCES), "a finding is missing or out of place")
-    demand(conclusion == (None if finding is None else finding.verdict), "a conclusion is not that of its finding")
-    differs = any(place.differs for place in method.places.values())
-    demand(finding is None or (conclusion == "distinguishable") == differs, "a conclusion is not that of its places")

@@ -7,7 +7,6 @@ from typing import Any, Generic, Literal, TypeVar, cast
 import msgspec
 import numpy as np
 
-from jaxaudit.errors import visible
 from jaxaudit.json_types import StrictStruct, to_builtins
 
 VERSION = 2
@@ -115,8 +114,3 @@ class Run(Generic[Result]):
     def papers(self) -> list[Paper] | None:
         """The papers that its numbers rest on; None if unknown."""
         return cast(Any, self.result).papers
-
-
-def named(run: Run[Any]) -> str:
-    """Its name, safe to show."""
-    return visible(run.name)

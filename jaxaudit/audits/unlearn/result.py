@@ -15,6 +15,8 @@ from jaxaudit.metrics import Estimate, ULira
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from jaxaudit.plots import unlearn as plot
+
 UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC = "untrained", "original", "retraining", "amnesiac"
 REFERENCES = (UNTRAINED, ORIGINAL, RETRAINING)
 """Names of the models that methods are compared with."""
@@ -211,21 +213,31 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
         """Whether the challenge's score and U-LiRA were computed."""
         return any(method.challenge for method in self.methods)
 
+    @property
+    def band(self) -> tuple[float, float] | None:
+        """The range of the efficacies of retrained models."""
+        spread = self[RETRAINING].scores.efficacy
+        return None if spread is None else (spread.low, spread.high)
+
+    def drawn(self) -> "list[plot.Method]":
+        """The methods whose efficacy was measured, as charts take them."""
+        from jaxaudit.plots import unlearn as plot
+
+        def values(spread: Spread | None) -> Any:
+            return None if spread is None else np.array(spread.values)
+
+        named = [(each.name, each.scores.efficacy, each.scores.bound, each.scores.attack) for each in self.methods]
+        return [plot.Method(name, *map(values, of)) for name, *of in named if of[0] is not None and of[1] is not None]
+
     def plot(self) -> "Figure":
         """Efficacy with the band of retrained models, efficacy against its bound, and the attack, if any."""
         from jaxaudit.plots import unlearn as plot
         from jaxaudit.plots.style import panels
 
-        def values(spread: Spread | None) -> Any:
-            return None if spread is None else np.array(spread.values)
-
-        drawn = [
-            plot.Method(each.name, values(each.scores.efficacy), values(each.scores.bound), values(each.scores.attack))
-            for each in self.methods
-        ]
-        band, attacked = self[RETRAINING].scores.efficacy, any(method.attack is not None for method in drawn)
+        drawn = self.drawn()
+        attacked = any(method.attack is not None for method in drawn)
         figure, (efficacies, bounds, *attacks) = panels(3 if attacked else 2)
-        plot.draw_efficacies(efficacies, drawn, None if band is None else (band.low, band.high))
+        plot.draw_efficacies(efficacies, drawn, self.band)
         plot.draw_bounds(bounds, drawn)
         if attacked:
             plot.draw_attacks(attacks[0], drawn, self.protocol.members_share)

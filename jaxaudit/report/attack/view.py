@@ -14,7 +14,7 @@ from jaxaudit.report.glossary import Term, terms
 from jaxaudit.report.kinds import Kind, charts_of
 from jaxaudit.report.numbers import NONE, number, percent, precise, span, text
 from jaxaudit.report.page import Answer, Cells, Part, Where
-from jaxaudit.report.record import Run, named, record_type
+from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.repeat import repeat
 
 METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
@@ -28,7 +28,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
     halves, beside = result.splits, result.beside_pdtp
     told = [(each.name, each.of_targets) for each in result.attacks if each.of_targets is not None]
     return Part(
-        named(run),
+        visible(run.name),
         run.kind,
         question,
         setting,

@@ -12,7 +12,7 @@ from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import Kind, charts_of
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Answer, Cells, Part, Where
-from jaxaudit.report.record import Run, named, record_type
+from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.repeat import repeat
 
 LISTED = 50
@@ -37,7 +37,7 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
         f"records differ by {result.conversion_error or 0:.0e} of their size at most.",
     )
     return Part(
-        named(run),
+        visible(run.name),
         run.kind,
         f"How much do the weights still expose of {count:,} record{'' if count == 1 else 's'}?",
         "Measured by the Fisher information of the weights about the records: the mean squared norm of each record's "

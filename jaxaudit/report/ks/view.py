@@ -32,7 +32,7 @@ from jaxaudit.report.ks.tables import (
 )
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Part
-from jaxaudit.report.record import Run, named, record_type
+from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.repeat import repeat
 
 BEFORE_AFTER = "Used fraction before minus after"
@@ -76,7 +76,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
     used = any(target.usage or target.ema for target in targets)
 
     return Part(
-        named(run),
+        visible(run.name),
         run.kind,
         "Has the target forgotten the query set?",
         about(data),

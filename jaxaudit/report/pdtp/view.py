@@ -9,7 +9,7 @@ from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import Kind, Stored, charts_of
 from jaxaudit.report.numbers import number, precise, text
 from jaxaudit.report.page import Answer, Cells, Part, Where
-from jaxaudit.report.record import Run, named, record_type
+from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.repeat import repeat
 
 LISTED = 50
@@ -24,7 +24,7 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> Part:
     data = text(run.provenance.data.get("name"))
 
     return Part(
-        named(run),
+        visible(run.name),
         run.kind,
         f"May the {_model(result)} be published?",
         f"The {_model(result)} ({learner}) was trained on {data} with and without each of {_left_out(result)}. PDTP is "

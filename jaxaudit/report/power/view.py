@@ -16,7 +16,7 @@ from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import NONE, number, precise
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
-from jaxaudit.report.record import Run, named, record_type
+from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.repeat import repeat
 
 HEAD = "What could be concluded of a target, at the sizes given"
@@ -58,7 +58,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
     # If the records do not suffice, the finding already gives the number that would.
     enough = result.finding.verdict == "sufficient"
     return Part(
-        named(run),
+        visible(run.name),
         run.kind,
         f"Are there enough records to detect use of {percent(result.fraction)} of the query set?",
         f"{_about(run)} {ABOUT}",

@@ -10,7 +10,7 @@ from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import Kind, charts_of
 from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Answer, Cells, Part
-from jaxaudit.report.record import Run, named, record_type
+from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.repeat import repeat
 
 COLUMNS = {
@@ -40,7 +40,7 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
     result, protocol = run.result, run.result.protocol
     judged = tuple(_answer(method) for method in result.methods if method.finding is not None)
     return Part(
-        named(run),
+        visible(run.name),
         run.kind,
         "Does unlearning work?",
         f"{protocol.seeds} models were trained on {protocol.training_records:,} records, and each method made them "

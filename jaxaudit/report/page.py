@@ -110,38 +110,38 @@ class Repeat(NamedTuple):
     options: Cells
 
 
+NO_REPEAT = Repeat((), (), *[Cells("", (), ())] * 3)
+
+
 class Part(NamedTuple):
-    """The content of one run.
+    """The content of one run; its name, the command, how to repeat it and mostly its charts are added by `part_of`.
 
     Attributes:
-        name: name of the run.
-        kind: the command.
         question: the question that the run answers.
         intro: what was done, for readers who have not read the papers.
         answers: one per target, classifier or method.
         tables: its tables; each says where it is shown.
-        pictures: makes its charts; not used by a terminal.
         legend: how to read the terminal's tables.
-        details: what a terminal shows with `--details`.
-        tabled: whether a table of the terminal has the verdict of every answer.
-        repeat: how to repeat the run.
         terms: terms of the glossary.
         errors: how often the answers are wrong, in sentences.
+        details: what a terminal shows with `--details`.
+        tabled: whether a table of the terminal has the verdict of every answer.
+        pictures: makes its charts; not used by a terminal.
     """
 
-    name: str
-    kind: str
     question: str
     intro: str
     answers: tuple[Answer, ...]
     tables: tuple[Cells, ...]
-    pictures: Callable[[], tuple[Picture, ...]]
     legend: tuple[str, ...]
-    repeat: Repeat
     terms: tuple[Term, ...]
     errors: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     tabled: bool = False
+    name: str = ""
+    kind: str = ""
+    repeat: Repeat = NO_REPEAT
+    pictures: Callable[[], tuple[Picture, ...]] = tuple
 
     @property
     def checks(self) -> tuple[Checked, ...]:

@@ -11,11 +11,10 @@ from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.attack.single_records import CUT, beside_table, beside_words, records_tables
 from jaxaudit.report.glossary import Term, terms
-from jaxaudit.report.kinds import Kind, charts_of
+from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import NONE, number, percent, precise, span, text
 from jaxaudit.report.page import Answer, Cells, Part, Where
 from jaxaudit.report.record import Run, record_type
-from jaxaudit.report.repeat import repeat
 
 METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
 
@@ -28,8 +27,6 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
     halves, beside = result.splits, result.beside_pdtp
     told = [(each.name, each.of_targets) for each in result.attacks if each.of_targets is not None]
     return Part(
-        visible(run.name),
-        run.kind,
         question,
         setting,
         (_answer(result), *(_of_target(target) for target in result.targets)),
@@ -42,9 +39,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
             *(() if beside is None else (beside_table(beside, result.decided_by),)),
             *records_tables(result, top),
         ),
-        charts_of(run),
         _legend(result),
-        repeat(run.provenance),
         (
             *terms("membership attack", "ROC and AUC", "nat", "interval"),
             *(terms("log-odds", "shadow bank", "shadow model") if halves is None else ()),

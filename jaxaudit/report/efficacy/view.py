@@ -9,11 +9,10 @@ from jaxaudit.audits.efficacy.result import EfficacyResult, Exposed, Weights, ch
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE, Categorical
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Kind, charts_of
+from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Answer, Cells, Part, Where
 from jaxaudit.report.record import Run, record_type
-from jaxaudit.report.repeat import repeat
 
 LISTED = 50
 TRUE_FISHER = (
@@ -37,8 +36,6 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
         f"records differ by {result.conversion_error or 0:.0e} of their size at most.",
     )
     return Part(
-        visible(run.name),
-        run.kind,
         f"How much do the weights still expose of {count:,} record{'' if count == 1 else 's'}?",
         "Measured by the Fisher information of the weights about the records: the mean squared norm of each record's "
         "gradient. It is small where the weights fit the records, as those that they were trained on, and large for "
@@ -53,7 +50,6 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
             *([_fitted_best(result, top)] if top else []),
             _records(result),
         ),
-        charts_of(run),
         (
             "Efficacy is 1 / information, and never above its bound. Information is the mean squared norm of the "
             "gradients: small where the weights fit the records, as those that they were trained on, and large for "
@@ -63,7 +59,6 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
             *(() if result.conversion_error is None else converted),
             *means,
         ),
-        repeat(run.provenance),
         terms("efficacy", "bound of the efficacy", "Fisher information"),
         ("Efficacy is measured, not tested: it has no error rate.",),
     )

@@ -21,6 +21,8 @@ from jaxaudit.shadow_models import ShadowModels
 
 NAMED_AT = 0.01
 """The false positive rate at which a record counts as named."""
+NUMBERS = ("named", "named_low", "named_high", "gap", "gap_low", "gap_high", "separation")
+"""What the list of the riskiest records has of `Vulnerability`."""
 LISTED = 100
 """The riskiest records that the result lists; records.csv has all."""
 BINS = 20
@@ -90,16 +92,10 @@ def _riskiest(shadows: ShadowModels, known: RecordArrays, at: int) -> Riskiest:
         set=of,
         place=place,
         label=examples.class_names[examples.labels[at]],
-        named=float(found.named[at]),
-        named_low=float(found.named_low[at]),
-        named_high=float(found.named_high[at]),
         models=int(found.inside[at]),
-        gap=float(found.gap[at]),
-        gap_low=float(found.gap_low[at]),
-        gap_high=float(found.gap_high[at]),
         saturated=float(known.saturated[at]),
-        separation=float(found.separation[at]),
         revealing=None if revealing is None else examples.class_names[revealing],
+        **{name: float(getattr(found, name)[at]) for name in NUMBERS},
         copies=0 if group < 0 else int((known.copies == group).sum()) - 1,
     )
 

@@ -150,14 +150,12 @@ class Part(NamedTuple):
         If a failed check decides no verdict, it is shown as in the first answer.
         """
         aside: dict[tuple[str, str], Checked] = {}
-
-        def first(each: Checked) -> Checked:
-            return aside.setdefault((each.name, each.affects), each) if each.affects else each
-
-        return in_order(
-            msgspec.structs.replace(each, name=each.name + _of(whose, self.answers))
-            for each, whose in _shared((answer, list(map(first, answer.finding.checks))) for answer in self.answers)
-        )
+        said = [
+            (answer, [aside.setdefault((each.name, each.affects), each) if each.affects else each for each in checks])
+            for answer, checks in ((answer, answer.finding.checks) for answer in self.answers)
+        ]
+        shared = ((each, _of(whose, self.answers)) for each, whose in _shared(said))
+        return in_order(msgspec.structs.replace(each, name=each.name + whose) for each, whose in shared)
 
     @property
     def caveats(self) -> tuple[str, ...]:

@@ -167,17 +167,20 @@ def _grid(result: AttackResult, on: Where) -> Cells:
     limits = [rate.fpr for rate in result.attacks[0].tpr_at_fpr if rate.resolvable]
     gap = "\n" if on == "terminal" else " "
     heads = tuple(f"TPR at\n{percent(limit)} FPR" for limit in limits)
-
-    def row(attack: AttackOutcome) -> tuple[str, ...]:
-        shown = (_rate(rate.value, real.value, gap) for rate, real in attack.rates if rate.fpr in limits)
-        area = f"{number(attack.auc.value)}{gap}{span(attack.auc, 3).replace(' to ', '-')}"
-        return (visible(attack.name), area, number(attack.balanced_accuracy.value), *shown)
-
+    rows = tuple(
+        (
+            visible(each.name),
+            f"{number(each.auc.value)}{gap}{span(each.auc, 3).replace(' to ', '-')}",
+            number(each.balanced_accuracy.value),
+            *(_rate(rate.value, real.value, gap) for rate, real in each.rates if rate.fpr in limits),
+        )
+        for each in result.attacks
+    )
     columns = ("attack", "AUC", "balanced\naccuracy", *heads)
     title = "" if on == "terminal" else "All attacks; in brackets the realised false positive rate"
     if title and any(map(_withheld, result.attacks)):
         title += f"; {NONE} beside one: {NOT_GIVEN}"
-    return Cells(title, columns, tuple(map(row, result.attacks)), columns[1:], on=on)
+    return Cells(title, columns, rows, columns[1:], on=on)
 
 
 def _rate(value: float, realised: float, gap: str) -> str:

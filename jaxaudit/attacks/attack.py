@@ -9,13 +9,10 @@ from jaxaudit.ensemble import Progress
 
 
 class AttackInputs(NamedTuple):
-    """The target records, and the outputs of the attacked models on them.
+    """The target records, and the outputs (log-probabilities, nats) of the attacked models on them.
 
-    Attributes:
-        outputs: log-probabilities, nats.
-        inputs: the records' features, each divided by its largest absolute value.
-        labels: the records' classes.
-        bins: equal bins of [0, 1] into which probabilities are rounded before any use; 0 for none.
+    Inputs are each divided by their largest absolute value. Probabilities are rounded into `bins` equal bins of [0, 1]
+    before any use; 0 for none.
     """
 
     outputs: Float[np.ndarray, "models targets classes"]
@@ -35,12 +32,9 @@ class PairedShadows(NamedTuple):
 
 
 class PooledShadows(NamedTuple):
-    """Shadow models trained on random halves of the candidates, and their outputs on every candidate.
+    """Shadow models trained on random halves of the candidates, and their outputs (log-probabilities, nats) on them.
 
-    Attributes:
-        outputs: log-probabilities, nats.
-        membership: the shadow models' membership masks over the candidates.
-        inputs, labels: the candidates' features and classes, as in `AttackInputs`.
+    `inputs` and `labels` are the candidates' features and classes, as in `AttackInputs`.
     """
 
     outputs: Float[np.ndarray, "shadows candidates classes"]

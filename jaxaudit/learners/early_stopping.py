@@ -18,12 +18,8 @@ VALIDATION = 0.1
 class Stopping(NamedTuple):
     """The state of early stopping, which takes the place of the optimiser's state and contains it.
 
-    Attributes:
-        optimizer: the optimiser's state.
-        best: the parameters of the best epoch so far.
-        loss: its validation loss, nats; infinite before the first epoch.
-        chosen: the number of the best epoch, from 1; 0 before the first epoch.
-        epochs: the number of epochs that have passed.
+    `best` are the parameters of the best epoch so far, `loss` its validation loss (nats; infinite before the first
+    epoch), `chosen` its number (from 1; 0 before the first epoch), and `epochs` how many have passed.
     """
 
     optimizer: Any

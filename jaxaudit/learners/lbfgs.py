@@ -22,13 +22,7 @@ History = Float[Array, "memory models parameters"]
 
 
 class Minimum(NamedTuple):
-    """The results of the minimisations.
-
-    Attributes:
-        point: the last point of each function.
-        gradient_norm: the Euclidean norm of the gradient at that point.
-        evaluations: how often each function and its gradient were evaluated.
-    """
+    """The last point of each function, the Euclidean norm of the gradient there, and the number of evaluations."""
 
     point: Points
     gradient_norm: Numbers

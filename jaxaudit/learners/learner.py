@@ -43,12 +43,7 @@ class Learner(Protocol):
 
 
 class LeftOut(NamedTuple):
-    """Outputs on each record, of a model trained on all records and of a model trained without that record.
-
-    Attributes:
-        with_record: log-probabilities (nats) at record r of the model trained on everything.
-        without_record: log-probabilities (nats) at record r of the model trained on everything but r.
-    """
+    """Log-probabilities (nats) at each record, of a model trained on all records and of one without that record."""
 
     with_record: Float[np.ndarray, "k classes"]
     without_record: Float[np.ndarray, "k classes"]
@@ -117,12 +112,7 @@ class BoundsDTP(Learner, Protocol):
 
 
 class Moment(NamedTuple):
-    """The epoch of a step, and the step's random key.
-
-    Attributes:
-        epoch: the epoch, from 0.
-        key: the step's key, a function of the model's key, the epoch and the step's number in it (`step_key`).
-    """
+    """The epoch of a step, from 0, and the step's random key (`step_key`)."""
 
     epoch: Int[Array, ""]
     key: Key[Array, ""]

@@ -19,9 +19,6 @@ class LeftOutModels:
     """Makes a `LeavesOneOut` learner trainable by `fit_many`: the outputs of its models take the place of parameters.
 
     So pieces of left-out records are given to workers, repeated and saved like the chunks of any other learner.
-
-    Attributes:
-        learner: computes the outputs for all left-out records of a chunk at once.
     """
 
     learner: ReadsAllForEach
@@ -42,11 +39,7 @@ class LeftOutModels:
 def check_left_out(
     inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Int[np.ndarray, " k"], classes: int
 ) -> None:
-    """Refuses records that cannot be left out.
-
-    Raises:
-        InputError: inputs and labels differ in number, or a label or an index of a record is out of range.
-    """
+    """Refuses inputs and labels that differ in number, and labels and indices of records that are out of range."""
     if len(inputs) != len(labels):
         raise InputError(
             f"there are {len(inputs)} inputs and {len(labels)} labels: give one label per input, in the same order."
@@ -58,11 +51,7 @@ def check_left_out(
 
 
 def check_columns(inputs: Float[np.ndarray, "..."], columns: int) -> None:
-    """Refuses inputs without the columns that the learner was made for.
-
-    Raises:
-        InputError: `inputs` do not have shape (records, columns).
-    """
+    """Refuses inputs that do not have shape (records, columns), as the learner was made for."""
     if inputs.ndim != 2 or inputs.shape[1] != columns:
         raise InputError(
             f"inputs have shape {inputs.shape} but the learner was made for {columns} columns: give one row per record "
@@ -71,11 +60,7 @@ def check_columns(inputs: Float[np.ndarray, "..."], columns: int) -> None:
 
 
 def check_finite(values: Float[np.ndarray, "n columns"], columns: Int[np.ndarray, " columns"]) -> None:
-    """Refuses numbers that are not finite; `columns` are the indices of their columns, for the message.
-
-    Raises:
-        InputError: a number is NaN or infinite.
-    """
+    """Refuses numbers that are not finite; `columns` are the indices of their columns, for the message."""
     bad = ~np.isfinite(values).all(axis=0)
     if bad.any():
         raise InputError(

@@ -104,7 +104,14 @@ class LogisticRegression:
                 said.append(np.asarray(log_probs))
                 norms.append(np.asarray(chunk_norms))
                 tell(progress, sum(map(len, said)), len(order))
-        _check_converged(np.concatenate(norms), self.tolerance)
+        every = np.concatenate(norms)
+        short = int((~(every <= self.tolerance)).sum())
+        if short:
+            raise InputError(
+                f"{short} of {len(every)} models stopped at a gradient norm of up to {every.max():.2g}, above the "
+                f"tolerance of {self.tolerance:g}: are the inputs far outside [0, 1]? Scale them, or give a larger l2 "
+                "or tolerance."
+            )
         without_record = np.empty((len(labels), self.classes))
         without_record[order] = np.concatenate(said)[: len(order)]
         return LeftOut(np.asarray(with_record)[records], without_record[records])
@@ -184,13 +191,3 @@ def _fit_without(
     found = objective.optima(others, jnp.repeat(point, len(records), axis=0), inverse, tolerance)
     scores = objective.logits(others, found.point, of.inputs[records])[models, :, models]
     return precise_log_softmax(scores), found.gradient_norm
-
-
-def _check_converged(norms: Float[np.ndarray, " models"], tolerance: float) -> None:
-    short = int((~(norms <= tolerance)).sum())
-    if short:
-        raise InputError(
-            f"{short} of {len(norms)} models stopped at a gradient norm of up to {norms.max():.2g}, above the "
-            f"tolerance of {tolerance:g}: are the inputs far outside [0, 1]? Scale them, or give a larger l2 or "
-            "tolerance."
-        )

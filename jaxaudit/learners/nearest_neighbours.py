@@ -76,7 +76,12 @@ class NearestNeighbours:
         check_left_out(inputs, labels, records, self.classes)
         _check_neighbours(self.neighbours, len(inputs))
         rows = _flat(inputs)
-        _check_range(rows)
+        outside = ~((rows >= 0) & (rows <= 1)).all(axis=0)
+        if outside.any():
+            raise InputError(
+                f"inputs must lie in [0, 1], but {int(outside.sum())} of {rows.shape[1]} do not (the first is number "
+                f"{int(np.flatnonzero(outside)[0])}): pass one_hot(table), which scales numbers."
+            )
         binary = ((rows == 0) | (rows == 1)).all(axis=0)
         pool = jnp.asarray(rows[:, binary]), jnp.asarray(rows[:, ~binary])
         wanted = min(self.neighbours + 1, len(rows))
@@ -212,12 +217,3 @@ def _in_range(rows: Float[Array, "n columns"]) -> Bool[Array, " n"]:
 def _check_neighbours(neighbours: int, records: int) -> None:
     if neighbours > records:
         raise InputError(f"{neighbours} neighbours are more than the {records} records: use at most {records}.")
-
-
-def _check_range(rows: np.ndarray) -> None:
-    outside = ~((rows >= 0) & (rows <= 1)).all(axis=0)
-    if outside.any():
-        raise InputError(
-            f"inputs must lie in [0, 1], but {int(outside.sum())} of {rows.shape[1]} do not (the first is number "
-            f"{int(np.flatnonzero(outside)[0])}): pass one_hot(table), which scales numbers."
-        )

@@ -14,10 +14,7 @@ GRID = 1 << 20
 class Splits(NamedTuple):
     """The splits at the inner nodes of a tree, level by level: the children of node v are 2 v + 1 (left) and 2 v + 2.
 
-    Attributes:
-        column: the column that each node splits.
-        cut: numbers of at least this go right.
-        right: for each category, whether it goes right.
+    A node splits its `column`: numbers of at least `cut` go right, and the categories that `right` marks.
     """
 
     column: Int[Array, "*trees nodes"]

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, visible
 from jaxaudit.report.glossary import papers, sorted_terms
 from jaxaudit.report.kinds import NAMES, charts, kind_of
 from jaxaudit.report.page import Cells, Page, Part
 from jaxaudit.report.record import Run
+from jaxaudit.report.repeat import repeat
 
 MOST_RUNS = 24
 
@@ -27,7 +28,7 @@ def build(runs: Sequence[Run[Any]]) -> Page:
     several = len(parts) > 1
     terms = sorted_terms(term for part in parts for term in part.terms)
     alike = {name: [run for run in runs if run.kind == name] for name in NAMES}
-    compared = [charts(name).compared(own) for name, own in alike.items() if len(own) > 1 and kind_of(name).compares]
+    compared = [charts(name).compared(own) for name, own in alike.items() if len(own) > 1 and kind_of(name).charted]
     return Page(
         "Runs side by side" if several else parts[0].question,
         tuple(parts),
@@ -40,7 +41,10 @@ def build(runs: Sequence[Run[Any]]) -> Page:
 
 def part_of(run: Run[Any], top: int = 10) -> Part:
     """The content of one run; `top` is the number of records that a terminal lists."""
-    return kind_of(run.kind).view(run, top)
+    kind = kind_of(run.kind)
+    part = kind.view(run, top)._replace(name=visible(run.name), kind=run.kind, repeat=repeat(run.provenance))
+    # What draws charts is imported only where they are drawn.
+    return part._replace(pictures=lambda: charts(run.kind).pictures(run)) if kind.charted else part
 
 
 def _apart(runs: Sequence[Run[Any]]) -> list[Run[Any]]:

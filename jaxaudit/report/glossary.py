@@ -5,161 +5,118 @@ from typing import NamedTuple
 
 from jaxaudit.report.papers import in_full
 
-LIU, LONG, SHOKRI = "Liu & Tsaftaris 2020", "Long, Bindschaedler & Gunter 2017", "Shokri et al. 2017"
-CARLINI, HUANG, BECKER = "Carlini et al. 2022", "Huang, Li & Li 2021", "Becker & Liebig 2022"
-TRIANTAFILLOU, HAYES = "Triantafillou et al. 2024", "Hayes et al. 2024"
-MAINI, SHI = "Maini, Feng et al. 2024", "Shi et al. 2025"
-GOLATKAR, GRAVES = "Golatkar, Achille & Soatto 2020", "Graves, Nagisetty & Ganesh 2021"
-KOLMOGOROV, EFRON, PEARSON, PROGRAM = "Smirnov 1939", "Efron 1979", "Pearson 1895", "this program"
-
-GLOSSARY: dict[str, tuple[str, str]] = {
-    "query set": ("The data in question: was the target trained on them, or has it forgotten them?", LIU),
-    "calibration set": ("Data of the same domain, with no record of the query set.", LIU),
-    "target": ("The model being judged. Only its outputs on the query records are needed.", LIU),
-    "shadow bank": ("Shadow models that were trained before, with their training sets and outputs.", PROGRAM),
-    "confidence": ("The probability that a model gives to a record's true class.", LIU),
-    "query model": ("A shadow model trained on the query set. It shows what remembering looks like.", LIU),
-    "calibration model": ("A shadow model trained on the calibration set. It never saw the query set.", LIU),
-    "empirical CDF": ("For each value, the share of a sample at or below it.", KOLMOGOROV),
-    "Kolmogorov-Smirnov distance": (
-        "The largest gap between two empirical CDFs: 0 for equal samples, 1 for samples that do not overlap.",
-        KOLMOGOROV,
-    ),
-    "rho": (
-        "The distance from a query model to the target, divided by that to a calibration model. Below 1, the target is "
-        "nearer to the query models than calibration models are.",
-        LIU,
-    ),
-    "replicate": ("One pair of query and calibration model with its own seed.", PROGRAM),
-    "noise floor": ("The distances between query models that differ only in their random seed.", PROGRAM),
-    "positive control": (
-        "A model known to have been trained on both sets. If rho does not detect the query set in it, rho does not "
-        "work on these data, and forgotten is not concluded.",
-        PROGRAM,
-    ),
-    "the paper's rule": ("Forgotten if rho is 1 or more, whatever its spread. Shown beside the verdict.", LIU),
-    "used fraction": (
-        "The estimated share of the query set that was used to train the target. Measured with known members, it is "
-        "how much of the memory that the target has of them it has of the query set: the share that was used, if the "
-        "query records were used like the known members, at the same time.",
-        PROGRAM,
-    ),
-    "fraction left": (
-        "How much of the memory that the target has of known members it has of the query set. It is asked of a target "
-        "that was trained on after the use, such as an unlearned one, and does not say how much was used.",
-        PROGRAM,
-    ),
-    "upper limit": (
-        "The fraction is at most this, with 95% confidence (one-sided). Forgotten is concluded if it is small.",
-        PROGRAM,
-    ),
-    "detectable fraction": (
-        "The smallest used fraction of the query set that would be detected with 95% probability.",
-        PROGRAM,
-    ),
-    "minimum detectable fraction": (
-        "The smallest used fraction of the query set that would be detected with 95% probability.",
-        PROGRAM,
-    ),
-    "holdout": (
-        "Records of the query set's provider that nobody trained on: known non-members. They show what the target says "
-        "of records that it did not use.",
-        PROGRAM,
-    ),
-    "known members": (
-        "Records that the target is known to have used, sampled like the query set, that stay in training. They show "
-        "how much the target remembers of records that it did use.",
-        PROGRAM,
-    ),
-    "withdraw": (
-        "To request that records which were shared and used are deleted. Those withdrawn are the query set; those that "
-        "stay in training are the known members.",
-        PROGRAM,
-    ),
-    "reference": ("Records that the target is known not to have used, like its other data.", PROGRAM),
-    "shadow model": ("A model trained here, of known membership.", SHOKRI),
-    "EMA": (
-        "Ensembled membership auditing: flags records that look like training records, and tests whether all do.",
-        HUANG,
-    ),
-    "log-odds": ("log(p / (1 - p)) of a probability p. On this axis, values close to 0 or 1 are spread out.", PROGRAM),
-    "nat": ("The unit of the natural logarithm: 1 nat is a factor of 2.718.", PROGRAM),
-    "PDTP": (
-        "Pointwise differential training privacy of a record: by how many nats the classifier's output on the record "
-        "changes if the record is left out of the training set. A lower bound of the change on any input.",
-        LONG,
-    ),
-    "DTP-1": ("The rule that a classifier with a PDTP above 1 nat for any record should not be published.", LONG),
-    "seed floor": ("PDTP if no record is left out and only the random seed differs.", PROGRAM),
-    "bins": (
-        "Before outputs are compared, each probability is replaced by the centre of its bin. A small probability that "
-        "crosses an edge then counts as log 3.",
-        LONG,
-    ),
-    "membership attack": (
-        "Infers from a classifier's output on a record whether it was trained on the record.",
-        SHOKRI,
-    ),
-    "accuracy of an attack": ("The share of its answers that are right; guessing has 0.5.", LONG),
-    "ROC and AUC": (
-        "The true positive rate at each false positive rate. The area under it (AUC) is 0.5 for guessing and 1 for a "
-        "perfect attack. On logarithmic axes, its left end shows the members found with high confidence.",
-        CARLINI,
-    ),
-    "Fisher information": (
-        "The mean over records of the squared norm of the gradient of their loss. Small where weights fit the records, "
-        "as those that they were trained on; large for weights that never saw them.",
-        BECKER,
-    ),
-    "efficacy": (
-        "One divided by the Fisher information of the records. Training on records makes it large, and forgetting "
-        "should make it small. It is infinite for weights that fit the records perfectly.",
-        BECKER,
-    ),
-    "bound of the efficacy": (
-        "One divided by the squared norm of the mean gradient: never below the efficacy, and cheap.",
-        BECKER,
-    ),
-    "retraining": ("Training again without the records. The reference for forgetting.", BECKER),
-    "amnesiac unlearning": ("Undoes every update of a batch that contained a record to forget.", GRAVES),
-    "Fisher forgetting": (
-        "Adds noise to the weights, more to weights that matter less for the remaining records.",
-        GOLATKAR,
-    ),
-    "forgetting quality": (
-        "How hard it is to distinguish unlearned models from retrained ones by their outputs on each forgotten record. "
-        "Larger is better; even models that were retrained once more reach only about 0.2.",
-        TRIANTAFILLOU,
-    ),
-    "U-LiRA": (
-        "A membership attack that knows how models unlearn: each forgotten record's log-odds under a model is compared "
-        "with those of unlearned and of retrained models. Its accuracy is 0.5 if they are not distinguishable.",
-        HAYES,
-    ),
-    "forget quality": (
-        "The p-value of a two-sample Kolmogorov-Smirnov test on the truth ratios of the forgotten records under a "
-        "model and under a retrained one. The two samples are of the same records, so it is no error rate.",
-        MAINI,
-    ),
-    "privleak": (
-        "How far the area under the ROC curve of a membership attack, on forgotten records and on records that no "
-        "model used, lies from that of a retrained model, in percent.",
-        SHI,
-    ),
-    "distinguishable": (
-        "A method is distinguishable if a score ranks higher or lower among those of retrained models than chance "
-        "explains.",
-        PROGRAM,
-    ),
-    "interval": (
-        "A range that contains the true value with the stated confidence, given the variation over seeds and records.",
-        EFRON,
-    ),
-    "correlation": (
-        "From -1 to 1: how closely two numbers follow a straight line; 0 means no linear relation.",
-        PEARSON,
-    ),
+_BY_SOURCE = {
+    "Liu & Tsaftaris 2020": {
+        "query set": "The data in question: was the target trained on them, or has it forgotten them?",
+        "calibration set": "Data of the same domain, with no record of the query set.",
+        "target": "The model being judged. Only its outputs on the query records are needed.",
+        "confidence": "The probability that a model gives to a record's true class.",
+        "query model": "A shadow model trained on the query set. It shows what remembering looks like.",
+        "calibration model": "A shadow model trained on the calibration set. It never saw the query set.",
+        "rho": "The distance from a query model to the target, divided by that to a calibration model. Below 1, the "
+        "target is nearer to the query models than calibration models are.",
+        "the paper's rule": "Forgotten if rho is 1 or more, whatever its spread. Shown beside the verdict.",
+    },
+    "this program": {
+        "shadow bank": "Shadow models that were trained before, with their training sets and outputs.",
+        "replicate": "One pair of query and calibration model with its own seed.",
+        "noise floor": "The distances between query models that differ only in their random seed.",
+        "positive control": "A model known to have been trained on both sets. If rho does not detect the query set in "
+        "it, rho does not work on these data, and forgotten is not concluded.",
+        "used fraction": "The estimated share of the query set that was used to train the target. Measured with known "
+        "members, it is how much of the memory that the target has of them it has of the query set: the share that "
+        "was used, if the query records were used like the known members, at the same time.",
+        "fraction left": "How much of the memory that the target has of known members it has of the query set. It is "
+        "asked of a target that was trained on after the use, such as an unlearned one, and does not say how much was "
+        "used.",
+        "upper limit": "The fraction is at most this, with 95% confidence (one-sided). Forgotten is concluded if it "
+        "is small.",
+        "detectable fraction": "The smallest used fraction of the query set that would be detected with 95% "
+        "probability.",
+        "minimum detectable fraction": "The smallest used fraction of the query set that would be detected with 95% "
+        "probability.",
+        "holdout": "Records of the query set's provider that nobody trained on: known non-members. They show what the "
+        "target says of records that it did not use.",
+        "known members": "Records that the target is known to have used, sampled like the query set, that stay in "
+        "training. They show how much the target remembers of records that it did use.",
+        "withdraw": "To request that records which were shared and used are deleted. Those withdrawn are the query "
+        "set; those that stay in training are the known members.",
+        "reference": "Records that the target is known not to have used, like its other data.",
+        "log-odds": "log(p / (1 - p)) of a probability p. On this axis, values close to 0 or 1 are spread out.",
+        "nat": "The unit of the natural logarithm: 1 nat is a factor of 2.718.",
+        "seed floor": "PDTP if no record is left out and only the random seed differs.",
+        "distinguishable": "A method is distinguishable if a score ranks higher or lower among those of retrained "
+        "models than chance explains.",
+    },
+    "Smirnov 1939": {
+        "empirical CDF": "For each value, the share of a sample at or below it.",
+        "Kolmogorov-Smirnov distance": "The largest gap between two empirical CDFs: 0 for equal samples, 1 for "
+        "samples that do not overlap.",
+    },
+    "Shokri et al. 2017": {
+        "shadow model": "A model trained here, of known membership.",
+        "membership attack": "Infers from a classifier's output on a record whether it was trained on the record.",
+    },
+    "Huang, Li & Li 2021": {
+        "EMA": "Ensembled membership auditing: flags records that look like training records, and tests whether all "
+        "do.",
+    },
+    "Long, Bindschaedler & Gunter 2017": {
+        "PDTP": "Pointwise differential training privacy of a record: by how many nats the classifier's output on the "
+        "record changes if the record is left out of the training set. A lower bound of the change on any input.",
+        "DTP-1": "The rule that a classifier with a PDTP above 1 nat for any record should not be published.",
+        "bins": "Before outputs are compared, each probability is replaced by the centre of its bin. A small "
+        "probability that crosses an edge then counts as log 3.",
+        "accuracy of an attack": "The share of its answers that are right; guessing has 0.5.",
+    },
+    "Carlini et al. 2022": {
+        "ROC and AUC": "The true positive rate at each false positive rate. The area under it (AUC) is 0.5 for "
+        "guessing and 1 for a perfect attack. On logarithmic axes, its left end shows the members found with high "
+        "confidence.",
+    },
+    "Becker & Liebig 2022": {
+        "Fisher information": "The mean over records of the squared norm of the gradient of their loss. Small where "
+        "weights fit the records, as those that they were trained on; large for weights that never saw them.",
+        "efficacy": "One divided by the Fisher information of the records. Training on records makes it large, and "
+        "forgetting should make it small. It is infinite for weights that fit the records perfectly.",
+        "bound of the efficacy": "One divided by the squared norm of the mean gradient: never below the efficacy, and "
+        "cheap.",
+        "retraining": "Training again without the records. The reference for forgetting.",
+    },
+    "Graves, Nagisetty & Ganesh 2021": {
+        "amnesiac unlearning": "Undoes every update of a batch that contained a record to forget.",
+    },
+    "Golatkar, Achille & Soatto 2020": {
+        "Fisher forgetting": "Adds noise to the weights, more to weights that matter less for the remaining records.",
+    },
+    "Triantafillou et al. 2024": {
+        "forgetting quality": "How hard it is to distinguish unlearned models from retrained ones by their outputs on "
+        "each forgotten record. Larger is better; even models that were retrained once more reach only about 0.2.",
+    },
+    "Hayes et al. 2024": {
+        "U-LiRA": "A membership attack that knows how models unlearn: each forgotten record's log-odds under a model "
+        "is compared with those of unlearned and of retrained models. Its accuracy is 0.5 if they are not "
+        "distinguishable.",
+    },
+    "Maini, Feng et al. 2024": {
+        "forget quality": "The p-value of a two-sample Kolmogorov-Smirnov test on the truth ratios of the forgotten "
+        "records under a model and under a retrained one. The two samples are of the same records, so it is no error "
+        "rate.",
+    },
+    "Shi et al. 2025": {
+        "privleak": "How far the area under the ROC curve of a membership attack, on forgotten records and on records "
+        "that no model used, lies from that of a retrained model, in percent.",
+    },
+    "Efron 1979": {
+        "interval": "A range that contains the true value with the stated confidence, given the variation over seeds "
+        "and records.",
+    },
+    "Pearson 1895": {
+        "correlation": "From -1 to 1: how closely two numbers follow a straight line; 0 means no linear relation.",
+    },
 }
+GLOSSARY = {term: (meaning, source) for source, found in _BY_SOURCE.items() for term, meaning in found.items()}
+"""Each term with its meaning and its source."""
 
 
 class Term(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxaudit.json_types import StrictStruct, schema
 from jaxaudit.json_types import demand as demand
-from jaxaudit.report.page import Part, Picture
+from jaxaudit.report.page import Part
 from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Provenance, Run
 
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
         view: makes the content of one run; the second argument is the number of records that a terminal lists.
         check: raises ValueError, with the reason, if a result and its arrays do not agree.
         stored: the arrays beside a result, if any.
-        compares: whether several runs of this kind have charts together.
+        charted: whether `report/NAME/pictures.py` has its charts, of a run and of several.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Kind(NamedTuple):
     view: Callable[[Run[Any], int], Part]
     check: Callable[[Any, Arrays], None]
     stored: Callable[[Any], Stored | None] = lambda _: None
-    compares: bool = True
+    charted: bool = True
 
 
 def kind_of(name: str) -> Kind:
@@ -69,11 +69,6 @@ def kind_of(name: str) -> Kind:
 def charts(name: str) -> Any:
     """The module `report/NAME/pictures.py`: charts of a run (`pictures`), and of several (`compared`)."""
     return import_module(f"jaxaudit.report.{name}.pictures")
-
-
-def charts_of(run: Run[Any]) -> Callable[[], tuple[Picture, ...]]:
-    """Makes the charts of a run; what draws them is imported only then."""
-    return lambda: charts(run.kind).pictures(run)
 
 
 def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:

@@ -45,15 +45,9 @@ class Cells:
 
 
 class Picture(NamedTuple):
-    """A chart.
+    """A chart: its name (letters, digits and hyphens; also of its file), what it shows, and every number in it.
 
-    Attributes:
-        name: letters, digits and hyphens; also the name of its file.
-        title: what it shows.
-        seen: text alternative for readers who cannot see it.
-        caption: how to read it.
-        draw: makes the figure.
-        numbers: every number in it.
+    `seen` is a text alternative for readers who cannot see it, `caption` how to read it.
     """
 
     name: str
@@ -116,38 +110,38 @@ class Repeat(NamedTuple):
     options: Cells
 
 
+NO_REPEAT = Repeat((), (), *[Cells("", (), ())] * 3)
+
+
 class Part(NamedTuple):
-    """The content of one run.
+    """The content of one run; its name, the command, how to repeat it and mostly its charts are added by `part_of`.
 
     Attributes:
-        name: name of the run.
-        kind: the command.
         question: the question that the run answers.
         intro: what was done, for readers who have not read the papers.
         answers: one per target, classifier or method.
         tables: its tables; each says where it is shown.
-        pictures: makes its charts; not used by a terminal.
         legend: how to read the terminal's tables.
-        details: what a terminal shows with `--details`.
-        tabled: whether a table of the terminal has the verdict of every answer.
-        repeat: how to repeat the run.
         terms: terms of the glossary.
         errors: how often the answers are wrong, in sentences.
+        details: what a terminal shows with `--details`.
+        tabled: whether a table of the terminal has the verdict of every answer.
+        pictures: makes its charts; not used by a terminal.
     """
 
-    name: str
-    kind: str
     question: str
     intro: str
     answers: tuple[Answer, ...]
     tables: tuple[Cells, ...]
-    pictures: Callable[[], tuple[Picture, ...]]
     legend: tuple[str, ...]
-    repeat: Repeat
     terms: tuple[Term, ...]
     errors: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     tabled: bool = False
+    name: str = ""
+    kind: str = ""
+    repeat: Repeat = NO_REPEAT
+    pictures: Callable[[], tuple[Picture, ...]] = tuple
 
     @property
     def checks(self) -> tuple[Checked, ...]:
@@ -156,14 +150,12 @@ class Part(NamedTuple):
         If a failed check decides no verdict, it is shown as in the first answer.
         """
         aside: dict[tuple[str, str], Checked] = {}
-
-        def first(each: Checked) -> Checked:
-            return aside.setdefault((each.name, each.affects), each) if each.affects else each
-
-        return in_order(
-            msgspec.structs.replace(each, name=each.name + _of(whose, self.answers))
-            for each, whose in _shared((answer, list(map(first, answer.finding.checks))) for answer in self.answers)
-        )
+        said = [
+            (answer, [aside.setdefault((each.name, each.affects), each) if each.affects else each for each in checks])
+            for answer, checks in ((answer, answer.finding.checks) for answer in self.answers)
+        ]
+        shared = ((each, _of(whose, self.answers)) for each, whose in _shared(said))
+        return in_order(msgspec.structs.replace(each, name=each.name + whose) for each, whose in shared)
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -184,16 +176,7 @@ class Part(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The whole page.
-
-    Attributes:
-        title: of the page.
-        parts: one per run.
-        together: a table that compares several runs.
-        pictures: charts that compare several runs.
-        terms: of all parts.
-        papers: the sources in full.
-    """
+    """The whole page: a part for each run, a table and charts that compare them, terms, and papers in full."""
 
     title: str
     parts: tuple[Part, ...]

@@ -18,14 +18,7 @@ _OWN = re.compile(r"^  (?:cited|used|part) = .*\n", re.MULTILINE)
 
 
 class Entry(NamedTuple):
-    """An entry of the bibliography.
-
-    Attributes:
-        key: of the entry, such as `carlini2022membership`.
-        source: the citation, such as `Carlini et al. 2022`.
-        title, venue: as text, for a page.
-        bibtex: the entry.
-    """
+    """An entry of the bibliography, whose citation (`source`) is such as `Carlini et al. 2022`."""
 
     key: str
     source: str
@@ -38,7 +31,13 @@ class Entry(NamedTuple):
 def bibliography() -> tuple[Entry, ...]:
     """Every entry of `papers.bib`, in its order."""
     text = (files("jaxaudit.report") / "papers.bib").read_text(encoding="utf-8")
-    return tuple(map(_entry, re.findall(r"^@.*?^\}$", text, re.MULTILINE | re.DOTALL)))
+    found = []
+    for entry in re.findall(r"^@.*?^\}$", text, re.MULTILINE | re.DOTALL):
+        fields = {name: re.sub(r"[{}]", "", value) for name, value in _FIELD.findall(entry)}
+        venue = fields.get("booktitle") or fields.get("journal") or f"arXiv:{fields['eprint']}"
+        key = entry[entry.index("{") + 1 : entry.index(",")]
+        found.append(Entry(key, fields["cited"], fields["title"], venue, _OWN.sub("", entry)))
+    return tuple(found)
 
 
 def cited(sources: Iterable[str]) -> list[Paper]:
@@ -89,10 +88,3 @@ _PROGRAM = """@software{jaxaudit,
   title = {jaxaudit: What does a trained classifier still remember?},
   version = {%s},
 }"""
-
-
-def _entry(text: str) -> Entry:
-    fields = {name: re.sub(r"[{}]", "", value) for name, value in _FIELD.findall(text)}
-    venue = fields.get("booktitle") or fields.get("journal") or f"arXiv:{fields['eprint']}"
-    key = text[text.index("{") + 1 : text.index(",")]
-    return Entry(key, fields["cited"], fields["title"], venue, _OWN.sub("", text))

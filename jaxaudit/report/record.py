@@ -7,7 +7,6 @@ from typing import Any, Generic, Literal, TypeVar, cast
 import msgspec
 import numpy as np
 
-from jaxaudit.errors import visible
 from jaxaudit.json_types import StrictStruct, to_builtins
 
 VERSION = 2
@@ -96,13 +95,9 @@ Result = TypeVar("Result", covariant=True)
 
 @dataclass(frozen=True, eq=False)
 class Run(Generic[Result]):
-    """One finished run.
+    """One finished run: its name on a page, the command that made it (`kind`), and that command's result.
 
-    Attributes:
-        name: its name on the page.
-        kind: the command that made it.
-        result: the output of that command with `--json`.
-        arrays: the arrays stored beside it, by name; empty if only the result was given.
+    `arrays` are those stored beside it, by name; empty if only the result was given.
     """
 
     name: str
@@ -119,8 +114,3 @@ class Run(Generic[Result]):
     def papers(self) -> list[Paper] | None:
         """The papers that its numbers rest on; None if unknown."""
         return cast(Any, self.result).papers
-
-
-def named(run: Run[Any]) -> str:
-    """Its name, safe to show."""
-    return visible(run.name)

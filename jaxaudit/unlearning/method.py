@@ -71,11 +71,7 @@ def source_of(method: Any) -> str:
 
 
 def refuse_without_classes(method: str, outputs: Any) -> None:
-    """Refuses outputs of one column, as those of language models, for a method that needs a distribution over classes.
-
-    Raises:
-        InputError: they have one column.
-    """
+    """Refuses outputs of one column, as of language models, for a method that needs a distribution over classes."""
     if outputs.shape[1] == 1:
         raise InputError(
             f"{method} needs the probabilities of classes, and these records have none, as texts: use another method."

@@ -95,11 +95,7 @@ def descended(params: Any, gradient: Any, learning_rate: float | Float[Array, ""
 
 
 def check_recipe(epochs: int, learning_rate: float, batch_size: int) -> None:
-    """Refuses a recipe with numbers that are out of range.
-
-    Raises:
-        InputError: a number is out of range.
-    """
+    """Refuses a recipe with numbers that are out of range."""
     if epochs < 1 or batch_size < 1 or not 0 < learning_rate < float("inf"):
         raise InputError(
             "an unlearning method that trains needs at least 1 epoch, minibatches of at least 1 record and a learning "

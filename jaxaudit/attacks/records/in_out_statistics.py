@@ -40,7 +40,10 @@ def _side(
     ordered = np.sort(np.where(held, models, np.inf), axis=0)
     whole = own.sum(axis=0)[None]
     count = whole - (without >= 0)
-    median = _median(ordered, count[:, None], _taken(models, without))
+    # The log-odds of the models that are left out; infinity if none is.
+    index = np.broadcast_to(np.maximum(without, 0)[:, None], (len(without), *models.shape[1:]))
+    taken = np.where((without >= 0)[:, None], np.take_along_axis(models, index, axis=0), np.inf)
+    median = _median(ordered, count[:, None], taken)
     centre = _median(ordered, whole[:, None], np.full((1, *models.shape[1:]), np.inf))
     apart = np.where(held, models - np.where(np.isnan(centre), 0.0, centre), 0.0)
     times, none = np.maximum(count, 1)[:, None], (count == 0)[:, None]
@@ -51,12 +54,6 @@ def _side(
         np.where(none, np.nan, centre + first),
         np.where(none, np.nan, np.maximum(second - first**2, 0.0)),
     )
-
-
-def _taken(models: np.ndarray, without: np.ndarray) -> np.ndarray:
-    """The log-odds of the models that are left out; infinity if none is."""
-    index = np.broadcast_to(np.maximum(without, 0)[:, None], (len(without), *models.shape[1:]))
-    return np.where((without >= 0)[:, None], np.take_along_axis(models, index, axis=0), np.inf)
 
 
 def _median(ordered: np.ndarray, count: np.ndarray, taken: np.ndarray) -> np.ndarray:

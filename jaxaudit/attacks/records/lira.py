@@ -11,7 +11,6 @@ from jaxaudit.attacks.records.in_out_statistics import sides
 
 TINY = 1e-30
 """Added to every standard deviation, as in the authors' code."""
-SOURCE = "Carlini et al. 2022"
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,7 @@ class LiRA:
 
     online: bool = True
     fixed: bool = False
+    source = "Carlini et al. 2022"
 
     @property
     def name(self) -> str:
@@ -41,10 +41,6 @@ class LiRA:
     def meaning(self) -> str:
         what = "with and without the record" if self.online else "without the record (one-sided)"
         return f"Likelihood of the record's log-odds under models {what}{', one width for all' if self.fixed else ''}."
-
-    @property
-    def source(self) -> str:
-        return SOURCE
 
     @property
     def least(self) -> Least:

@@ -26,18 +26,12 @@ class LiRACode:
 
     online: bool = True
     fixed: bool = False
+    meaning = "The same as its authors' code computes it, to compare with published numbers."
+    source = "Carlini et al. 2022, code"
 
     @property
     def name(self) -> str:
         return "lira" + ("" if self.online else "-offline") + ("-fixed" if self.fixed else "") + "-code"
-
-    @property
-    def meaning(self) -> str:
-        return "The same as its authors' code computes it, to compare with published numbers."
-
-    @property
-    def source(self) -> str:
-        return "Carlini et al. 2022, code"
 
     @property
     def least(self) -> Least:

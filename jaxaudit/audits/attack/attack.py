@@ -45,15 +45,11 @@ def attack(
 
     Args:
         models: from `train_splits`; or a bank of shadow models, its directory, or `open_bank(bank, by_view=True)`.
-        targets: with a bank only: models to attack, at thresholds set on the shadow models. Without targets, only the
-            shadow models are attacked.
         attacks: on random halves `jaxaudit.attacks.Attack`, all tested together; with a bank
             `jaxaudit.attacks.records.RecordAttack`, of which the first decides. By default all that the models allow.
         level: confidence level of the intervals; no verdict depends on it.
-        delta: with a bank of independent Bernoulli(1/2) inclusion only: the delta at which the epsilon of the recipe is
-            bounded from below.
-        pdtp: with a bank only: PDTP (nats) of each record, compared with the deciding attack.
-        progress: with a bank only: called after each attack.
+        targets, delta, pdtp, progress: with a bank only; see `attack_records`. `delta` needs records that were included
+            by independent fair coins.
 
     Returns:
         The scores, rates and area under the ROC curve of each attack, with intervals. `result` is what
@@ -95,11 +91,8 @@ ACCURACIES = (0.6, 0.8)
 def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = None, level: float = 0.95) -> AttackAudit:
     """How well do membership attacks work on these models? Long et al. (2017), section 5.4; no model is trained.
 
-    Args:
-        models: from `train_splits`.
-        attacks: the attacks, built-in or your own; see `jaxaudit.attacks.Attack`. By default all built-in ones that
-            have the shadow models and bins that they need.
-        level: confidence level of the intervals over targets; the verdict does not depend on it.
+    By default all built-in attacks that have the shadow models and bins that they need are made. The verdict does not
+    depend on `level`, the confidence level of the intervals over targets.
 
     Raises:
         InputError: `attacks` is empty or names one twice; there are no shadow models of the kind that an attack learns

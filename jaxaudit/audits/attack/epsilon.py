@@ -10,12 +10,7 @@ from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse
 
 
 def bound_of_recipe(bank: Bank, own: ShadowScores, attack: RecordAttack, delta: float, level: float) -> Epsilon:
-    """A lower bound on epsilon from one attack.
-
-    Raises:
-        InputError: the records were not included independently with probability 1/2, the bank has too few models, or
-            the extra `dp` is not installed.
-    """
+    """A lower bound on epsilon from one attack, where each record was included by an independent fair coin."""
     if bank.groups is not None:
         raise InputError(
             "`delta`: the bank deals whole groups, and a bound on epsilon needs a coin for each record; deal a new "

@@ -4,7 +4,7 @@ PDTP: how far leaving a record out of training moves the output on it, in nats.
 """
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy import special
 
 from jaxaudit.audits.attack.finding import SURELY
@@ -16,12 +16,14 @@ from jaxaudit.data.bank.description import BY_CLASS
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.attack import correlation
-from jaxaudit.metrics.attack_rates import AttackRates, called_at
+from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.vulnerability import Vulnerability
 from jaxaudit.shadow_models import ShadowModels
 
 NAMED_AT = 0.01
 """The false positive rate at which a record counts as named."""
+NUMBERS = ("named", "named_low", "named_high", "gap", "gap_low", "gap_high", "separation")
+"""What the list of the riskiest records has of `Vulnerability`."""
 LISTED = 100
 """The riskiest records that the result lists; records.csv has all."""
 BINS = 20
@@ -34,15 +36,6 @@ def rate_named_at(rates: AttackRates) -> float:
     """The false positive rate at which records count as named; NaN if no such rate can be measured, or none holds."""
     told = sorted(rate.fpr for rate in rates.tpr_at_fpr if rate.resolvable and rate.holds and rate.fpr >= NAMED_AT)
     return told[0] if told else float("nan")
-
-
-def called_by_shadows(
-    scores: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"], named_at: float
-) -> tuple[Bool[np.ndarray, "models n"], Bool[np.ndarray, "models n"]]:
-    """Which records each shadow model is judged to contain, and for which records there is a judgement."""
-    if not np.isfinite(named_at):
-        return np.zeros(scores.shape, bool), np.zeros(scores.shape, bool)
-    return called_at(scores, membership, [named_at])[0], ~np.isnan(scores)
 
 
 def surely_named(seen: Vulnerability, models: int) -> int:
@@ -66,6 +59,10 @@ def exposure_of(shadows: ShadowModels, known: RecordArrays, at_fpr: float) -> Ex
     found = known.vulnerability
     separations, named = found.separation[np.isfinite(found.separation)], found.named[np.isfinite(found.named)]
     counts, edges = np.histogram(separations, bins=BINS, range=(0, 1))
+    # The riskiest first: by the share of models that name them, then by separation.
+    judged = np.flatnonzero(np.isfinite(found.named))
+    separation, gap = np.nan_to_num(found.separation[judged]), np.nan_to_num(found.gap_low[judged], nan=-np.inf)
+    order = judged[np.lexsort((-gap, -separation, -found.named[judged]))]
     return Exposure(
         at_fpr=at_fpr,
         surely_named=surely_named(found, len(shadows)),
@@ -74,16 +71,8 @@ def exposure_of(shadows: ShadowModels, known: RecordArrays, at_fpr: float) -> Ex
         copies=int((known.copies >= 0).sum()),
         separation_edges=tuple(edges.tolist()),
         separation_counts=tuple(counts.tolist()),
-        riskiest=tuple(_riskiest(shadows, known, at) for at in riskiest_order(found)[:LISTED].tolist()),
+        riskiest=tuple(_riskiest(shadows, known, at) for at in order[:LISTED].tolist()),
     )
-
-
-def riskiest_order(found: Vulnerability) -> Int[np.ndarray, " judged"]:
-    """Indices of the judged records, the riskiest first: by the share of models that name them, then by separation."""
-    judged = np.flatnonzero(np.isfinite(found.named))
-    separation = np.nan_to_num(found.separation[judged])
-    gap = np.nan_to_num(found.gap_low[judged], nan=-np.inf)
-    return judged[np.lexsort((-gap, -separation, -found.named[judged]))]
 
 
 def place_in_set(bank: Bank, column: int) -> tuple[str, int]:
@@ -104,16 +93,10 @@ def _riskiest(shadows: ShadowModels, known: RecordArrays, at: int) -> Riskiest:
         set=of,
         place=place,
         label=examples.class_names[examples.labels[at]],
-        named=float(found.named[at]),
-        named_low=float(found.named_low[at]),
-        named_high=float(found.named_high[at]),
         models=int(found.inside[at]),
-        gap=float(found.gap[at]),
-        gap_low=float(found.gap_low[at]),
-        gap_high=float(found.gap_high[at]),
         saturated=float(known.saturated[at]),
-        separation=float(found.separation[at]),
         revealing=None if revealing is None else examples.class_names[revealing],
+        **{name: float(getattr(found, name)[at]) for name in NUMBERS},
         copies=0 if group < 0 else int((known.copies == group).sum()) - 1,
     )
 

@@ -194,13 +194,17 @@ def checks_of_bank(result: AttackResult, deciding: AttackRates) -> tuple[Checked
 def _of_rates(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...]:
     """Checks of the deciding attack's rates; whether thresholds hold is checked for every attack."""
     coarse = [f"{100 * rate.fpr:g}%" for rate in deciding.tpr_at_fpr if not rate.resolvable]
-    rates_of = {each.name: deciding if each.name == result.decided_by else each for each in result.attacks}
-    off = {name: words for name, rates in rates_of.items() if (words := _not_held(rates))}
+    off: dict[str, list[str]] = {}
+    for each in result.attacks:
+        for rate, real in (deciding if each.name == result.decided_by else each).rates:
+            if rate.resolvable and not rate.holds:
+                words = f"{100 * rate.fpr:g}% stated and {100 * real.value:.2g}% realised"
+                off.setdefault(each.name, []).append(words)
     holds = assumed(
         "thresholds hold on other models",
         not off,
         "realised false positive rates are not above the stated ones",
-        f"{NOT_GIVEN}: {'; '.join(f'{name}, {words}' for name, words in off.items())}",
+        f"{NOT_GIVEN}: {'; '.join(', '.join((name, *words)) for name, words in off.items())}",
         decisive=result.decided_by in off,
     )
     return (
@@ -214,14 +218,6 @@ def _of_rates(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...
         assumed(
             "few ties", deciding.tied <= TIED, "scores differ", f"{deciding.tied:.0%} of a model's scores are equal"
         ),
-    )
-
-
-def _not_held(rates: AttackRates) -> str:
-    return ", ".join(
-        f"{100 * rate.fpr:g}% stated and {100 * real.value:.2g}% realised"
-        for rate, real in rates.rates
-        if rate.resolvable and not rate.holds
     )
 
 

@@ -13,7 +13,6 @@ from jaxaudit.attacks.records.lira_code import LiRACode
 from jaxaudit.audits.attack.epsilon import bound_of_recipe
 from jaxaudit.audits.attack.exposure import (
     beside_pdtp,
-    called_by_shadows,
     exposure_of,
     rate_named_at,
     revealing_classes,
@@ -36,7 +35,7 @@ from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, SOURCE, AttackRates, attack_rates
+from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, SOURCE, AttackRates, attack_rates, called_at
 from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
 from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
 from jaxaudit.shadow_models import ShadowModels
@@ -182,7 +181,8 @@ def attack_records(
         raise InputError("the bank has too few shadow models for any attack; train at least 4, preferably 32.")
     deciding, scores, scored = best
     named_at = rate_named_at(results[0])
-    called, judged = called_by_shadows(scores, own.membership, named_at)
+    judged = ~np.isnan(scores) & np.isfinite(named_at)
+    called = called_at(scores, own.membership, [named_at])[0] if np.isfinite(named_at) else judged
     odds = own.models.mean(axis=1)
     seen = vulnerability(odds, own.membership, called, judged, level=level)
     by_record = RecordArrays(

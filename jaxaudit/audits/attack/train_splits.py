@@ -35,14 +35,12 @@ class SplitModels:
     Attributes:
         key: the random key of all draws, those of the attacks included.
         asked: the attacked models' outputs on the target records; rows 2 i and 2 i + 1 are the halves of iteration i.
-        targets: index of each target record among the candidates.
-        truth: whether each attacked model was trained on each target record.
+        targets: index of each target record among the candidates. `truth`: whether each model was trained on it.
         pairs: shadow models with and without each target, once or for each iteration; may be empty.
         pooled: shadow models of random halves; may be None.
         measurements: PDTP of each target in nats, one row per measured iteration.
         train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other half.
-        guess_accuracy: accuracy of guessing the commonest class of the candidates.
-        candidates: records of the candidate set D.
+        guess_accuracy: accuracy of guessing the commonest class of the candidates, of which there are `candidates`.
         models_per_batch: models trained at the same time.
     """
 

@@ -15,6 +15,8 @@ from jaxaudit.metrics.efficacy import EfficacyByLayer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from jaxaudit.plots import unlearn as plot
+
 LISTED = 100_000
 """The most records that a result lists."""
 
@@ -97,6 +99,12 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
     log_likelihood: str
     conversion_error: float | None
 
+    def drawn(self) -> "list[plot.Method]":
+        """All weights, as charts take them."""
+        from jaxaudit.plots.unlearn import Method
+
+        return [Method(each.name, np.array([each.efficacy]), np.array([each.bound]), None) for each in self.models]
+
 
 @dataclass(frozen=True, eq=False)
 class EfficacyAudit:
@@ -139,10 +147,7 @@ class EfficacyAudit:
         from jaxaudit.plots.style import panels
 
         figure, (efficacies, bounds) = panels(2)
-        drawn = [
-            plot.Method(each.name, np.array([each.efficacy]), np.array([each.bound]), None)
-            for each in self.result.models
-        ]
+        drawn = self.result.drawn()
         plot.draw_efficacies(efficacies, drawn, None)
         plot.draw_bounds(bounds, drawn)
         return figure

@@ -203,12 +203,13 @@ def _trained(
         everyone = np.ones((seeds, len(labels)), bool)
         whole = fit_many(keys, everyone, inputs, labels, learner, execution=parts[TRAIN], summarize=summarize)
         original = made(learner, whole)
+    begin = jax.vmap(lambda key: learner.finish(learner.init(init_key(key))))
     removed = np.repeat(forget, seeds, axis=0)
     again = retrain(
         *(jnp.tile(keys, sets), removed, inputs, labels, learner), execution=parts[RETRAIN], summarize=summarize
     )
     return {
-        UNTRAINED: jax.tree.map(on_host, _untrained(learner, keys)),
+        UNTRAINED: jax.tree.map(on_host, jax.jit(begin, compiler_options=RUN_ONCE)(keys)),
         ORIGINAL: original,
         RETRAINING: jax.tree.map(lambda leaf: leaf.reshape(sets, seeds, *leaf.shape[1:]), made(learner, again)),
         **forgotten,
@@ -258,8 +259,3 @@ def _scored(
         scores[name] = [numbers for numbers, _ in found]
         layers[name] = {layer: np.stack([each[layer] for _, each in found]) for layer in found[0][1]}
     return scores, layers, outputs
-
-
-@partial(jax.jit, static_argnames="learner", compiler_options=RUN_ONCE)
-def _untrained(learner: NetworkLearner, keys: Key[Array, " seeds"]) -> Any:
-    return jax.vmap(lambda key: learner.finish(learner.init(init_key(key))))(keys)

@@ -31,13 +31,7 @@ TRAIN, RETRAIN = "train", "retrain"
 
 
 class Attacker(NamedTuple):
-    """How membership attacks are trained.
-
-    Attributes:
-        keys: one random key per model.
-        nonmembers: the test records that attack networks learn from.
-        epochs: training epochs over members and non-members.
-    """
+    """How membership attacks are trained: a key per model, the test records that they learn from, and epochs."""
 
     keys: Key[Array, " models"]
     nonmembers: Int[np.ndarray, " nonmembers"]
@@ -47,12 +41,9 @@ class Attacker(NamedTuple):
 class Judged(NamedTuple):
     """Measurements of each model that do not depend on the set to forget.
 
-    Attributes:
-        hits: whether it classifies each training record correctly; NaN for texts.
-        test_accuracy: its accuracy on the test set; NaN for texts.
-        membership: the attack's probability that each training record was used for training; NaN without an attack.
-        log_odds: of each training record's class, nats; of a text the mean log-likelihood.
-        on_test: the mean log-likelihood of each test record; no columns for records that are no texts.
+    `hits` is whether it classifies each training record correctly, `membership` the attack's probability that it was
+    trained on the record (NaN without an attack), `log_odds` of the record's class, in nats. Texts have no hits (NaN),
+    and mean log-likelihoods in place of log-odds; `on_test` has no columns for records that are no texts.
     """
 
     hits: Shaped[np.ndarray, "models n"]

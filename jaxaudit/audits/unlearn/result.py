@@ -15,6 +15,8 @@ from jaxaudit.metrics import Estimate, ULira
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from jaxaudit.plots import unlearn as plot
+
 UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC = "untrained", "original", "retraining", "amnesiac"
 REFERENCES = (UNTRAINED, ORIGINAL, RETRAINING)
 """Names of the models that methods are compared with."""
@@ -211,21 +213,31 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
         """Whether the challenge's score and U-LiRA were computed."""
         return any(method.challenge for method in self.methods)
 
+    @property
+    def band(self) -> tuple[float, float] | None:
+        """The range of the efficacies of retrained models."""
+        spread = self[RETRAINING].scores.efficacy
+        return None if spread is None else (spread.low, spread.high)
+
+    def drawn(self) -> "list[plot.Method]":
+        """The methods whose efficacy was measured, as charts take them."""
+        from jaxaudit.plots import unlearn as plot
+
+        def values(spread: Spread | None) -> Any:
+            return None if spread is None else np.array(spread.values)
+
+        named = [(each.name, each.scores.efficacy, each.scores.bound, each.scores.attack) for each in self.methods]
+        return [plot.Method(name, *map(values, of)) for name, *of in named if of[0] is not None and of[1] is not None]
+
     def plot(self) -> "Figure":
         """Efficacy with the band of retrained models, efficacy against its bound, and the attack, if any."""
         from jaxaudit.plots import unlearn as plot
         from jaxaudit.plots.style import panels
 
-        def values(spread: Spread | None) -> Any:
-            return None if spread is None else np.array(spread.values)
-
-        drawn = [
-            plot.Method(each.name, values(each.scores.efficacy), values(each.scores.bound), values(each.scores.attack))
-            for each in self.methods
-        ]
-        band, attacked = self[RETRAINING].scores.efficacy, any(method.attack is not None for method in drawn)
+        drawn = self.drawn()
+        attacked = any(method.attack is not None for method in drawn)
         figure, (efficacies, bounds, *attacks) = panels(3 if attacked else 2)
-        plot.draw_efficacies(efficacies, drawn, None if band is None else (band.low, band.high))
+        plot.draw_efficacies(efficacies, drawn, self.band)
         plot.draw_bounds(bounds, drawn)
         if attacked:
             plot.draw_attacks(attacks[0], drawn, self.protocol.members_share)
@@ -295,8 +307,15 @@ def check(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
     demand({ORIGINAL, RETRAINING} <= set(names), "it has no original, or no retrained models")
     records, seeds = result.protocol.forgotten_records, result.protocol.seeds
     for method in result.methods:
-        _check_method(method, seeds)
-        challenge = method.challenge
+        for name, spread in msgspec.structs.asdict(method.scores).items():
+            demand(spread is None or len(spread.values) == seeds > 0, f"scores of {name} and seeds differ in number")
+        finding, conclusion, challenge = method.finding, method.conclusion, method.challenge
+        demand((finding is None) == (method.name in REFERENCES), "a finding is missing or out of place")
+        demand(conclusion == (None if finding is None else finding.verdict), "a conclusion is not that of its finding")
+        differs = any(place.differs for place in method.places.values())
+        demand(
+            finding is None or (conclusion == "distinguishable") == differs, "a conclusion is not that of its places"
+        )
         demand((challenge is None) == (method.u_lira is None), "one of two comparisons with retraining is missing")
         demand(challenge is None or len(challenge.epsilon) == records, "epsilons are of other records")
     compared = [method.name for method in result.methods if method.challenge is not None]
@@ -306,13 +325,3 @@ def check(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
     judged = [method.conclusion for method in result.methods if method.conclusion is not None]
     demand(not judged or result.finding.verdict in judged, "its finding is that of no method")
     demand(result.caveats == result.finding.caveats, "its caveats are not those of its finding")
-
-
-def _check_method(method: Method, seeds: int) -> None:
-    for name, spread in msgspec.structs.asdict(method.scores).items():
-        demand(spread is None or len(spread.values) == seeds > 0, f"scores of {name} and seeds differ in number")
-    finding, conclusion = method.finding, method.conclusion
-    demand((finding is None) == (method.name in REFERENCES), "a finding is missing or out of place")
-    demand(conclusion == (None if finding is None else finding.verdict), "a conclusion is not that of its finding")
-    differs = any(place.differs for place in method.places.values())
-    demand(finding is None or (conclusion == "distinguishable") == differs, "a conclusion is not that of its places")

@@ -17,7 +17,7 @@ from jaxaudit.report.attack.single_records import beside_words
 from jaxaudit.report.attack.view import area_of, correlation_text
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.record import Run, named
+from jaxaudit.report.record import Run
 
 SHOWN = 6
 """The most curves in one chart: the deciding attack, then those with the largest areas."""
@@ -39,7 +39,7 @@ def pictures(run: Run[AttackResult]) -> tuple[Picture, ...]:
 
 def compared(runs: Sequence[Run[AttackResult]]) -> tuple[Picture]:
     """The area of the deciding attack in several runs, in one chart."""
-    rows = [_row(run.result.deciding, f"{named(run)}: {run.result.decided_by}") for run in runs]
+    rows = [_row(run.result.deciding, f"{visible(run.name)}: {run.result.decided_by}") for run in runs]
     return (_areas("compared-auc", "Area under the ROC curve of the deciding attack", rows, runs[0].result),)
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from jaxaudit.audits.attack.result import AttackResult
-from jaxaudit.audits.attack.sections import AttackedRecord, BesidePDTP, Exposure, Riskiest
+from jaxaudit.audits.attack.sections import AttackedRecord, BesidePDTP, Exposure
 from jaxaudit.errors import visible
 from jaxaudit.report.numbers import NONE, number, precise
 from jaxaudit.report.page import Cells, Where
@@ -56,19 +56,18 @@ def _attacked(listed: Sequence[AttackedRecord], on: Where) -> Cells:
 def _riskiest(exposure: Exposure, count: int, on: Where) -> Cells:
     listed = exposure.riskiest[:count]
     columns = ("record", "class", "named", "interval", "separation", "gap (nats)", "given away by")
-
-    def row(each: Riskiest) -> tuple[str, ...]:
-        copies = f" ({each.copies} cop{'y' if each.copies == 1 else 'ies'})" if each.copies else ""
-        interval = f"{each.named_low:.0%} to {each.named_high:.0%}"
-        return (
-            f"{visible(each.set)} {each.place}{copies}",
+    rows = tuple(
+        (
+            f"{visible(each.set)} {each.place}"
+            + (f" ({each.copies} cop{'y' if each.copies == 1 else 'ies'})" if each.copies else ""),
             visible(each.label) or NONE,
             f"{each.named:.0%} of {each.models}",
-            interval,
+            f"{each.named_low:.0%} to {each.named_high:.0%}",
             number(each.separation),
             precise(each.gap) + (CUT if each.saturated else ""),
             NONE if each.revealing is None else visible(each.revealing),
         )
-
+        for each in listed
+    )
     title = f"The {len(listed)} records that are given away most" if listed else ""
-    return Cells(title, columns, tuple(map(row, listed)), ("separation", "gap (nats)"), folded=True, on=on)
+    return Cells(title, columns, rows, ("separation", "gap (nats)"), folded=True, on=on)

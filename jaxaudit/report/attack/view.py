@@ -11,11 +11,10 @@ from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.attack.single_records import CUT, beside_table, beside_words, records_tables
 from jaxaudit.report.glossary import Term, terms
-from jaxaudit.report.kinds import Kind, charts_of
+from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import NONE, number, percent, precise, span, text
 from jaxaudit.report.page import Answer, Cells, Part, Where
-from jaxaudit.report.record import Run, named, record_type
-from jaxaudit.report.repeat import repeat
+from jaxaudit.report.record import Run, record_type
 
 METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
 
@@ -26,9 +25,8 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
 
     question, setting = _asked(result, text(run.provenance.options.get("model")))
     halves, beside = result.splits, result.beside_pdtp
+    told = [(each.name, each.of_targets) for each in result.attacks if each.of_targets is not None]
     return Part(
-        named(run),
-        run.kind,
         question,
         setting,
         (_answer(result), *(_of_target(target) for target in result.targets)),
@@ -36,13 +34,12 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
             *(() if halves is None else (_metrics(result, "terminal"), _metrics(result, "page"))),
             _grid(result, "terminal"),
             _grid(result, "page"),
-            *_all_rates(result),
+            _rates_table(result.decided_by, result.deciding, "page"),
+            *(_rates_table(f"{name}, targets of known membership", rates, "both") for name, rates in told[:1]),
             *(() if beside is None else (beside_table(beside, result.decided_by),)),
             *records_tables(result, top),
         ),
-        charts_of(run),
         _legend(result),
-        repeat(run.provenance),
         (
             *terms("membership attack", "ROC and AUC", "nat", "interval"),
             *(terms("log-odds", "shadow bank", "shadow model") if halves is None else ()),
@@ -170,17 +167,20 @@ def _grid(result: AttackResult, on: Where) -> Cells:
     limits = [rate.fpr for rate in result.attacks[0].tpr_at_fpr if rate.resolvable]
     gap = "\n" if on == "terminal" else " "
     heads = tuple(f"TPR at\n{percent(limit)} FPR" for limit in limits)
-
-    def row(attack: AttackOutcome) -> tuple[str, ...]:
-        shown = (_rate(rate.value, real.value, gap) for rate, real in attack.rates if rate.fpr in limits)
-        area = f"{number(attack.auc.value)}{gap}{span(attack.auc, 3).replace(' to ', '-')}"
-        return (visible(attack.name), area, number(attack.balanced_accuracy.value), *shown)
-
+    rows = tuple(
+        (
+            visible(each.name),
+            f"{number(each.auc.value)}{gap}{span(each.auc, 3).replace(' to ', '-')}",
+            number(each.balanced_accuracy.value),
+            *(_rate(rate.value, real.value, gap) for rate, real in each.rates if rate.fpr in limits),
+        )
+        for each in result.attacks
+    )
     columns = ("attack", "AUC", "balanced\naccuracy", *heads)
     title = "" if on == "terminal" else "All attacks; in brackets the realised false positive rate"
     if title and any(map(_withheld, result.attacks)):
         title += f"; {NONE} beside one: {NOT_GIVEN}"
-    return Cells(title, columns, tuple(map(row, result.attacks)), columns[1:], on=on)
+    return Cells(title, columns, rows, columns[1:], on=on)
 
 
 def _rate(value: float, realised: float, gap: str) -> str:
@@ -189,16 +189,6 @@ def _rate(value: float, realised: float, gap: str) -> str:
     if value == realised == 0:
         return "ties"
     return f"{NONE if math.isnan(value) else f'{value:.2%}'}{gap}({100 * realised:.2g}%)"
-
-
-def _all_rates(result: AttackResult) -> tuple[Cells, ...]:
-    """The rates of the deciding attack, and of the first attack on targets of known membership."""
-    best = result.deciding
-    told = [(each.name, each.of_targets) for each in result.attacks if each.of_targets is not None]
-    return (
-        _rates_table(best.name, best, "page"),
-        *(_rates_table(f"{name}, targets of known membership", rates, "both") for name, rates in told[:1]),
-    )
 
 
 def _rates_table(name: str, rates: AttackRates, on: Where) -> Cells:

@@ -11,12 +11,12 @@ from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.information import bounds_picture, layers_picture
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.record import Run, named
+from jaxaudit.report.record import Run
 
 
 def pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
-    drawn = _drawn(run.result)
+    drawn = [each._replace(name=visible(each.name)) for each in run.result.drawn()]
     return (
         _efficacies("efficacy", "Efficacy of all weights", drawn),
         *_layers(run.result),
@@ -26,16 +26,9 @@ def pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:
 
 def compared(runs: Sequence[Run[EfficacyResult]]) -> tuple[Picture]:
     """Efficacy of all weights of several runs."""
-    drawn = [each._replace(name=f"{named(run)}: {each.name}") for run in runs for each in _drawn(run.result)]
+    each_run = [(run, each) for run in runs for each in run.result.drawn()]
+    drawn = [each._replace(name=visible(f"{run.name}: {each.name}")) for run, each in each_run]
     return (_efficacies("compared-efficacy", "Efficacy of all weights of these runs", drawn),)
-
-
-def _drawn(result: EfficacyResult) -> list[plot.Method]:
-    """The judged weights and their references, as the plots need them."""
-    return [
-        plot.Method(visible(model.name), np.array([model.efficacy]), np.array([model.bound]), None)
-        for model in result.models
-    ]
 
 
 def _numbers(drawn: Sequence[plot.Method]) -> Cells:

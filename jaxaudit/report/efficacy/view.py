@@ -9,11 +9,10 @@ from jaxaudit.audits.efficacy.result import EfficacyResult, Exposed, Weights, ch
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE, Categorical
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Kind, charts_of
+from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Answer, Cells, Part, Where
-from jaxaudit.report.record import Run, named, record_type
-from jaxaudit.report.repeat import repeat
+from jaxaudit.report.record import Run, record_type
 
 LISTED = 50
 TRUE_FISHER = (
@@ -28,17 +27,20 @@ ROOM, LEAST_ROOM = 58, 9
 
 def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
     """The content of a run of `efficacy`; `top` is the number of records that a terminal lists."""
-    result = run.result
-    count = result.records_measured
-
+    result, paths = run.result, list(run.result.paths.values())
+    count, means = result.records_measured, _likelihood(result)
+    similarity = "The similarity of a record is the cosine of its gradient with the mean gradient of all records."
+    similar = (similarity,) if any(record.similarity for record in result.records) else ()
+    converted = (
+        f"The network is written in {FRAMEWORKS.get(result.framework, result.framework)}. In JAX, its outputs on these "
+        f"records differ by {result.conversion_error or 0:.0e} of their size at most.",
+    )
     return Part(
-        named(run),
-        run.kind,
         f"How much do the weights still expose of {count:,} record{'' if count == 1 else 's'}?",
         "Measured by the Fisher information of the weights about the records: the mean squared norm of each record's "
         "gradient. It is small where the weights fit the records, as those that they were trained on, and large for "
         "weights that never saw them. Efficacy is 1 / information. Compare it with that of weights whose training is "
-        f"known.{''.join(f' {each}' for each in (*_similarity(result), *_likelihood(result)))}",
+        f"known.{''.join(f' {each}' for each in (*similar, *means))}",
         (_answer(result),),
         (
             _weights(result, "terminal"),
@@ -48,16 +50,15 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
             *([_fitted_best(result, top)] if top else []),
             _records(result),
         ),
-        charts_of(run),
         (
             "Efficacy is 1 / information, and never above its bound. Information is the mean squared norm of the "
             "gradients: small where the weights fit the records, as those that they were trained on, and large for "
             "weights that never saw them. So efficacy is large after training, and forgetting should make it small.",
-            _paths(result),
-            *_converted(result),
-            *_likelihood(result),
+            f"{paths.count(CONTRACTED)} of {len(paths)} parameter tensors: per-example norms without materialising "
+            "per-example gradients.",
+            *(() if result.conversion_error is None else converted),
+            *means,
         ),
-        repeat(run.provenance),
         terms("efficacy", "bound of the efficacy", "Fisher information"),
         ("Efficacy is measured, not tested: it has no error rate.",),
     )
@@ -78,11 +79,6 @@ def _accuracy(model: Weights) -> str:
     return "none" if model.accuracy is None else f"{model.accuracy:.1%}"
 
 
-def _similarity(result: EfficacyResult) -> tuple[str, ...]:
-    similar = "The similarity of a record is the cosine of its gradient with the mean gradient of all records."
-    return (similar,) if any(record.similarity for record in result.records) else ()
-
-
 def _likelihood(result: EfficacyResult) -> tuple[str, ...]:
     """The assumed meaning of the outputs, and how the true Fisher information differs from the empirical one."""
     found = ()
@@ -92,24 +88,6 @@ def _likelihood(result: EfficacyResult) -> tuple[str, ...]:
     if result.models[0].true_information is not None:
         found += (TRUE_FISHER,)
     return found
-
-
-def _paths(result: EfficacyResult) -> str:
-    paths = list(result.paths.values())
-    return (
-        f"{paths.count(CONTRACTED)} of {len(paths)} parameter tensors: per-example norms without materialising "
-        "per-example gradients."
-    )
-
-
-def _converted(result: EfficacyResult) -> tuple[str, ...]:
-    """A note that the network was converted to JAX, with the difference between its outputs and the original's."""
-    if result.conversion_error is None:
-        return ()
-    return (
-        f"The network is written in {FRAMEWORKS.get(result.framework, result.framework)}. In JAX, its outputs on these "
-        f"records differ by {result.conversion_error:.0e} of their size at most.",
-    )
 
 
 def _weights(result: EfficacyResult, on: Where) -> Cells:

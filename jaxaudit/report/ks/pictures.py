@@ -13,7 +13,7 @@ from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.ks.tables import fractions
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.record import Run, named
+from jaxaudit.report.record import Run
 
 SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0)
 
@@ -35,7 +35,11 @@ def pictures(run: Run[KSResult]) -> tuple[Picture, ...]:
 def compared(runs: Sequence[Run[KSResult]]) -> tuple[Picture, ...]:
     """rho of the targets of several runs that were made with it."""
     runs = [run for run in runs if run.result.noise_floor is not None]
-    rows = [row._replace(name=f"{named(run)}: {row.name}") for run in runs for row in rho_rows(run.result.targets, ())]
+    rows = [
+        row._replace(name=f"{visible(run.name)}: {row.name}")
+        for run in runs
+        for row in rho_rows(run.result.targets, ())
+    ]
     return (_ratios("compared-rho", rows, runs[0].result.level),) if len(runs) > 1 else ()
 
 

@@ -11,7 +11,7 @@ from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Arrays, Kind, Stored, charts_of, demand
+from jaxaudit.report.kinds import Arrays, Kind, Stored, demand
 from jaxaudit.report.ks.about import about, field_numbers
 from jaxaudit.report.ks.tables import (
     P_NAMES,
@@ -32,8 +32,7 @@ from jaxaudit.report.ks.tables import (
 )
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Part
-from jaxaudit.report.record import Run, named, record_type
-from jaxaudit.report.repeat import repeat
+from jaxaudit.report.record import Run, record_type
 
 BEFORE_AFTER = "Used fraction before minus after"
 WHY_RULE = (
@@ -76,8 +75,6 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
     used = any(target.usage or target.ema for target in targets)
 
     return Part(
-        named(run),
-        run.kind,
         "Has the target forgotten the query set?",
         about(data),
         tuple(_answer(target, result.level, len(targets)) for target in targets),
@@ -89,9 +86,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
             rho_cells(targets),
             replicates(targets),
         ),
-        charts_of(run),
         _legend(result),
-        repeat(run.provenance),
         terms(
             *TERMS,
             *(OF_RHO if result.noise_floor else ()),

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxaudit.audits.pdtp.result import EDGES, PDTPResult, Reduction
+from jaxaudit.errors import visible
 from jaxaudit.plots import pdtp as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.numbers import number
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.record import Run, named
+from jaxaudit.report.record import Run
 
 DRAWN = 12
 
@@ -45,7 +46,7 @@ def _distribution(result: PDTPResult) -> Picture:
 
 def compared(runs: Sequence[Run[PDTPResult]]) -> tuple[Picture]:
     """The share of records with a PDTP above each value, for several runs in one chart."""
-    drawn = [(named(run), _values(run)) for run in runs]
+    drawn = [(visible(run.name), _values(run)) for run in runs]
     edges = [edge for edge in EDGES if 0 < edge < np.inf]
 
     def share(values: np.ndarray, edge: float) -> str:

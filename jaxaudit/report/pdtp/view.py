@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from jaxaudit.audits.pdtp.result import Bar, GroupRisk, PDTPResult, Reduction, Risk, check
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Kind, Stored, charts_of
+from jaxaudit.report.kinds import Kind, Stored
 from jaxaudit.report.numbers import number, precise, text
 from jaxaudit.report.page import Answer, Cells, Part, Where
-from jaxaudit.report.record import Run, named, record_type
-from jaxaudit.report.repeat import repeat
+from jaxaudit.report.record import Run, record_type
 
 LISTED = 50
 BAR = 40
@@ -24,8 +23,6 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> Part:
     data = text(run.provenance.data.get("name"))
 
     return Part(
-        named(run),
-        run.kind,
         f"May the {_model(result)} be published?",
         f"The {_model(result)} ({learner}) was trained on {data} with and without each of {_left_out(result)}. PDTP is "
         "how much this changes the output on the record: the larger it is, the more the output reveals that the "
@@ -40,9 +37,7 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> Part:
             _numbers(result),
             _records(result),
         ),
-        charts_of(run),
         _legend(result),
-        repeat(run.provenance),
         terms("PDTP", "DTP-1", "nat", "seed floor", "bins"),
         (
             "PDTP is measured, not tested: the rule has no error rate. Another random seed alone moves a record by up "

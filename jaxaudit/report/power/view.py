@@ -16,8 +16,7 @@ from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import NONE, number, precise
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
-from jaxaudit.report.record import Run, named, record_type
-from jaxaudit.report.repeat import repeat
+from jaxaudit.report.record import Run, record_type
 
 HEAD = "What could be concluded of a target, at the sizes given"
 SCALED = (
@@ -58,8 +57,6 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
     # If the records do not suffice, the finding already gives the number that would.
     enough = result.finding.verdict == "sufficient"
     return Part(
-        named(run),
-        run.kind,
         f"Are there enough records to detect use of {percent(result.fraction)} of the query set?",
         f"{_about(run)} {ABOUT}",
         (
@@ -83,7 +80,6 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
             *(() if scored else (_by_models(result),)),
             _separation(result),
         ),
-        lambda: (_picture(result),),
         (
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
             "probability.",
@@ -94,13 +90,13 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
             ),
             *(HOW_TO_READ[1:] if scored else HOW_TO_READ),
         ),
-        repeat(run.provenance),
         terms(
             "query set", "calibration set", "holdout", "shadow model", "minimum detectable fraction", "known members"
         ),
         (f"Planned for the test of scores. {ScoresTest.errors}",)
         if scored
         else (f"Planned for the holdout test. {HoldoutTest.errors}", f"And for the members test. {MembersTest.errors}"),
+        pictures=lambda: (_picture(result),),
     )
 
 
@@ -248,4 +244,4 @@ def _percent(chance: float) -> str:
     return f"{100 * chance:.0f}%"
 
 
-POWER = Kind("power", record_type("power", PowerResult), power_part, check, compares=False)
+POWER = Kind("power", record_type("power", PowerResult), power_part, check, charted=False)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED, Spread, UnlearnResult
+from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED, UnlearnResult
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import unlearn as plot
@@ -14,7 +14,7 @@ from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.information import bounds_picture, layers_picture
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.record import Run, named
+from jaxaudit.report.record import Run
 
 MOST_METHODS = 7
 """The most marks in one row of a readable chart."""
@@ -23,10 +23,10 @@ SHADED = " The shaded band is the range of retrained models, the reference: less
 
 def pictures(run: Run[UnlearnResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
-    drawn = _drawn(run.result)
+    drawn = [each._replace(name=visible(each.name)) for each in run.result.drawn()]
     attacked = any(method.attack is not None for method in drawn)
     return (
-        _efficacies("efficacy", drawn, _band(run.result)),
+        _efficacies("efficacy", drawn, run.result.band),
         *_layers(run.result),
         bounds_picture(drawn, _values(drawn, "Efficacy and bound of every model", ("efficacy", "bound"))),
         *([_attacks(drawn, run.result.protocol.members_share)] if attacked else []),
@@ -36,27 +36,9 @@ def pictures(run: Run[UnlearnResult]) -> tuple[Picture, ...]:
 
 def compared(runs: Sequence[Run[UnlearnResult]]) -> tuple[Picture]:
     """Efficacy of the models of several runs."""
-    drawn = [each._replace(name=f"{named(run)}: {each.name}") for run in runs for each in _drawn(run.result)]
+    each_run = [(run, each) for run in runs for each in run.result.drawn()]
+    drawn = [each._replace(name=visible(f"{run.name}: {each.name}")) for run, each in each_run]
     return (_efficacies("compared-unlearning", drawn, None),)
-
-
-def _drawn(result: UnlearnResult) -> list[plot.Method]:
-    """Every method whose efficacy was measured."""
-
-    def values(spread: Spread | None) -> np.ndarray | None:
-        return None if spread is None else np.array(spread.values)
-
-    found = []
-    for method in result.methods:
-        efficacy, bound = values(method.scores.efficacy), values(method.scores.bound)
-        if efficacy is not None and bound is not None:
-            found.append(plot.Method(visible(method.name), efficacy, bound, values(method.scores.attack)))
-    return found
-
-
-def _band(result: UnlearnResult) -> tuple[float, float] | None:
-    spread = next((method.scores.efficacy for method in result.methods if method.name == RETRAINING), None)
-    return None if spread is None else (spread.low, spread.high)
 
 
 def _values(drawn: list[plot.Method], title: str, names: tuple[str, ...]) -> Cells:

@@ -7,11 +7,10 @@ from jaxaudit.audits.unlearn.result import Method, Spread, UnlearnResult, check
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Kind, charts_of
+from jaxaudit.report.kinds import Kind
 from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Answer, Cells, Part
-from jaxaudit.report.record import Run, named, record_type
-from jaxaudit.report.repeat import repeat
+from jaxaudit.report.record import Run, record_type
 
 COLUMNS = {
     "efficacy": "efficacy",
@@ -40,8 +39,6 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
     result, protocol = run.result, run.result.protocol
     judged = tuple(_answer(method) for method in result.methods if method.finding is not None)
     return Part(
-        named(run),
-        run.kind,
         "Does unlearning work?",
         f"{protocol.seeds} models were trained on {protocol.training_records:,} records, and each method made them "
         f"forget {protocol.forgotten_records:,} of these ({visible(result.forgotten)}). Models retrained without those "
@@ -50,9 +47,7 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
         f"{visible(result.finding.sentence)}",
         judged or (Answer("", result.finding, "methods judged", "0", ""),),
         (_grid(result), _levels(result), *_against_retrained(result), _places(result)),
-        charts_of(run),
         _legend(result),
-        repeat(run.provenance),
         terms(
             *("efficacy", "bound of the efficacy", "Fisher information", "retraining", "amnesiac unlearning"),
             *("Fisher forgetting", "membership attack", "distinguishable"),

@@ -1,6 +1,5 @@
 """`jaxaudit attack`: its options. Imports nothing heavy, so that `--help` is instant."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -157,7 +156,9 @@ def _check_attacks(options: AttackOptions) -> None:
     if options.source is Source.TRAINING:
         of_bank = [name for name in names if name not in ON_TARGETS]
         if of_bank:
-            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[Source.TRAINING]}{_in_python(names)}")
+            hint = " In Python, jaxaudit.attack(models, attacks=[...]) takes your own attack without a bank."
+            own = hint if any(names.values()) else ""
+            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[Source.TRAINING]}{own}")
         return
     useless = [name for name in names if name in ON_TARGETS]
     if useless:
@@ -186,12 +187,6 @@ def _check_texts(options: AttackOptions, names: tuple[str, ...]) -> None:
     if other is not None or options.data.sample is not None:
         flag = f"--{other or 'sample'}".replace("_", "-")
         raise InputError(f"{flag} is for tables: of texts every one is attacked, by all others; leave it out.")
-
-
-def _in_python(names: Mapping[str, OwnCode | None]) -> str:
-    """A hint how to use your own attack without a bank; empty if no attack is your own."""
-    own = any(place is not None for place in names.values())
-    return " In Python, jaxaudit.attack(models, attacks=[...]) takes your own attack without a bank." if own else ""
 
 
 ATTACK = Command(

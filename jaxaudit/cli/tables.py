@@ -72,7 +72,9 @@ def read_training_set(options: TableData, network: ShadowNetwork) -> "Table | Ex
 
 def read_table(options: TableData) -> "Table":
     """The table that `--data` or `--csv` names; images and other arrays become a numeric table."""
-    from jaxaudit.data import load, load_table
+    import numpy as np
+
+    from jaxaudit.data import Column, Table, load, load_table
     from jaxaudit.data.tables.resolve import table_names
 
     choice: dict[str, Any] = {each: getattr(options, each) for each in ("categorical", "numeric", "drop")}
@@ -95,7 +97,10 @@ def read_table(options: TableData) -> "Table":
     if any(choice.values()):
         tables = ", ".join(table_names())
         raise InputError(f"--categorical, --numeric and --drop choose columns, but {name} is not a table ({tables}).")
-    return _flattened(load(name, data_dir=options.data_dir))
+    examples = load(name, data_dir=options.data_dir)
+    values = np.asarray(examples.inputs, np.float32).reshape(len(examples), -1)
+    columns = tuple(Column(f"input {index}", None) for index in range(values.shape[1]))
+    return Table(values, columns, examples.labels, examples.class_names, examples.name)
 
 
 def describe(table: "Table | Examples", *, columns: bool) -> None:
@@ -125,24 +130,21 @@ def in_file(records: "Table | Examples", indices: "np.ndarray") -> "np.ndarray":
 
 def table_data(whole: "Table | Examples", table: "Table | Examples", role: str) -> dict[str, Any]:
     """The provenance of the given table, and of the records of it that a run uses, called `role`."""
+    from jaxaudit.data import Table
+
+    form: dict[str, Any] = {"tokens": whole.inputs.shape[1]} if not isinstance(whole, Table) else {}
+    if isinstance(whole, Table):
+        names = [column.name for column in whole.columns]
+        form = {"columns": names, "classes": list(whole.class_names), "notes": list(whole.notes)}
     return {
         "name": without_folders(whole.name),
         "records": len(whole),
-        **_form(whole),
+        **form,
         "content_hash": whole.content_hash,
         **_as_a_set(whole),
         f"{role}_records": len(table),
         f"{role}_content_hash": table.content_hash,
     }
-
-
-def _form(records: "Table | Examples") -> dict[str, Any]:
-    from jaxaudit.data import Table
-
-    if not isinstance(records, Table):
-        return {"tokens": records.inputs.shape[1]}
-    columns = [column.name for column in records.columns]
-    return {"columns": columns, "classes": list(records.class_names), "notes": list(records.notes)}
 
 
 def _as_a_set(table: "Table | Examples") -> dict[str, str]:
@@ -173,13 +175,3 @@ def drawn(
     if count > records:
         raise InputError(f"{option} {count} is more than the {records:,} records of {name}; leave it out to use all.")
     return np.sort(generator.choice(records, count, replace=False))
-
-
-def _flattened(examples: Any) -> "Table":
-    import numpy as np
-
-    from jaxaudit.data import Column, Table
-
-    values = np.asarray(examples.inputs, np.float32).reshape(len(examples), -1)
-    columns = tuple(Column(f"input {index}", None) for index in range(values.shape[1]))
-    return Table(values, columns, examples.labels, examples.class_names, examples.name)

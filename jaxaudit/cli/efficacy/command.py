@@ -7,7 +7,7 @@ from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOu
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
-from jaxaudit.cli.parsers import check_weights, is_texts, parse_hidden, parse_reference, parse_template
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference, parse_template
 from jaxaudit.errors import InputError
 
 LIKELIHOODS = ("categorical", "bernoulli", "gaussian")
@@ -113,7 +113,13 @@ def _check_together(options: EfficacyOptions) -> None:
     # A folder contains weights; a missing path is reported by its own option, not as missing weights.
     config = pretrained_config(options.model.model)
     own = config if config and not config.is_file() else None
-    check_weights(options.model.params or own, options.model.model, options.data.data)
+    needs = {"params": "weights", "model": "the network they belong to", "data": "the records"}
+    values = dict(zip(needs, (options.model.params or own, options.model.model, options.data.data), strict=True))
+    given, missing = [each for each in needs if values[each] is not None], [n for n in needs if values[n] is None]
+    if given and missing:
+        raise InputError(
+            f"--{given[0]} needs --{missing[0]}: {needs[missing[0]]}; without all of them the command runs an example."
+        )
     if options.data.template and not is_texts(options.data.data or ""):
         raise InputError("--template is of texts (--data .jsonl): leave it out.")
 

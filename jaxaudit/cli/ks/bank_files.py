@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.cli.ks.command import as_given
-from jaxaudit.cli.ks.inputs import AuditInputs
+from jaxaudit.cli.ks.inputs import AuditInputs, positions
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import command_line
 from jaxaudit.cli.read_sets import group_columns
@@ -39,7 +39,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
     starts = np.cumsum([0, *counts])
     kept = [
-        start + sets.read[role].kept(part)
+        start + positions(sets.read[role], part)
         for role, part, start in zip(ROLES, parts, starts, strict=False)
         if part is not None
     ]

@@ -46,12 +46,12 @@ class SourceSet(NamedTuple):
     content_hash: str
     record_hashes: np.ndarray
 
-    def kept(self, part: Examples | None) -> np.ndarray:
-        """Which of its records are in a part of it, which is in its order."""
-        places, left = [], iter(enumerate(self.record_hashes.tolist()))
-        for record in () if part is None else part.record_hashes.tolist():
-            places.append(next(place for place, each in left if each == record))
-        return np.array(places, int)
+
+def positions(whole: "Examples | SourceSet", part: Examples | None) -> np.ndarray:
+    """Which records of a set are in a part of it, which is in its order."""
+    left = iter(enumerate(whole.record_hashes.tolist()))
+    records = () if part is None else part.record_hashes.tolist()
+    return np.array([next(index for index, each in left if each == record) for record in records], int)
 
 
 class AuditInputs(NamedTuple):
@@ -146,12 +146,14 @@ def read_given(options: KSOptions) -> AuditInputs:
             return load_log_likelihoods(path, len(examples), of=of)
         called = "calibration set" if of == "reference" and reference is None else of
         said = load_outputs(path, query.class_names, len(examples), kind, of=called)
-        return said if of != "reference" or asked is None else said.take(_read(asked).kept(kept))
+        return said if of != "reference" or asked is None else said.take(positions(asked, kept))
 
     files = file_targets(target, one)
     groups = _read_groups(data, query, holdout, members)
     whole_sets = {"query": query, "holdout": held, "calibration": whole}
-    as_read = {role: _read(each) for role, each in whole_sets.items() if each is not None}
+    as_read = {
+        role: SourceSet(each.content_hash, each.record_hashes) for role, each in whole_sets.items() if each is not None
+    }
     given = AuditInputs(
         *(query, calibration, holdout, files),
         groups=groups,
@@ -253,7 +255,7 @@ def _apart(given: AuditInputs, holdout: Examples) -> AuditInputs:
         )
     rows: dict[str, np.ndarray] = dict(zip(compared, kept, strict=True))
     if given.reference is None and given.calibration is not None:
-        rows["reference"] = _read(given.calibration).kept(calibration)
+        rows["reference"] = positions(given.calibration, calibration)
     return given._replace(
         query=given.query.take(rows["query set"]),
         calibration=calibration,
@@ -262,10 +264,6 @@ def _apart(given: AuditInputs, holdout: Examples) -> AuditInputs:
         files=tuple(file.taken(rows) for file in given.files),
         groups=given.groups and given.groups.take(*kept),
     )
-
-
-def _read(examples: Examples) -> SourceSet:
-    return SourceSet(examples.content_hash, examples.record_hashes)
 
 
 def default_targets(

@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
 
 class Crew(NamedTuple):
-    """The workers that train.
+    """The workers that train; no executor for this process.
 
     Attributes:
-        executor: None for this process.
         mixed_devices: whether machines that round differently may take part.
         mixed: the machines that did, in words; complete once training is done.
     """

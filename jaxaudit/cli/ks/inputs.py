@@ -11,14 +11,14 @@ import numpy as np
 from jaxaudit.audits.bank_odds import load_log_likelihoods
 from jaxaudit.audits.ks.target import OF_SETS, FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
-from jaxaudit.cli.ks.options import KSData, KSOptions, Targets
+from jaxaudit.cli.ks.options import KSOptions, Targets
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import drop_from, group_columns, read_groups, read_sets, reader, text_reader
+from jaxaudit.cli.read_sets import drop_from, group_columns, read_dealt_groups, read_sets, reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.challenge import Role, answers_of, check_files, load_answers, read_key
-from jaxaudit.data.groups import Groups, as_groups
+from jaxaudit.data.groups import Groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import HOLDOUT, MEMBERS, refuse_held, refuse_in_reference, without_copies
 from jaxaudit.errors import InputError, without_folders
@@ -149,7 +149,8 @@ def read_given(options: KSOptions) -> AuditInputs:
         return said if of != "reference" or asked is None else said.take(positions(asked, kept))
 
     files = file_targets(target, one)
-    groups = _read_groups(data, query, holdout, members)
+    sizes = (None if each is None else len(each) for each in (holdout, members))
+    groups = read_dealt_groups(data, len(query), *sizes)
     whole_sets = {"query": query, "holdout": held, "calibration": whole}
     as_read = {
         role: SourceSet(each.content_hash, each.record_hashes) for role, each in whole_sets.items() if each is not None
@@ -208,19 +209,6 @@ def _match_reference(
     for other, role in ((query, "query set"), (calibration, "calibration set"), (holdout, "holdout")):
         reference = reference if other is None else drop_from(reference, other, role, "reference")
     return reference
-
-
-def _read_groups(data: KSData, query: Examples, holdout: Examples | None, members: Examples | None) -> Groups | None:
-    if data.groups is None or data.holdout_groups is None or holdout is None:
-        return None
-    known = None
-    if data.members_groups is not None and members is not None:
-        known = read_groups(data.members_groups, data.members or "", len(members), "members", data.data_dir)
-    return as_groups(
-        read_groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
-        read_groups(data.holdout_groups, data.holdout or "", len(holdout), "holdout", data.data_dir),
-        known,
-    )
 
 
 def _simulated(options: KSOptions, given: AuditInputs, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:

@@ -47,13 +47,7 @@ COMPILE_SECONDS = 3.0
 
 
 class Recipes(NamedTuple):
-    """The designs of a bank.
-
-    Attributes:
-        names: of the designs.
-        learners: one for each design.
-        costs: training time of a model of each design, relative to the first.
-    """
+    """The designs of a bank: names, learners, and training times of a model relative to the first."""
 
     names: tuple[str, ...]
     learners: tuple[Learner, ...]

@@ -26,16 +26,9 @@ TEST = "@test"
 
 
 class Parts(NamedTuple):
-    """The records of a run.
+    """The records of a run; which training records to forget, and these in words; and limitations to show.
 
-    Attributes:
-        train: the training records.
-        test: records that are never trained on.
-        forget: which training records to forget.
-        forgotten: these in words.
-        answers: other answers to their questions, for `compare_unlearning`.
-        described: the training records in words.
-        notes: limitations to show.
+    `described` are the training records in words, `answers` other answers to the questions of those to forget.
     """
 
     train: Examples

@@ -1,10 +1,10 @@
 """From the options of `ks` to its sets and targets, matched record by record."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -28,26 +28,14 @@ def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
     """What files of outputs of all classes contain."""
     if kind == "log-odds":
         raise InputError("--target-kind log-odds needs --shadows, a bank of log-odds: give probabilities or logits.")
-    return "logits" if kind == "logits" else "probabilities" if kind == "probabilities" else "auto"
+    return cast("Any", kind)
 
 
 DEALT: Mapping[str, Role] = {"query set": "query", "holdout": "holdout", "members": "members"}
 """The sets of a challenge, by what messages call them."""
 
 
-class SourceSet(NamedTuple):
-    """A set as it was read, before any record of it was dropped.
-
-    Attributes:
-        content_hash: of the set.
-        record_hashes: of its records.
-    """
-
-    content_hash: str
-    record_hashes: np.ndarray
-
-
-def positions(whole: "Examples | SourceSet", part: Examples | None) -> np.ndarray:
+def positions(whole: Examples, part: Examples | None) -> np.ndarray:
     """Which records of a set are in a part of it, which is in its order."""
     left = iter(enumerate(whole.record_hashes.tolist()))
     records = () if part is None else part.record_hashes.tolist()
@@ -79,7 +67,7 @@ class AuditInputs(NamedTuple):
     simulated: tuple[SimulatedTarget, ...] = ()
     groups: Groups | None = None
     reference: Examples | None = None
-    read: Mapping[str, SourceSet] = MappingProxyType({})
+    read: Mapping[str, Examples] = MappingProxyType({})
     read_groups: Groups | None = None
     members: Examples | None = None
     commitment: str | None = None
@@ -151,15 +139,12 @@ def read_given(options: KSOptions) -> AuditInputs:
     files = file_targets(target, one)
     sizes = (None if each is None else len(each) for each in (holdout, members))
     groups = read_dealt_groups(data, len(query), *sizes)
-    whole_sets = {"query": query, "holdout": held, "calibration": whole}
-    as_read = {
-        role: SourceSet(each.content_hash, each.record_hashes) for role, each in whole_sets.items() if each is not None
-    }
+    as_read = {"query": query, "holdout": held, "calibration": whole}
     given = AuditInputs(
         *(query, calibration, holdout, files),
         groups=groups,
         reference=reference,
-        read=as_read,
+        read={role: each for role, each in as_read.items() if each is not None},
         read_groups=groups,
         members=members,
         commitment=None if key is None else key.commitment,
@@ -212,19 +197,29 @@ def _match_reference(
 
 
 def _simulated(options: KSOptions, given: AuditInputs, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
+    """One target trained on the union of what `--target-data` names, or three of known truth without any target.
+
+    These are trained on all, none and half of the query set. Each is also trained on all known members, and on two
+    thirds of the other sets (the calibration set, a reference of its own), like the shadow models.
+    """
+    query, calibration, reference, members = given.query, given.calibration, given.reference, given.members
     asked = [parse_target_data(text) for text in options.target.target_data]
     if not asked:
-        rest = (given.calibration, given.reference)
-        return () if given.files else tuple(default_targets(given.query, rest, given.members))
-    own = {options.data.query: given.query, options.data.calibration: given.calibration}
-    own |= {} if given.reference is None else {options.data.reference: given.reference}
-    own |= {} if given.members is None else {options.data.members: given.members}
+        rest = [Part(each, 0.67) for each in (calibration, reference) if each is not None]
+        rest += [] if members is None else [Part(members, 1.0)]
+        used = {"model A": [Part(query, 1.0)], "model B": [], "model C": [Part(query, 0.5)]}
+        return () if given.files else tuple(SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items())
+    own = {options.data.query: query, options.data.calibration: calibration}
+    own |= {} if reference is None else {options.data.reference: reference}
+    own |= {} if members is None else {options.data.members: members}
     parts = [Part(own[name] if name in own else read(name), fraction) for name, fraction in asked]
     for part in parts:
         # What cannot be stacked with the query set is refused now rather than in training; one record shows it.
         one = slice(1)
-        concatenate([given.query.take(one), align_target_data(given.query, part.examples.take(one))], "pool")
-    return (simulate(parts),)
+        concatenate([query.take(one), align_target_data(query, part.examples.take(one))], "pool")
+    shares = [f"{100 * part.fraction:g}% of " if part.fraction < 1 else "" for part in parts]
+    names = [share + part.examples.name for share, part in zip(shares, parts, strict=True)]
+    return (SimulatedTarget(" + ".join(names), tuple(parts)),)
 
 
 def _apart(given: AuditInputs, holdout: Examples) -> AuditInputs:
@@ -254,20 +249,6 @@ def _apart(given: AuditInputs, holdout: Examples) -> AuditInputs:
     )
 
 
-def default_targets(
-    query: Examples, others: Sequence[Examples | None], members: Examples | None = None
-) -> list[SimulatedTarget]:
-    """Three targets of known truth, A, B and C: trained on all, none and half of the query set.
-
-    Each is also trained on all known members, and on two thirds of the other sets (the calibration set, a reference of
-    its own), like the shadow models.
-    """
-    rest = [Part(each, 0.67) for each in others if each is not None]
-    rest += [] if members is None else [Part(members, 1.0)]
-    used = {"model A": [Part(query, 1.0)], "model B": [], "model C": [Part(query, 0.5)]}
-    return [SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items()]
-
-
 def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
     """Names for files: paths if names are equal, with numbers if paths are equal, too."""
     names = [file.name for file in outputs]
@@ -278,10 +259,3 @@ def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
         else file
         for place, (file, path) in enumerate(zip(outputs, told, strict=True), 1)
     ]
-
-
-def simulate(parts: list[Part]) -> SimulatedTarget:
-    """One target trained on the union of these parts; its name lists them."""
-    shares = [f"{100 * part.fraction:g}% of " if part.fraction < 1 else "" for part in parts]
-    names = [share + part.examples.name for share, part in zip(shares, parts, strict=True)]
-    return SimulatedTarget(" + ".join(names), tuple(parts))

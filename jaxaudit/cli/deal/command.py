@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaxaudit.cli.groups import DATA, DataFolder, dealt_groups
-from jaxaudit.cli.harness import Command, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.parsers import TEXTS, is_texts, share_check
 from jaxaudit.errors import InputError
@@ -103,16 +103,6 @@ class DealOptions:
     )
 
 
-def _deal(options: DealOptions) -> Summary:
-    if is_texts(options.data.data):
-        from jaxaudit.cli.deal.texts import deal_texts
-
-        return deal_texts(options)
-    from jaxaudit.cli.deal.run import deal_records
-
-    return deal_records(options)
-
-
 def _check_pairs(options: DealOptions) -> None:
     """Refuses versions of records that are no texts, and sides that pairs do not have."""
     deal, texts = options.deal, is_texts(options.data.data)
@@ -134,7 +124,7 @@ def _check_pairs(options: DealOptions) -> None:
 DEAL = Command(
     "deal",
     DealOptions,
-    _deal,
+    "deal.run:deal_given",
     """Splits records at random into a query set to share and a holdout to keep, before anything is shared.
 
     The holdout later makes an exact test of deletion possible: `jaxaudit ks --holdout`. With `--members-share`, some

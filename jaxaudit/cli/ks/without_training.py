@@ -19,6 +19,7 @@ from jaxaudit.cli.ks.inputs import as_outputs, file_targets
 from jaxaudit.cli.ks.named_tests import load_own_tests
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, renamed, with_all
 from jaxaudit.cli.ks.run import described_files, outcome_of
+from jaxaudit.cli.options import with_values
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_groups, reader
 from jaxaudit.cli.sets import ALL
@@ -71,7 +72,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
         )
 
     return Job(
-        options=replace(options, audit=replace(options.audit, tests=",".join(tests))),
+        options=with_values(options, tests=",".join(tests)),
         data=describe_bank(path, bank, names, len(shadows), shadows.content_hash),
         audit=audit,
         outcome=outcome_of,

@@ -40,7 +40,11 @@ def read_examples(name: str, data: Sets, drop: Sequence[str] = ()) -> Examples:
         )
     size = parse_image_size(data.image_size or "none")
     if name.startswith(ACDC):
-        examples = _read_acdc(name, data.field_strength)
+        from jaxaudit.data.sets.acdc import load_acdc
+
+        folder, tesla = parse_acdc(name)
+        table = data.field_strength or Path(folder) / "field_strength.csv"
+        examples = replace(load_acdc(folder, table, tesla), name=without_folders(name))
     else:
         examples = load(name, data_dir=data.data_dir, image_size=size, gray=data.gray, drop=drop)
     if not is_image(examples):
@@ -64,15 +68,6 @@ def tell_of_large_numbers(model: str | None, inputs: Iterable[np.ndarray]) -> No
             f"the columns have numbers up to {largest:,.0f}, on which networks train badly or not at all: scale each, "
             "in all sets alike, such as to mean 0 and standard deviation 1"
         )
-
-
-def _read_acdc(name: str, field_strength: Path | None) -> Examples:
-    """`acdc:FOLDER@STRENGTH`: the slices of the patients scanned at this field strength."""
-    from jaxaudit.data.sets.acdc import load_acdc
-
-    folder, tesla = parse_acdc(name)
-    table = field_strength or Path(folder) / "field_strength.csv"
-    return replace(load_acdc(folder, table, tesla), name=without_folders(name))
 
 
 def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_classes: bool) -> Examples:

@@ -194,14 +194,13 @@ def is_unfinished(directory: Path) -> bool:
     """Whether this is a folder that holds only unfinished work, and no link."""
     if directory.is_symlink() or not directory.is_dir():
         return False
-    return all(_is_ours(path) for path in directory.iterdir())
-
-
-def _is_ours(path: Path) -> bool:
-    mode = path.lstat().st_mode
-    if path.name == CHUNKS:
-        return stat.S_ISDIR(mode)
-    return (path.name in (IDENTITY, LOCK, OWNER) or path.name.startswith(DRAFT)) and stat.S_ISREG(mode)
+    modes = [(path.name, path.lstat().st_mode) for path in directory.iterdir()]
+    return all(
+        stat.S_ISDIR(mode)
+        if name == CHUNKS
+        else (name in (IDENTITY, LOCK, OWNER) or name.startswith(DRAFT)) and stat.S_ISREG(mode)
+        for name, mode in modes
+    )
 
 
 def drop_leftovers(parent: Path) -> None:

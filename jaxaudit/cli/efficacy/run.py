@@ -149,7 +149,9 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
         notes.append(f"The network is {pretrained}, built from its configuration with eager attention.")
         for path in paths:
             source = without_folders(str(path))
-            notes.extend(_halved(weights[path], source))
+            kinds = {each.dtype for each in weights[path].values() if each.dtype.itemsize < 4}
+            halved = sorted({str(kind) for kind in kinds if kind.kind in "fV"})
+            notes += [f"{source}: converted from {', '.join(halved)} to float32"] if halved else []
             weights[path] = pretrained.as_named_here(weights[path], source)
 
     def restore(name: str, path: Path) -> NamedWeights:
@@ -221,14 +223,6 @@ def _read_own(net: PureModule, path: Path) -> Weights:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file; weights are {KINDS}.")
     return net.origin.read(path)
-
-
-def _halved(weights: Weights, source: str) -> list[str]:
-    """A note on weights stored with fewer bits than the network computes with."""
-    kinds = sorted(
-        {str(each.dtype) for each in weights.values() if each.dtype.itemsize < 4 and each.dtype.kind in "fV"}
-    )
-    return [f"{source}: converted from {', '.join(kinds)} to float32"] if kinds else []
 
 
 def outputs_note(examples: Examples) -> list[str]:

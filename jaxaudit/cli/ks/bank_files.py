@@ -15,7 +15,6 @@ from jaxaudit.data.bank.bank import CORRECT, DESIGNS, DROPPED, GROUPS, LABELS, M
 from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.bank.outputs import WHOLE
 from jaxaudit.data.bank.writing import Writer, bank_files
-from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.shadow_models import OF_QUERY, Kind
 from jaxaudit.version import __version__
 
@@ -57,6 +56,11 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     for array, own in zip((membership, correct, outputs), (shadows.membership, shadows.correct, said), strict=True):
         # A separate reference, members and records used only by targets have no column in the bank.
         array[:, columns] = own[:, : len(columns)]
+    measured = None
+    if audit.sampled_alike is not None:
+        # Of records without classes the labels are not compared, and all are equal.
+        found_alike = audit.sampled_alike._asdict().items()
+        measured = {name: 1.0 if np.isnan(each) else each for name, each in found_alike if name != "difficulty"}
     description = Description(
         format=1,
         outputs="log_likelihood" if texts else "log_odds",
@@ -67,7 +71,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
         models=models,
         counts=Counts(**dict(zip(ROLES, counts, strict=True))),
         hashes=Hashes(**{role: each.content_hash for role, each in sets.read.items()}),
-        sampled_alike=None if audit.sampled_alike is None else _stored(audit.sampled_alike),
+        sampled_alike=None if measured is None else SampledAlike(**measured),
         image_size=options.data.image_size or "none",
         gray=options.data.gray,
         seed=options.audit.seed,
@@ -84,9 +88,3 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     if description.designs:
         arrays[DESIGNS] = shadows.designs.astype(np.int64)
     return bank_files(description, arrays)
-
-
-def _stored(alike: Alike) -> SampledAlike:
-    # Of records without classes the labels are not compared, and all are equal.
-    measured = {name: 1.0 if np.isnan(value) else value for name, value in alike._asdict().items()}
-    return SampledAlike(**{name: value for name, value in measured.items() if name != "difficulty"})

@@ -149,21 +149,18 @@ def _digest(values: Values) -> bytes:
 def _identical(bank: Bank, values: Values) -> int | None:
     """The model with exactly these outputs."""
     shaped = values.reshape(bank.description.shape)
-    return next((each for each in bank.finished().tolist() if _equal(outputs_path(bank.directory, each), shaped)), None)
-
-
-def _equal(path: Path, values: np.ndarray) -> bool:
-    try:
-        there = StoredArray(path)
-    except InputError:
-        return False
-    if there.shape != values.shape or there.dtype.kind != "f":
-        return False
-    with np.errstate(over="ignore"):
-        return all(
-            np.array_equal(there[start:end].astype(np.float32), values[start:end])
-            for start, end in ((0, FIRST), (FIRST, len(values)))
-        )
+    for model in bank.finished().tolist():
+        try:
+            there = StoredArray(outputs_path(bank.directory, model))
+        except InputError:
+            continue
+        pieces = ((0, FIRST), (FIRST, len(shaped)))
+        with np.errstate(over="ignore"):
+            if (there.shape, there.dtype.kind) == (shaped.shape, "f") and all(
+                np.array_equal(there[start:end].astype(np.float32), shaped[start:end]) for start, end in pieces
+            ):
+                return model
+    return None
 
 
 def _checked(bank: Bank, file: Path, model: int, log_odds: np.ndarray, known: dict[int, np.ndarray]) -> RowMatch | None:

@@ -93,19 +93,21 @@ class ClassifierOptions(TextNetwork):
     """Which classifier, and its settings."""
 
     model: str = option(
-        "nn",
         f"The classifier: {', '.join(f'{name} ({title})' for name, title in FAMILIES.items())}; for texts "
         f"{OF_TEXTS} (layers and width), which nn stands for there, or the folder of a causal model (--lora).",
+        default="nn",
         check=lambda text: check_family(text),
     )
-    hidden: str = option("64", "nn: sizes of the tanh layers.", check=parse_hidden)
+    hidden: str = option("nn: sizes of the tanh layers.", default="64", check=parse_hidden)
     smoothing: float | None = option(
-        None, "nb, trees, knn: number added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
+        "nb, trees, knn: number added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
     )
-    penalty: float = option(1.0, "lr: half the weight of the squared coefficients, 1 / C.", minimum=1e-9, maximum=1e9)
-    trees: int = option(10, "trees: number of trees.", minimum=1, maximum=MOST)
-    depth: int = option(6, "trees: splits from root to leaf.", minimum=1, maximum=20)
-    neighbours: int = option(5, "knn: number of neighbours.", minimum=1, maximum=MOST)
+    penalty: float = option(
+        "lr: half the weight of the squared coefficients, 1 / C.", default=1.0, minimum=1e-9, maximum=1e9
+    )
+    trees: int = option("trees: number of trees.", default=10, minimum=1, maximum=MOST)
+    depth: int = option("trees: splits from root to leaf.", default=6, minimum=1, maximum=20)
+    neighbours: int = option("knn: number of neighbours.", default=5, minimum=1, maximum=MOST)
 
 
 def check_family(text: str) -> None:

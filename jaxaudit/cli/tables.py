@@ -28,30 +28,27 @@ class TableData(DataFolder):
     """The table, and how a file of your own is read."""
 
     data: str | None = option(
-        None,
         "NAME[@SPLIT]: breast-cancer, wine, adult, location, purchase, acs, or a set of images such as digits; or a "
         "file of texts, .jsonl. [default: breast-cancer]",
         *("--data", "--query"),
         names="data",
     )
-    csv: Path | None = option(
-        None, "Your own table: CSV with a header line, or Parquet.", "--csv", "--table", names="file"
-    )
-    label: str | None = option(None, "The column of --csv with the class.")
-    categorical: tuple[str, ...] = option((), "Treat this column as categorical. Repeatable.", metavar="COLUMN")
-    numeric: tuple[str, ...] = option((), "Treat this column as numeric. Repeatable.", metavar="COLUMN")
-    drop: tuple[str, ...] = option((), "Leave this column out. Repeatable.", metavar="COLUMN")
+    csv: Path | None = option("Your own table: CSV with a header line, or Parquet.", "--csv", "--table", names="file")
+    label: str | None = option("The column of --csv with the class.")
+    categorical: tuple[str, ...] = option("Treat this column as categorical. Repeatable.", default=(), metavar="COLUMN")
+    numeric: tuple[str, ...] = option("Treat this column as numeric. Repeatable.", default=(), metavar="COLUMN")
+    drop: tuple[str, ...] = option("Leave this column out. Repeatable.", default=(), metavar="COLUMN")
     missing: str = option(
-        "error",
         "Missing numbers of --csv: refuse them, drop their records, use the column's mean, or use it and add a "
         "category column that marks them.",
+        default="error",
         choices=("error", "drop", "mean", "category"),
     )
-    delimiter: str | None = option(None, "Delimiter of --csv, such as ; or tab. [default: detected]")
-    encoding: str | None = option(None, "Encoding of --csv: utf-8, utf-16, cp1252, ... [default: detected]")
-    decimal: str | None = option(None, "Decimal sign of --csv: . or , [default: detected]")
+    delimiter: str | None = option("Delimiter of --csv, such as ; or tab. [default: detected]")
+    encoding: str | None = option("Encoding of --csv: utf-8, utf-16, cp1252, ... [default: detected]")
+    decimal: str | None = option("Decimal sign of --csv: . or , [default: detected]")
     sample: int | None = option(
-        None, "Use this many records, drawn at random. [default: all]", minimum=3, maximum=MOST * 1000
+        "Use this many records, drawn at random. [default: all]", minimum=3, maximum=MOST * 1000
     )
 
 

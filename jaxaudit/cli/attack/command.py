@@ -39,26 +39,27 @@ class ByBank:
         "RMIA, BASE and others. Nothing is trained."
     )
     target: tuple[Path, ...] = bank_option(
-        (),
         "--shadows: a target's outputs on all records of the bank, on its query set, or on query set and holdout, in "
         "the bank's order: .npy, .npz, .csv or .parquet. Repeatable. [default: each shadow model is a target]",
+        default=(),
         names="file",
     )
     members: tuple[Path, ...] = bank_option(
-        (),
         "--shadows: a .npy of booleans, which of these records the target was trained on, if that is known. "
         "Repeatable: one per --target, in the same order.",
+        default=(),
         names="file",
     )
     target_kind: Literal["auto", "probabilities", "logits"] = bank_option(
-        "auto", "--shadows: what the targets' files contain.", choices=("auto", "probabilities", "logits")
+        "--shadows: what the targets' files contain.", default="auto", choices=("auto", "probabilities", "logits")
     )
-    gamma: float = bank_option(2.0, "rmia: the factor that a ratio must exceed others by.", minimum=1e-6, maximum=1e6)
+    gamma: float = bank_option(
+        "rmia: the factor that a ratio must exceed others by.", default=2.0, minimum=1e-6, maximum=1e6
+    )
     offline_scale: float = bank_option(
-        0.3, "rmia-offline: how far the mean over models without a record stands for all.", minimum=0, maximum=1
+        "rmia-offline: how far the mean over models without a record stands for all.", default=0.3, minimum=0, maximum=1
     )
     delta: float | None = bank_option(
-        None,
         "--shadows: bound the epsilon of the recipe from below, for (epsilon, delta)-differential privacy with this "
         "delta, by the deciding attack. It can refute a claim, and proves none. Needs a bank dealt by --coins, and "
         "pip install 'jaxaudit[dp]'.",
@@ -66,7 +67,6 @@ class ByBank:
         maximum=0.1,
     )
     pdtp: Path | None = bank_option(
-        None,
         "--shadows: a run of `jaxaudit pdtp --out` on the records of the query set or another set of the bank: which "
         "records are at risk by PDTP, and which by the deciding attack.",
         metavar="RUN",
@@ -79,7 +79,6 @@ class AttackAudit(ByBank, Level):
     """Options of the targets, the number of attacks, and the attacks."""
 
     attacks: str | None = option(
-        None,
         "Attacks to make, such as distance,frequency; with --shadows, and of texts: "
         f"{', '.join(ON_RECORDS)}, or your own, as package.module:Attack or file.py:Attack. With --shadows the first "
         "decides, and only the default one can show that attacks fail; without, all decide together. [default: all; "
@@ -89,30 +88,34 @@ class AttackAudit(ByBank, Level):
         names="codes",
     )
     iterations: int | None = training_option(
-        None,
         "Random splits; each target is attacked twice in each. [default: 100; 10 without --data]",
         minimum=1,
         maximum=MOST,
     )
     targets: int | None = training_option(
-        None, "Target records, drawn at random. [default: 100, or all; 20 without --data]", minimum=1
+        "Target records, drawn at random. [default: 100, or all; 20 without --data]", minimum=1
     )
     shadow_pairs: int = training_option(
-        5, "distance, frequency: pairs of shadow models per target, with and without it.", minimum=1, maximum=MOST
+        "distance, frequency: pairs of shadow models per target, with and without it.",
+        default=5,
+        minimum=1,
+        maximum=MOST,
     )
-    fresh_shadows: bool = training_option(False, "Train new pairs in every iteration: --iterations times the cost.")
+    fresh_shadows: bool = training_option(
+        "Train new pairs in every iteration: --iterations times the cost.", default=False
+    )
     pooled_shadow_models: int = training_option(
-        20,
         "untargeted: shadow models trained on random halves. Of texts: all models; a fair coin decides for each text "
         "and model, and each model is attacked by the others.",
+        default=20,
         minimum=1,
         maximum=MOST,
     )
     measured_iterations: int = training_option(
-        10, "Iterations in which PDTP is measured, too.", minimum=1, maximum=MOST
+        "Iterations in which PDTP is measured, too.", default=10, minimum=1, maximum=MOST
     )
     bins: int = training_option(
-        100, "Bins into which outputs are rounded before they are compared; 0: none.", minimum=0, maximum=MOST
+        "Bins into which outputs are rounded before they are compared; 0: none.", default=100, minimum=0, maximum=MOST
     )
 
 
@@ -120,7 +123,7 @@ class AttackAudit(ByBank, Level):
 class AttackOutput(ListOutput):
     """Options of what is printed and written."""
 
-    top: int = option(5, "Number of targets to list, by attack accuracy.", minimum=0, decides=False)
+    top: int = option("Number of targets to list, by attack accuracy.", default=5, minimum=0, decides=False)
     fail_on: tuple[str, ...] = failing("attack succeeds", "inconclusive")
 
 

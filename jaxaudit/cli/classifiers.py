@@ -1,10 +1,9 @@
 """The classifiers that `pdtp` and `attack` train, one entry each."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxaudit.cli.groups import MOST, Recipe, TextNetwork
 from jaxaudit.cli.options import option
@@ -56,55 +55,37 @@ def _of_tanh(hidden: tuple[int, ...], dropout: float) -> "ModuleFactory":
     return partial(MLP, hidden=hidden, activation=jnp.tanh, dropout=dropout)
 
 
-def _naive_bayes(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
-    from jaxaudit.data import category_counts, ordinal
-    from jaxaudit.learners import naive_bayes
+def _of_table(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
+    from jaxaudit import learners
+    from jaxaudit.data import category_counts, one_hot, ordinal
 
-    smoothing = options.smoothed(1.0)
-    return Classifier(ordinal(table), naive_bayes(category_counts(table), len(table.class_names), smoothing=smoothing))
-
-
-def _logistic_regression(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
-    from jaxaudit.data import one_hot
-    from jaxaudit.learners import logistic_regression
-
-    examples = one_hot(table)
-    return Classifier(
-        examples, logistic_regression(examples.inputs.shape[1], len(table.class_names), l2=options.penalty)
-    )
-
-
-def _random_trees(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
-    from jaxaudit.data import category_counts, ordinal
-    from jaxaudit.learners import random_trees
-
+    if options.model == "nn":
+        return _network(options, recipe, table)
     classes = len(table.class_names)
-    leaves = options.trees * (len(table) + 2**options.depth * classes)
-    demand_memory(8 * leaves, f"{options.trees:,} trees", "give fewer --trees or a smaller --depth")
-    learner = random_trees(
-        category_counts(table), classes, trees=options.trees, depth=options.depth, smoothing=options.smoothed(1.0)
-    )
-    return Classifier(ordinal(table), learner)
+    smoothing: dict[str, Any] = {} if options.smoothing is None else {"smoothing": options.smoothing}
+    if options.model == "nb":
+        return Classifier(ordinal(table), learners.naive_bayes(category_counts(table), classes, **smoothing))
+    if options.model == "trees":
+        leaves = options.trees * (len(table) + 2**options.depth * classes)
+        demand_memory(8 * leaves, f"{options.trees:,} trees", "give fewer --trees or a smaller --depth")
+        sizes = {"trees": options.trees, "depth": options.depth}
+        return Classifier(ordinal(table), learners.random_trees(category_counts(table), classes, **sizes, **smoothing))
+    examples = one_hot(table)
+    if options.model == "lr":
+        learner = learners.logistic_regression(examples.inputs.shape[1], classes, l2=options.penalty)
+    else:
+        learner = learners.nearest_neighbours(classes, neighbours=options.neighbours, **smoothing)
+    return Classifier(examples, learner)
 
 
-def _nearest_neighbours(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
-    from jaxaudit.data import one_hot
-    from jaxaudit.learners import nearest_neighbours
-
-    smoothing = options.smoothed(0.01)
-    learner = nearest_neighbours(len(table.class_names), neighbours=options.neighbours, smoothing=smoothing)
-    return Classifier(one_hot(table), learner)
-
-
-FAMILIES: "dict[str, tuple[str, Callable[[ClassifierOptions, Recipe, Table], Classifier]]]" = {
-    "nn": ("neural network", _network),
-    "nb": ("naive Bayes", _naive_bayes),
-    "lr": ("logistic regression", _logistic_regression),
-    "trees": ("random decision trees", _random_trees),
-    "knn": ("nearest neighbours", _nearest_neighbours),
+FAMILIES = {
+    "nn": "neural network",
+    "nb": "naive Bayes",
+    "lr": "logistic regression",
+    "trees": "random decision trees",
+    "knn": "nearest neighbours",
 }
-"""The families of classifiers by their value of `--model`: the name in words, and what makes the learner, and the
-training set in the form that it needs."""
+"""The families of classifiers by their value of `--model`."""
 
 
 @dataclass(frozen=True)
@@ -112,26 +93,24 @@ class ClassifierOptions(TextNetwork):
     """Which classifier, and its settings."""
 
     model: str = option(
-        "nn",
-        f"The classifier: {', '.join(f'{name} ({title})' for name, (title, _) in FAMILIES.items())}; for texts "
+        f"The classifier: {', '.join(f'{name} ({title})' for name, title in FAMILIES.items())}; for texts "
         f"{OF_TEXTS} (layers and width), which nn stands for there, or the folder of a causal model (--lora).",
-        check=lambda text: parse_family(text),
+        default="nn",
+        check=lambda text: check_family(text),
     )
-    hidden: str = option("64", "nn: sizes of the tanh layers.", check=parse_hidden)
+    hidden: str = option("nn: sizes of the tanh layers.", default="64", check=parse_hidden)
     smoothing: float | None = option(
-        None, "nb, trees, knn: number added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
+        "nb, trees, knn: number added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
     )
-    penalty: float = option(1.0, "lr: half the weight of the squared coefficients, 1 / C.", minimum=1e-9, maximum=1e9)
-    trees: int = option(10, "trees: number of trees.", minimum=1, maximum=MOST)
-    depth: int = option(6, "trees: splits from root to leaf.", minimum=1, maximum=20)
-    neighbours: int = option(5, "knn: number of neighbours.", minimum=1, maximum=MOST)
-
-    def smoothed(self, default: float) -> float:
-        """The number added to every count: as given, else the learner's default."""
-        return default if self.smoothing is None else self.smoothing
+    penalty: float = option(
+        "lr: half the weight of the squared coefficients, 1 / C.", default=1.0, minimum=1e-9, maximum=1e9
+    )
+    trees: int = option("trees: number of trees.", default=10, minimum=1, maximum=MOST)
+    depth: int = option("trees: splits from root to leaf.", default=6, minimum=1, maximum=20)
+    neighbours: int = option("knn: number of neighbours.", default=5, minimum=1, maximum=MOST)
 
 
-def parse_family(text: str) -> None:
+def check_family(text: str) -> None:
     """Rejects a name that is neither a family of classifiers nor a language model."""
     if not (is_of_texts(text) or pretrained_config(text)):
         parse_names(text, (*FAMILIES, OF_TEXTS), "--model")
@@ -162,12 +141,11 @@ def make_classifier(options: ClassifierOptions, recipe: Recipe, records: "Table 
     from jaxaudit.data import Table
 
     if isinstance(records, Table):
-        return FAMILIES[options.model][1](options, recipe, records)
+        return _of_table(options, recipe, records)
     from jaxaudit.cli.networks import make_shadow_learner
 
     network = network_of_texts(options)
-    whole = ShadowRecipe(**{each.name: getattr(recipe, each.name) for each in fields(Recipe)})
-    return Classifier(records, make_shadow_learner(network, whole, records, len(records)))
+    return Classifier(records, make_shadow_learner(network, ShadowRecipe(**vars(recipe)), records, len(records)))
 
 
 def demand_memory(size: int, what: str, advice: str) -> None:

@@ -37,7 +37,7 @@ class DataFolder:
     """Where data sets are stored."""
 
     data_dir: Path | None = option(
-        None, "Folder of data sets and of their original files.", variable="JAXAUDIT_DATA", names="data"
+        "Folder of data sets and of their original files.", variable="JAXAUDIT_DATA", names="data"
     )
 
 
@@ -46,25 +46,22 @@ class Images(DataFolder):
     """How images are prepared."""
 
     image_size: str | None = option(
-        "none", "Resize images to HEIGHTxWIDTH; none keeps their size.", check=parse_image_size, of=GIVEN
+        "Resize images to HEIGHTxWIDTH; none keeps their size.", default="none", check=parse_image_size, of=GIVEN
     )
-    gray: bool = option(True, "Convert images to grayscale.", "--gray/--color", of=GIVEN)
+    gray: bool = option("Convert images to grayscale.", "--gray/--color", default=True, of=GIVEN)
 
 
 @dataclass(frozen=True)
 class Network:
     """A network, built-in or your own."""
 
-    model: str | None = training_option(None, "The network.", check=parse_model, names="code")
-    hidden: str | None = training_option(
-        None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden
-    )
+    model: str | None = training_option("The network.", check=parse_model, names="code")
+    hidden: str | None = training_option("Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
 
 
 def tokens_of_texts(default: str = "bytes") -> Any:
     """`--tokens`, as a field."""
     return option(
-        None,
         "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
         f"[default: {default}]",
         check=parse_tokens,
@@ -78,14 +75,12 @@ class TextNetwork:
 
     tokens: str | None = tokens_of_texts("bytes; the model's own with --lora")
     template: str | None = option(
-        None,
         "Text before an answer: {} is the prompt or question, \\n a line break. [default: a prompt as it is; a "
         "question as 'Question: {}\\nAnswer: ']",
         check=parse_template,
         of=TRAINED,
     )
     lora: int | None = training_option(
-        None,
         "--model is the folder of a causal model of transformers and its tokenizer, which is frozen; train adapters of "
         "this rank on its linear layers (LoRA).",
         minimum=1,
@@ -93,10 +88,9 @@ class TextNetwork:
         metavar="RANK",
     )
     lora_alpha: float | None = training_option(
-        None, "Scale of the adapters, times their rank. [default: twice the rank]", minimum=1e-6, maximum=1e6
+        "Scale of the adapters, times their rank. [default: twice the rank]", minimum=1e-6, maximum=1e6
     )
     lora_layers: str | None = training_option(
-        None,
         "The linear layers that have adapters, by their names or the ends of these. [default: all but the output "
         "layer]",
         metavar="NAME,...",
@@ -108,7 +102,6 @@ class Machines:
     """Options of who trains. They affect no number, unless devices are mixed."""
 
     workers: int | None = option(
-        None,
         "Train by this many processes of this machine, one per GPU or sharing its cores; with --cluster, workers of "
         "the cluster. [default: this process; with --cluster, one per GPU, or per core]",
         minimum=1,
@@ -117,7 +110,6 @@ class Machines:
         of=TRAINED,
     )
     cluster: str | None = option(
-        None,
         "Train on a Ray cluster: ray (that of RAY_ADDRESS, else a Ray of this machine) or ray://HOST:PORT.",
         metavar="ray|ray://HOST:PORT",
         check=parse_cluster,
@@ -125,12 +117,15 @@ class Machines:
         of=TRAINED,
     )
     mixed_devices: bool = option(
-        False,
         "Accept workers with other devices or versions of JAX, which round differently; the result says so.",
+        default=False,
         of=TRAINED,
     )
     dry_run: bool = option(
-        False, "Print what the run would take (training is begun, and timed), and stop.", decides=False, of=TRAINED
+        "Print what the run would take (training is begun, and timed), and stop.",
+        default=False,
+        decides=False,
+        of=TRAINED,
     )
 
     @property
@@ -143,55 +138,53 @@ class Machines:
 class Recipe(Machines):
     """How a network is trained."""
 
-    epochs: int | None = training_option(None, "Training epochs.", minimum=1, maximum=MOST)
-    batch_size: int = training_option(64, "Batch size.", minimum=1, maximum=MOST)
-    learning_rate: float = training_option(1e-3, "Learning rate.", check=share_check("learning_rate"))
+    epochs: int | None = training_option("Training epochs.", minimum=1, maximum=MOST)
+    batch_size: int = training_option("Batch size.", default=64, minimum=1, maximum=MOST)
+    learning_rate: float = training_option("Learning rate.", default=1e-3, check=share_check("learning_rate"))
     optimizer: str = training_option(
-        "adam",
         "Optimizer: adam (b1 = 0.5), adamw, sgd, or your own function of the learning rate that returns an Optax "
         "transformation, as package.module:function or file.py:function.",
+        default="adam",
         check=partial(own_code, "--optimizer"),
         names="code",
     )
-    momentum: float | None = training_option(None, "sgd: momentum.", minimum=0, maximum=0.999999)
+    momentum: float | None = training_option("sgd: momentum.", minimum=0, maximum=0.999999)
     weight_decay: float | None = training_option(
-        None,
         "Weight decay as in PyTorch: decoupled for adamw, an L2 penalty for adam and sgd. [default: 0; 0.01 for adamw]",
         minimum=0,
         maximum=1e3,
     )
     clip_norm: float | None = training_option(
-        None, "Clip each step's gradient to this norm, before the optimizer.", minimum=1e-9, maximum=1e9
+        "Clip each step's gradient to this norm, before the optimizer.", minimum=1e-9, maximum=1e9
     )
     schedule: str = training_option(
-        "constant",
         "Learning rate by epoch; step: a tenth after 1/2 and 3/4 of the epochs.",
+        default="constant",
         choices=("constant", "cosine", "linear", "step"),
     )
     warmup: int | None = training_option(
-        None, "Epochs in which the learning rate rises to its value. [default: 0]", minimum=0, maximum=MOST
+        "Epochs in which the learning rate rises to its value. [default: 0]", minimum=0, maximum=MOST
     )
     label_smoothing: float | None = training_option(
-        None, "Label smoothing, as in PyTorch. [default: 0]", minimum=0, maximum=0.999999
+        "Label smoothing, as in PyTorch. [default: 0]", minimum=0, maximum=0.999999
     )
     dropout: float | None = training_option(
-        None, "Share of hidden units that a built-in network drops. [default: 0]", minimum=0, maximum=0.999999
+        "Share of hidden units that a built-in network drops. [default: 0]", minimum=0, maximum=0.999999
     )
     augment: tuple[str, ...] = training_option(
-        (),
         "Change images at random in every step: flip, crop, cutout, noise, or your own function(key, inputs) as "
         "package.module:function or file.py:function. Repeatable, applied in this order.",
+        default=(),
         metavar="NAME",
         check=partial(own_code, "--augment"),
         names="code",
     )
     precision: str | None = training_option(
-        None,
         "bfloat16: train in mixed precision, parameters and loss in float32. [default: float32]",
         choices=("float32", "bfloat16"),
     )
     models_per_batch: int | None = option(
-        None, "Models per batch. [default: auto-tuned, cached per machine]", minimum=1, maximum=MOST, of=TRAINED
+        "Models per batch. [default: auto-tuned, cached per machine]", minimum=1, maximum=MOST, of=TRAINED
     )
 
     def check(self) -> None:
@@ -216,25 +209,27 @@ class Recipe(Machines):
 class Seeded:
     """The random seed."""
 
-    seed: int = option(7, "Random seed. The same seed gives the same numbers.", minimum=0, maximum=2**32 - 1)
+    seed: int = option("Random seed. The same seed gives the same numbers.", default=7, minimum=0, maximum=2**32 - 1)
 
 
 @dataclass(frozen=True)
 class Level(Seeded):
     """The random seed, and the confidence level of the intervals."""
 
-    level: float = option(0.95, "Confidence level of the intervals.", check=share_check("level"))
+    level: float = option("Confidence level of the intervals.", default=0.95, check=share_check("level"))
 
 
 @dataclass(frozen=True)
 class Output:
     """Options of what is printed and written; a command with verdicts adds `fail_on`, see `failing`."""
 
-    as_json: bool = option(False, "Print one JSON object instead of a table.", "--json", decides=False)
-    details: bool = option(False, "Print all tables, checks and numbers, not the verdicts alone.", decides=False)
-    out: Path | None = option(None, "Also write result and arrays into this new directory.", decides=False)
+    as_json: bool = option("Print one JSON object instead of a table.", "--json", default=False, decides=False)
+    details: bool = option(
+        "Print all tables, checks and numbers, not the verdicts alone.", default=False, decides=False
+    )
+    out: Path | None = option("Also write result and arrays into this new directory.", decides=False)
     report: Path | None = option(
-        None, "Also write the result as one HTML page that works offline.", metavar="FILE.html", decides=False
+        "Also write the result as one HTML page that works offline.", metavar="FILE.html", decides=False
     )
 
 
@@ -242,15 +237,15 @@ class Output:
 class ListOutput(Output):
     """Options of output, and the number of records that a terminal lists."""
 
-    top: int = option(10, "Number of records to list.", minimum=0, maximum=MOST, decides=False)
+    top: int = option("Number of records to list.", default=10, minimum=0, maximum=MOST, decides=False)
 
 
 def dealt_groups(help: str, of: Source = EVERY_SOURCE) -> Any:
     """A field for the groups of records: a file, or a name within the set's own file."""
-    return option(None, help, metavar="FILE|KEY", names="file", place=groups_place, of=of)
+    return option(help, metavar="FILE|KEY", names="file", place=groups_place, of=of)
 
 
 def failing(*verdicts: str) -> Any:
     """A field for `--fail-on`, whose choices are the command's verdicts."""
     help = "Exit with status 3 on this verdict. Repeatable."
-    return option((), help, choices=tuple(each.replace(" ", "-") for each in verdicts), decides=False)
+    return option(help, default=(), choices=tuple(each.replace(" ", "-") for each in verdicts), decides=False)

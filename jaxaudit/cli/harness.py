@@ -108,9 +108,9 @@ class Command:
     Attributes:
         name: its words on the command line.
         options: the dataclass of its options; `out` and `as_json` may be in a group `output`.
-        prepare: reads the data and returns the work, or does it and returns a summary. A function; or where one is in
-            `cli/`, such as `shadows.plan:plan`, for each source of models, which is imported when the command runs; by
-            default `prepare` of its `run`.
+        prepare: the place in `cli/` of a function that reads the data and returns the work, or does it and returns a
+            summary, such as `shadows.plan:plan`; if it depends on the source of models, a place for each. By default
+            `prepare` of its `run`.
         doc: its help.
         checks: functions that raise `InputError` for contradicting options; called before any data are read.
         first: names of the options that most people need, listed first in the help.
@@ -119,7 +119,7 @@ class Command:
 
     name: str
     options: type[Any]
-    prepare: Callable[[Any], Job[Any] | Summary] | str | Mapping[Source, str] = ""
+    prepare: str | Mapping[Source, str] = ""
     doc: str = ""
     checks: tuple[Callable[[Any], object], ...] = ()
     first: tuple[str, ...] = ()
@@ -150,11 +150,9 @@ def run(command: Command, options: Any) -> None:
         keep_programs()
     started = time.time()
     prepare = command.prepare
-    if not callable(prepare):
-        place = prepare if isinstance(prepare, str) else prepare[source_of(options)]
-        module, _, name = (place or f"{command.name}.run:prepare").partition(":")
-        prepare = getattr(import_module(f"jaxaudit.cli.{module}"), name)
-    job = prepare(options)
+    place = prepare if isinstance(prepare, str) else prepare[source_of(options)]
+    module, _, name = (place or f"{command.name}.run:prepare").partition(":")
+    job: Job[Any] | Summary = getattr(import_module(f"jaxaudit.cli.{module}"), name)(options)
     if isinstance(job, Summary):
         return show_summary(job, as_json)
     with lasting_work(out, job.kept) as begin:

@@ -4,7 +4,7 @@ A command's options are a dataclass of groups, each a dataclass of options:
 
     @dataclass(frozen=True)
     class Training:
-        epochs: int = option(15, "Training epochs.", minimum=1)
+        epochs: int = option("Training epochs.", default=15, minimum=1)
 
     @dataclass(frozen=True)
     class MyOptions:
@@ -112,19 +112,19 @@ class Field(typing.NamedTuple):
         return () if self.declared.argument else self.declared.flags or (f"--{self.name.replace('_', '-')}",)
 
 
-def option(default: Any, help: str, *flags: str, **declared: Any) -> Any:
+def option(help: str, *flags: str, default: Any = None, **declared: Any) -> Any:
     """A field of a group of options; see `Declared`. It must be given if its default is `...`."""
     return dataclasses.field(default=default, metadata={"declared": Declared(help, flags, **declared)})
 
 
-def training_option(default: Any, help: str, *flags: str, **declared: Any) -> Any:
+def training_option(help: str, *flags: str, **declared: Any) -> Any:
     """An option for networks that the command trains."""
-    return option(default, help, *flags, of=Source.TRAINING, **declared)
+    return option(help, *flags, of=Source.TRAINING, **declared)
 
 
-def bank_option(default: Any, help: str, *flags: str, **declared: Any) -> Any:
+def bank_option(help: str, *flags: str, **declared: Any) -> Any:
     """An option for models that were trained before."""
-    return option(default, help, *flags, of=Source.BANK, **declared)
+    return option(help, *flags, of=Source.BANK, **declared)
 
 
 def group(panel: str, default: Any, of: Source = EVERY_SOURCE) -> Any:

@@ -23,13 +23,7 @@ from jaxaudit.errors import InputError
 
 
 class OwnCode(NamedTuple):
-    """The location of a function, a class or another value.
-
-    Attributes:
-        file: the Python file; None for a module.
-        module: the module's name; for a file, its name while it is loaded.
-        name: its own name.
-    """
+    """The location of a value of this name: its module, which a file (else None) has only while it is loaded."""
 
     file: Path | None
     module: str

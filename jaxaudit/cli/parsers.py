@@ -210,17 +210,6 @@ def other_split(query: str) -> str | None:
     return None if other is None or is_path or source.startswith(ACDC) or source in EMBEDDED else f"{source}@{other}"
 
 
-def check_weights(params: Path | None, model: str | None, data: str | None) -> None:
-    """Rejects one of network, weights and records without the others."""
-    needs = {"params": "weights", "model": "the network they belong to", "data": "the records"}
-    values = {"params": params, "model": model, "data": data}
-    given, missing = [each for each in needs if values[each] is not None], [n for n in needs if values[n] is None]
-    if given and missing:
-        raise InputError(
-            f"--{given[0]} needs --{missing[0]}: {needs[missing[0]]}; without all of them the command runs an example."
-        )
-
-
 def parse_tokens(text: str) -> int | None:
     """How texts become tokens: the number of words of `words` or `words:NUMBER`; None for `bytes`.
 

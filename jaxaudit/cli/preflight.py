@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -120,18 +121,12 @@ def _check_path(option: str, path: str | Path | None) -> None:
 
 def _missing(option: str, path: str, where: str) -> str:
     shown = path if len(path) <= LONGEST else f"{path[:LONGEST]}..."
-    near = difflib.get_close_matches(Path(path).name, _beside(path), n=1, cutoff=0.8)
+    beside = list[str]()
+    with suppress(OSError, ValueError), os.scandir(Path(os.path.expanduser(path)).parent) as entries:
+        beside += [entry.name for entry in islice(entries, LISTED) if not entry.name.startswith(".")]
+    near = difflib.get_close_matches(Path(path).name, beside, n=1, cutoff=0.8)
     advice = f"did you mean {Path(path).with_name(near[0])}?" if near else "is the path right?"
     return f"{option} {shown}: there is no such file or folder{where}; {advice}"
-
-
-def _beside(path: str) -> list[str]:
-    """The names in the folder of the path, if it can be read."""
-    try:
-        with os.scandir(Path(os.path.expanduser(path)).parent) as entries:
-            return [entry.name for entry in islice(entries, LISTED) if not entry.name.startswith(".")]
-    except (OSError, ValueError):
-        return []
 
 
 def _mode(path: str | Path) -> int | None:

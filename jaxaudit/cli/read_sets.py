@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Shaped
@@ -15,7 +15,7 @@ from jaxaudit.cli.parsers import ACDC, TEXTS, is_texts, parse_acdc, parse_image_
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import Held, Sets
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
-from jaxaudit.data.groups import groups_file, load_groups
+from jaxaudit.data.groups import Groups, as_groups, groups_file, load_groups
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
 from jaxaudit.data.paths import expanded
@@ -40,7 +40,11 @@ def read_examples(name: str, data: Sets, drop: Sequence[str] = ()) -> Examples:
         )
     size = parse_image_size(data.image_size or "none")
     if name.startswith(ACDC):
-        examples = _read_acdc(name, data.field_strength)
+        from jaxaudit.data.sets.acdc import load_acdc
+
+        folder, tesla = parse_acdc(name)
+        table = data.field_strength or Path(folder) / "field_strength.csv"
+        examples = replace(load_acdc(folder, table, tesla), name=without_folders(name))
     else:
         examples = load(name, data_dir=data.data_dir, image_size=size, gray=data.gray, drop=drop)
     if not is_image(examples):
@@ -64,15 +68,6 @@ def tell_of_large_numbers(model: str | None, inputs: Iterable[np.ndarray]) -> No
             f"the columns have numbers up to {largest:,.0f}, on which networks train badly or not at all: scale each, "
             "in all sets alike, such as to mean 0 and standard deviation 1"
         )
-
-
-def _read_acdc(name: str, field_strength: Path | None) -> Examples:
-    """`acdc:FOLDER@STRENGTH`: the slices of the patients scanned at this field strength."""
-    from jaxaudit.data.sets.acdc import load_acdc
-
-    folder, tesla = parse_acdc(name)
-    table = field_strength or Path(folder) / "field_strength.csv"
-    return replace(load_acdc(folder, table, tesla), name=without_folders(name))
 
 
 def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_classes: bool) -> Examples:
@@ -208,3 +203,17 @@ def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | No
     if values is None:
         raise InputError(f"groups {text!r}: is neither a file nor a key of the texts of the {of}.")
     return np.array(values)
+
+
+def read_dealt_groups(data: Any, query: int, holdout: int | None, members: int | None = None) -> Groups | None:
+    """The groups of sets of these numbers of records, if they were dealt whole."""
+    if data.groups is None or data.holdout_groups is None or holdout is None:
+        return None
+    known, of_members = None, getattr(data, "members_groups", None)
+    if of_members is not None and members is not None:
+        known = read_groups(of_members, data.members or "", members, "members", data.data_dir)
+    return as_groups(
+        read_groups(data.groups, data.query or "", query, "query set", data.data_dir),
+        read_groups(data.holdout_groups, data.holdout or "", holdout, "holdout", data.data_dir),
+        known,
+    )

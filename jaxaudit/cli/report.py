@@ -1,8 +1,6 @@
 """`jaxaudit report` and `jaxaudit cite`: saved runs as one HTML page, and the papers that they rest on."""
 
 import enum
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -63,9 +61,9 @@ def report(
     if text or markdown or card:
         if text + markdown + card + (figures is not None) > 1:
             raise InputError("--text, --markdown, --card and --figures exclude one another; give one of them.")
-        _print(runs) if text else _print_markdown(runs, card)
-        return
+        return _print(runs) if text else _print_markdown(runs, card)
     from jaxaudit.runs.directory import claim_report, write_report
+    from jaxaudit.runs.lock import writing
     from jaxaudit.runs.saved import read_run
 
     claim_report(out)
@@ -73,24 +71,16 @@ def report(
         raise InputError(f"--figures {figures} is the page that --out names; name another directory for the charts.")
     read = [read_run(path) for path in runs]
     if figures is not None:
-        with _writing(figures):
+        with writing(f"--figures {figures}", "name another."):
             figures.mkdir(parents=True, exist_ok=True)
     write_report(out, read)
     say(f"written: {out}")
     if figures is not None:
         from jaxaudit.report.html.render import write_pictures
 
-        with _writing(figures):
+        with writing(f"--figures {figures}", "name another."):
             count = len(write_pictures(read, figures, form.value))
         say(f"written: {count} charts into {figures}")
-
-
-@contextmanager
-def _writing(figures: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"--figures {figures} cannot be written ({error.strerror}); name another.") from error
 
 
 def _print(runs: list[Path]) -> None:

@@ -28,32 +28,28 @@ class Sets(Images):
     """Options of query and calibration set, and of how they are prepared and matched."""
 
     query: str | None = option(
-        None, "The query set (the data in question): NAME[@SPLIT] or a path. [default: digits]", names="data"
+        "The query set (the data in question): NAME[@SPLIT] or a path. [default: digits]", names="data"
     )
     calibration: str | None = option(
-        None,
         "The calibration set: data of the same domain without any query record. [default: printed-digits]",
         names="data",
         of=~Source.MEMBERS,
     )
     image_size: str | None = option(
-        None,
         "Resize images to HEIGHTxWIDTH; none keeps their size. [default: 28x28; none for medical-cnn]",
         check=parse_image_size,
         of=GIVEN,
     )
     field_strength: Path | None = option(
-        None,
-        "CSV of patient,field_strength for acdc:FOLDER@STRENGTH. [default: FOLDER/field_strength.csv]",
-        names="file",
+        "CSV of patient,field_strength for acdc:FOLDER@STRENGTH. [default: FOLDER/field_strength.csv]", names="file"
     )
     drop_overlap: bool = option(
-        False,
         "Drop calibration records that are in the query set or the holdout, and reference records that are in any of "
         "these; drop records that are in both query set and holdout. Their outputs are dropped, too.",
+        default=False,
         of=GIVEN,
     )
-    drop_unshared: bool = option(False, "Drop calibration classes that have no query record.", of=GIVEN)
+    drop_unshared: bool = option("Drop calibration classes that have no query record.", default=False, of=GIVEN)
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,6 @@ class Held:
     """The holdout, and the groups that were dealt into query set and holdout."""
 
     holdout: str | None = option(
-        None,
         "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
         names="data",
     )
@@ -78,7 +73,6 @@ class ShadowNetwork(TextNetwork, Network):
     """The shadow models."""
 
     model: str | None = training_option(
-        None,
         f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
         f"transformers (--lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
         check=parse_judged,
@@ -90,16 +84,14 @@ class ShadowNetwork(TextNetwork, Network):
 class ShadowRecipe(Recipe):
     """How the shadow models are trained."""
 
-    epochs: int | None = training_option(None, "Training epochs. [default: 15]", minimum=1, maximum=MOST)
+    epochs: int | None = training_option("Training epochs. [default: 15]", minimum=1, maximum=MOST)
     patience: int | None = training_option(
-        None,
         "Stop early: keep the epoch with the least loss on records of a model's own that are held back, and stop after "
         "this many epochs without a better one.",
         minimum=1,
         maximum=MOST,
     )
     validation: float | None = training_option(
-        None,
         "Share of a model's training records that is held back. They count as used. [default: 0.1, with --patience]",
         check=share_check("validation"),
     )
@@ -117,12 +109,12 @@ class ShadowRecipe(Recipe):
 
 def shadow_count(default: int, help: str) -> Any:
     """A number of shadow models of a test, as a field: at least 19, for a p-value of 0.05."""
-    return training_option(None, f"{help} [default: {default}]", minimum=19, maximum=MOST)
+    return training_option(f"{help} [default: {default}]", minimum=19, maximum=MOST)
 
 
 def designs_of_shadows(help: str) -> Any:
     """`--designs`, as a field."""
-    return training_option(USUAL, help, metavar="NAME,...", check=parse_designs)
+    return training_option(help, default=USUAL, metavar="NAME,...", check=parse_designs)
 
 
 def parse_designs(text: str) -> tuple[str, ...]:
@@ -138,7 +130,7 @@ def parse_designs(text: str) -> tuple[str, ...]:
 
 def bank_of_shadows(help: str) -> Any:
     """`--shadows`, as a field."""
-    return bank_option(None, help, metavar="BANK", names="file")
+    return bank_option(help, metavar="BANK", names="file")
 
 
 def check_groups(data: Any) -> None:

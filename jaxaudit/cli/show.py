@@ -56,16 +56,21 @@ def show_text(text: str) -> None:
 
 @contextlib.contextmanager
 def _stdout() -> Iterator[TextIO]:
-    if sys.stdout is None:
-        raise InputError(_unseen("it is closed"))
-    try:
-        yield sys.stdout
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        _abandon_stdout()
-        raise InputError(_unseen(error.strerror or "it failed")) from error
+    why = "it is closed"
+    if sys.stdout is not None:
+        try:
+            yield sys.stdout
+            return sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            why = error.strerror or "it failed"
+        # Else the process would fail again when it flushes stdout at its end.
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+    raise InputError(f"the result could not be printed: stdout cannot be written ({why}); redirect it, or give --out.")
 
 
 def as_text(table: "RenderableType") -> str:
@@ -91,15 +96,3 @@ def _plainly(error: UnicodeError) -> tuple[str | bytes, int]:
     lacking = error.object[error.start : error.end]
     spelled = (PLAIN.get(each) or each.encode("unicode_escape").decode() for each in lacking)
     return "".join(spelled), error.end
-
-
-def _unseen(why: str) -> str:
-    return f"the result could not be printed: stdout cannot be written ({why}); redirect it, or give --out."
-
-
-def _abandon_stdout() -> None:
-    """Prevents a second failure when the process flushes stdout at its end."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)

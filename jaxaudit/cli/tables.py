@@ -28,30 +28,27 @@ class TableData(DataFolder):
     """The table, and how a file of your own is read."""
 
     data: str | None = option(
-        None,
         "NAME[@SPLIT]: breast-cancer, wine, adult, location, purchase, acs, or a set of images such as digits; or a "
         "file of texts, .jsonl. [default: breast-cancer]",
         *("--data", "--query"),
         names="data",
     )
-    csv: Path | None = option(
-        None, "Your own table: CSV with a header line, or Parquet.", "--csv", "--table", names="file"
-    )
-    label: str | None = option(None, "The column of --csv with the class.")
-    categorical: tuple[str, ...] = option((), "Treat this column as categorical. Repeatable.", metavar="COLUMN")
-    numeric: tuple[str, ...] = option((), "Treat this column as numeric. Repeatable.", metavar="COLUMN")
-    drop: tuple[str, ...] = option((), "Leave this column out. Repeatable.", metavar="COLUMN")
+    csv: Path | None = option("Your own table: CSV with a header line, or Parquet.", "--csv", "--table", names="file")
+    label: str | None = option("The column of --csv with the class.")
+    categorical: tuple[str, ...] = option("Treat this column as categorical. Repeatable.", default=(), metavar="COLUMN")
+    numeric: tuple[str, ...] = option("Treat this column as numeric. Repeatable.", default=(), metavar="COLUMN")
+    drop: tuple[str, ...] = option("Leave this column out. Repeatable.", default=(), metavar="COLUMN")
     missing: str = option(
-        "error",
         "Missing numbers of --csv: refuse them, drop their records, use the column's mean, or use it and add a "
         "category column that marks them.",
+        default="error",
         choices=("error", "drop", "mean", "category"),
     )
-    delimiter: str | None = option(None, "Delimiter of --csv, such as ; or tab. [default: detected]")
-    encoding: str | None = option(None, "Encoding of --csv: utf-8, utf-16, cp1252, ... [default: detected]")
-    decimal: str | None = option(None, "Decimal sign of --csv: . or , [default: detected]")
+    delimiter: str | None = option("Delimiter of --csv, such as ; or tab. [default: detected]")
+    encoding: str | None = option("Encoding of --csv: utf-8, utf-16, cp1252, ... [default: detected]")
+    decimal: str | None = option("Decimal sign of --csv: . or , [default: detected]")
     sample: int | None = option(
-        None, "Use this many records, drawn at random. [default: all]", minimum=3, maximum=MOST * 1000
+        "Use this many records, drawn at random. [default: all]", minimum=3, maximum=MOST * 1000
     )
 
 
@@ -72,7 +69,9 @@ def read_training_set(options: TableData, network: ShadowNetwork) -> "Table | Ex
 
 def read_table(options: TableData) -> "Table":
     """The table that `--data` or `--csv` names; images and other arrays become a numeric table."""
-    from jaxaudit.data import load, load_table
+    import numpy as np
+
+    from jaxaudit.data import Column, Table, load, load_table
     from jaxaudit.data.tables.resolve import table_names
 
     choice: dict[str, Any] = {each: getattr(options, each) for each in ("categorical", "numeric", "drop")}
@@ -95,7 +94,10 @@ def read_table(options: TableData) -> "Table":
     if any(choice.values()):
         tables = ", ".join(table_names())
         raise InputError(f"--categorical, --numeric and --drop choose columns, but {name} is not a table ({tables}).")
-    return _flattened(load(name, data_dir=options.data_dir))
+    examples = load(name, data_dir=options.data_dir)
+    values = np.asarray(examples.inputs, np.float32).reshape(len(examples), -1)
+    columns = tuple(Column(f"input {index}", None) for index in range(values.shape[1]))
+    return Table(values, columns, examples.labels, examples.class_names, examples.name)
 
 
 def describe(table: "Table | Examples", *, columns: bool) -> None:
@@ -125,24 +127,21 @@ def in_file(records: "Table | Examples", indices: "np.ndarray") -> "np.ndarray":
 
 def table_data(whole: "Table | Examples", table: "Table | Examples", role: str) -> dict[str, Any]:
     """The provenance of the given table, and of the records of it that a run uses, called `role`."""
+    from jaxaudit.data import Table
+
+    form: dict[str, Any] = {"tokens": whole.inputs.shape[1]} if not isinstance(whole, Table) else {}
+    if isinstance(whole, Table):
+        names = [column.name for column in whole.columns]
+        form = {"columns": names, "classes": list(whole.class_names), "notes": list(whole.notes)}
     return {
         "name": without_folders(whole.name),
         "records": len(whole),
-        **_form(whole),
+        **form,
         "content_hash": whole.content_hash,
         **_as_a_set(whole),
         f"{role}_records": len(table),
         f"{role}_content_hash": table.content_hash,
     }
-
-
-def _form(records: "Table | Examples") -> dict[str, Any]:
-    from jaxaudit.data import Table
-
-    if not isinstance(records, Table):
-        return {"tokens": records.inputs.shape[1]}
-    columns = [column.name for column in records.columns]
-    return {"columns": columns, "classes": list(records.class_names), "notes": list(records.notes)}
 
 
 def _as_a_set(table: "Table | Examples") -> dict[str, str]:
@@ -173,13 +172,3 @@ def drawn(
     if count > records:
         raise InputError(f"{option} {count} is more than the {records:,} records of {name}; leave it out to use all.")
     return np.sort(generator.choice(records, count, replace=False))
-
-
-def _flattened(examples: Any) -> "Table":
-    import numpy as np
-
-    from jaxaudit.data import Column, Table
-
-    values = np.asarray(examples.inputs, np.float32).reshape(len(examples), -1)
-    columns = tuple(Column(f"input {index}", None) for index in range(values.shape[1]))
-    return Table(values, columns, examples.labels, examples.class_names, examples.name)

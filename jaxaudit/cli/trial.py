@@ -22,11 +22,7 @@ class _Enough(KeyboardInterrupt):
 
 
 class Trial:
-    """Progress that ends a run once its pace is known.
-
-    Args:
-        crew: the workers.
-    """
+    """Progress that ends a run once its pace is known."""
 
     def __init__(self, crew: Crew) -> None:
         self.crew, self.started = crew, time.monotonic()
@@ -76,13 +72,8 @@ def _estimate(name: str, models: int, trial: Trial) -> tuple[dict[str, float], t
     seconds, timed = trial.seconds(), trial.last[0] - trial.first[0]
     share, hours = trial.last[1] / trial.total, max(workers, 1) * seconds / 3600
     what = f"{models:,} models, about" if models else "no models are trained; the measurement takes about"
-    whom = (
-        f" of training by {workers} worker{'' if workers == 1 else 's'}"
-        if workers
-        else " of training"
-        if models
-        else ""
-    )
+    whom = " of training" if models or workers else ""
+    whom += f" by {workers} worker{'' if workers == 1 else 's'}" if workers else ""
     lines = [
         f"{name}: {what} {duration(seconds)}{whom}",
         f"timed: {share:.0%} of the work, {duration(timed)} after the first {'chunk' if workers else 'step'}; to begin "

@@ -20,16 +20,15 @@ from jaxaudit.cli.progress import say
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
-    from jaxaudit.cli.groups import Machines
     from jaxaudit.ensemble import Execution
     from jaxaudit.ensemble.pull import Pulling
+    from jaxaudit.ensemble.try_out import Tried
 
 
 class Crew(NamedTuple):
-    """The workers that train.
+    """The workers that train; no executor for this process.
 
     Attributes:
-        executor: None for this process.
         mixed_devices: whether machines that round differently may take part.
         mixed: the machines that did, in words; complete once training is done.
     """
@@ -59,7 +58,7 @@ class Crew(NamedTuple):
         return Execution(models_per_batch, progress, checkpoints, self.executor, self.mixed_devices)
 
 
-def before_jax(machines: "Machines | None") -> None:
+def before_jax(machines: Machines | None) -> None:
     """Preparations that must precede JAX's initialisation of devices.
 
     With workers this process uses one GPU, as each worker does, and does not preallocate memory. A Ray of this machine
@@ -79,7 +78,7 @@ def before_jax(machines: "Machines | None") -> None:
 
 
 @contextmanager
-def crew(machines: "Machines | None") -> Iterator[Crew]:
+def crew(machines: Machines | None) -> Iterator[Crew]:
     """The workers within this context; their failures are printed on stderr, and all end with the context."""
     if machines is None or not machines.spread:
         yield Crew(None, False, [])
@@ -102,7 +101,7 @@ def crew(machines: "Machines | None") -> Iterator[Crew]:
         yield Crew(stack.enter_context(make_workers(machines)), machines.mixed_devices, mixed)
 
 
-def make_workers(machines: "Machines") -> "Pulling":
+def make_workers(machines: Machines) -> "Pulling":
     """The workers that the options name, to be used as a context."""
     from jaxaudit.ensemble import LocalWorkers
 
@@ -113,9 +112,6 @@ def make_workers(machines: "Machines") -> "Pulling":
 
     return RayWorkers(parse_cluster(machines.cluster), machines.workers)
 
-
-if TYPE_CHECKING:
-    from jaxaudit.ensemble.try_out import Tried
 
 SEED = 7
 """Seed of the chunk that all workers train."""
@@ -167,8 +163,9 @@ def check(
         found = made.everyone(partial(try_out, SEED), PATIENCE)
     here = try_out(SEED)
     lines = [_line(each, here) for each in found]
+    plain = [{"error": str(each)} if isinstance(each, BaseException) else each._asdict() for each in found]
     if as_json:
-        show_text(json.dumps({"here": here._asdict(), "workers": [_plain(each) for each in found]}) + "\n")
+        show_text(json.dumps({"here": here._asdict(), "workers": plain}) + "\n")
     else:
         show_text("\n".join([*lines, f"{len(found)} workers, compared with {_device(here)}"]) + "\n")
     unfit = [each for each in found if isinstance(each, BaseException) or each.digest != here.digest]
@@ -193,7 +190,3 @@ def _line(found: "Tried | BaseException", here: "Tried") -> str:
 def _device(found: "Tried") -> str:
     facts = found.machine
     return f"{facts['device']}{' x ' + str(facts['devices']) if facts['devices'] > 1 else ''}, jaxlib {facts['jaxlib']}"
-
-
-def _plain(found: "Tried | BaseException") -> dict[str, Any]:
-    return {"error": str(found)} if isinstance(found, BaseException) else found._asdict()

@@ -24,7 +24,7 @@ from jaxaudit.data.paths import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.report.html import FIRST_LINES
 from jaxaudit.report.record import Run
-from jaxaudit.runs.lock import refuse_in_use
+from jaxaudit.runs.lock import refuse_in_use, writing
 from jaxaudit.runs.unfinished import NAME, is_unfinished, make_directories, remove_empty
 
 RESULT, TABLE = "result.json", "table.txt"
@@ -58,7 +58,22 @@ def refuse_taken(directory: Path) -> None:
         InputError: it already contains something else, or cannot be written.
     """
     try:
-        _refuse_taken(directory)
+        taken = directory.exists()
+        if taken and not directory.is_dir():
+            raise InputError(f"`directory` {directory} is a file; name a directory that does not exist yet.")
+        if taken and not _is_free(directory):
+            what = "another run" if (directory / RESULT).exists() else "other files"
+            raise InputError(
+                f"`directory` {directory} already contains {what}; name a new directory (nothing was changed)."
+            )
+        folder = Path(os.path.realpath(directory))
+        folder = next(path for path in (folder, *folder.parents) if path.exists())
+        if not folder.is_dir():
+            raise InputError(f"`directory` {directory} cannot be written: {folder} is a file; name another directory.")
+        if not os.access(folder, os.W_OK | os.X_OK) or not os.stat(folder).st_mode & 0o222:
+            raise InputError(
+                f"`directory` {directory} cannot be written: {folder} is not writable; name another directory."
+            )
     except OSError as error:
         raise InputError(f"`directory` {directory} cannot be a directory: {error.strerror}; name another.") from error
 
@@ -105,7 +120,7 @@ def write_files(directory: Path, files: Mapping[str, Writer], advice: str = ", o
     refuse_taken(directory)
     directory, given = Path(os.path.realpath(directory)), directory
     work, last = directory / NAME, list(files)[-1]
-    try:
+    with writing(f"`directory` {given}", f"free space there{advice}."):
         made = make_directories(work)
         folders = tuple({(directory / name).parent for name in files} - {directory})
         try:
@@ -120,10 +135,6 @@ def write_files(directory: Path, files: Mapping[str, Writer], advice: str = ", o
                 (directory / name).unlink(missing_ok=True)
             remove_empty((*folders, *made))
             raise
-    except OSError as error:
-        raise InputError(
-            f"`directory` {given} cannot be written ({error.strerror or error}); free space there{advice}."
-        ) from error
     shutil.rmtree(work, ignore_errors=True)
 
 
@@ -134,24 +145,6 @@ def _write_text(text: str, file: IO[bytes]) -> None:
 def arrays(named: Mapping[str, np.ndarray]) -> Writer:
     """Writes arrays as a compressed .npz."""
     return lambda file: np.savez_compressed(file, allow_pickle=False, **named)
-
-
-def _refuse_taken(directory: Path) -> None:
-    taken = directory.exists()
-    if taken and not directory.is_dir():
-        raise InputError(f"`directory` {directory} is a file; name a directory that does not exist yet.")
-    if taken and not _is_free(directory):
-        what = "another run" if (directory / RESULT).exists() else "other files"
-        raise InputError(
-            f"`directory` {directory} already contains {what}; name a new directory (nothing was changed)."
-        )
-    folder = _existing(directory)
-    if not folder.is_dir():
-        raise InputError(f"`directory` {directory} cannot be written: {folder} is a file; name another directory.")
-    if not os.access(folder, os.W_OK | os.X_OK) or not os.stat(folder).st_mode & 0o222:
-        raise InputError(
-            f"`directory` {directory} cannot be written: {folder} is not writable; name another directory."
-        )
 
 
 def _is_free(directory: Path) -> bool:
@@ -165,14 +158,6 @@ def _is_free(directory: Path) -> bool:
     return not names or (left and NAME in names and is_unfinished(directory / NAME))
 
 
-def _existing(directory: Path) -> Path:
-    """The directory, or the nearest one above it that exists."""
-    folder = Path(os.path.realpath(directory))
-    while not folder.exists():
-        folder = folder.parent
-    return folder
-
-
 def claim_report(path: Path, out: Path | None = None) -> None:
     """Rejects, before any work is done, a file that could not be written at the end.
 
@@ -181,7 +166,7 @@ def claim_report(path: Path, out: Path | None = None) -> None:
     Raises:
         InputError: the file is not a report, or cannot be written.
     """
-    try:
+    with writing(f"the report {path}", "name another file."):
         if path.is_dir() and not path.is_symlink():
             raise InputError(f"the report {path} is a directory; name a file, such as {path / 'report.html'}.")
         there = os.path.lexists(path)
@@ -201,8 +186,6 @@ def claim_report(path: Path, out: Path | None = None) -> None:
         writable = path if there else folder
         if not os.access(writable, os.W_OK) or not os.stat(writable).st_mode & 0o222:
             raise InputError(f"the report {path} cannot be written: {writable} is not writable; name another file.")
-    except OSError as error:
-        raise _cannot(path, error) from error
 
 
 def write_report(path: Path, runs: Sequence[Run[Any]]) -> None:
@@ -217,15 +200,8 @@ def write_report(path: Path, runs: Sequence[Run[Any]]) -> None:
     claim_report(path)
     html = report_html(runs)
     claim_report(path)
-    try:
-        with whole_file(path, private=False) as file:
-            file.write(html.encode())
-    except OSError as error:
-        raise _cannot(path, error) from error
-
-
-def _cannot(path: Path, error: OSError) -> InputError:
-    return InputError(f"the report {path} cannot be written ({error.strerror}); name another file.")
+    with writing(f"the report {path}", "name another file."), whole_file(path, private=False) as file:
+        file.write(html.encode())
 
 
 def _is_in_run(path: Path, out: Path) -> bool:

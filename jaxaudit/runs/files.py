@@ -170,10 +170,26 @@ _NUMBER = re.compile(r"[+\-]?\d+([.,]\d+)?([eE][+\-]?\d+)?")
 
 def record_files(columns: Columns) -> dict[str, Callable[[IO[bytes]], None]]:
     """Writers of `records.csv` and `records.parquet`, in full precision; NaN becomes an empty cell."""
-    return {
-        "records.csv": lambda file: _write_csv(columns, file),
-        "records.parquet": lambda file: _write_parquet(columns, file),
-    }
+
+    def table(columns: Columns) -> Any:
+        import pyarrow
+
+        return pyarrow.table({name: pyarrow.array(values, from_pandas=True) for name, values in columns.items()})
+
+    def safe(values: np.ndarray) -> np.ndarray:
+        return np.array([as_cell(text) for text in values.tolist()], object) if values.dtype.kind == "U" else values
+
+    def write_csv(file: IO[bytes]) -> None:
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(table({as_cell(name): safe(values) for name, values in columns.items()}), file)
+
+    def write_parquet(file: IO[bytes]) -> None:
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(table(columns), file)
+
+    return {"records.csv": write_csv, "records.parquet": write_parquet}
 
 
 def as_cell(text: str) -> str:
@@ -184,24 +200,3 @@ def as_cell(text: str) -> str:
     """
     seen = visible(text)
     return seen if _NUMBER.fullmatch(seen) else _FORMULA.sub(r"\1\2'", seen)
-
-
-def _write_csv(columns: Columns, file: IO[bytes]) -> None:
-    import pyarrow.csv
-
-    def safe(values: np.ndarray) -> np.ndarray:
-        return np.array([as_cell(text) for text in values.tolist()], object) if values.dtype.kind == "U" else values
-
-    pyarrow.csv.write_csv(_table({as_cell(name): safe(values) for name, values in columns.items()}), file)
-
-
-def _write_parquet(columns: Columns, file: IO[bytes]) -> None:
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(_table(columns), file)
-
-
-def _table(columns: Columns):
-    import pyarrow
-
-    return pyarrow.table({name: pyarrow.array(values, from_pandas=True) for name, values in columns.items()})

@@ -27,6 +27,15 @@ class InUseError(InputError):
     """Another process is using this directory."""
 
 
+@contextmanager
+def writing(what: object, advice: str) -> Iterator[None]:
+    """Within this context an `OSError` becomes an `InputError`: `what` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{what} cannot be written ({error.strerror or error}); {advice}") from error
+
+
 def hold(directory: Path, named: str = "") -> BaseFileLock | None:
     """The lock of `directory`, held until `release`; None on a file system, or a system, without locks.
 
@@ -95,13 +104,10 @@ def working_in(directory: Path) -> Iterator[None]:
     """
     lock = None
     try:
-        try:
+        with writing(directory, "may you write there?"):
             lock = hold(directory, str(directory))
             if lock is not None:
                 sign(directory)
-        except OSError as error:
-            why = error.strerror or error
-            raise InputError(f"{directory} cannot be written ({why}); may you write there?") from error
         yield
     finally:
         if lock is not None:

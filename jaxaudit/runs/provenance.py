@@ -38,6 +38,9 @@ _VARIABLES = frozenset(
 def describe_machine() -> dict[str, Any]:
     """Versions, devices, and everything else that affects the rounding of a number."""
     devices = jax.local_devices()
+    # Of XLA's flags those that name no file or folder.
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "/" not in flag and "\\" not in flag]
+    settings = {name: os.environ[name] for name in sorted(_VARIABLES & set(os.environ))}
     of_pytorch = [name for name in _OF_PYTORCH if name in sys.modules] if "torchax" in sys.modules else []
     return {
         "jaxaudit": __version__,
@@ -46,15 +49,8 @@ def describe_machine() -> dict[str, Any]:
         "device": f"{devices[0].platform}: {devices[0].device_kind}",
         "devices": len(devices),
         "cores": os.cpu_count() or 1,
-        "environment": _environment(),
+        "environment": settings | ({"XLA_FLAGS": " ".join(flags)} if flags else {}),
     }
-
-
-def _environment() -> dict[str, str]:
-    """Environment variables that affect a number; of XLA's flags those that name no file or folder."""
-    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "/" not in flag and "\\" not in flag]
-    known = {name: os.environ[name] for name in sorted(_VARIABLES & set(os.environ))}
-    return known | ({"XLA_FLAGS": " ".join(flags)} if flags else {})
 
 
 def describe_records(records: Records) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import msgspec
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError, visible
 from jaxaudit.json_types import from_builtins
-from jaxaudit.report.kinds import NAMES, Arrays, Kind, kind_of
+from jaxaudit.report.kinds import NAMES, Kind, kind_of
 from jaxaudit.report.record import VERSION, Run
 from jaxaudit.runs.directory import RESULT, TABLE
 from jaxaudit.runs.files import read_archive, read_columns, read_result, read_table
@@ -34,9 +34,23 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
         why = "" if isinstance(error, UnicodeDecodeError | json.JSONDecodeError) else f" ({error})"
         raise InputError(f"{shown}: {_short(file.name)} is damaged{why}; make the run again.") from error
     kind = _kind_of(result, shown)
-    record = _converted(kind, result, shown)
     try:
-        arrays = _arrays(path, kind, record) if path.is_dir() else {}
+        record = from_builtins(kind.record, result)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character is text to JSON alone
+        provenance = result.get("provenance")
+        named = provenance.get("jaxaudit") if isinstance(provenance, Mapping) else None
+        writer = f"jaxaudit {_short(named)}" if isinstance(named, str) else "a version that it does not name"
+        raise InputError(
+            f"{shown}: its result does not have the format of this version, jaxaudit {__version__} "
+            f"({visible(str(error))[:200]}). It was written by {writer}: make the run again, or show it with the "
+            "version that wrote it."
+        ) from error
+    try:
+        arrays, stored = {}, kind.stored(record) if path.is_dir() else None
+        if stored is not None and stored.rows:
+            arrays = read_columns(path / stored.file, list(stored.names), stored.rows)
+        elif stored is not None:
+            arrays = read_archive(path / stored.file, list(stored.names))
         kind.check(record, arrays)
     except InputError as error:
         raise InputError(f"{shown}: {error}") from error
@@ -110,31 +124,3 @@ def _kind_of(result: Mapping[str, Any], path: str) -> Kind:
             f"version {VERSION}. Is a newer jaxaudit needed?"
         )
     return kind_of(name)
-
-
-def _converted(kind: Kind, result: Mapping[str, Any], path: str) -> msgspec.Struct:
-    try:
-        return from_builtins(kind.record, result)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character is text to JSON alone
-        raise InputError(
-            f"{path}: its result does not have the format of this version, jaxaudit {__version__} "
-            f"({visible(str(error))[:200]}). It was written by {_writer(result)}: make the run again, or show it with "
-            "the version that wrote it."
-        ) from error
-
-
-def _writer(result: Mapping[str, Any]) -> str:
-    """The version that, according to a result, wrote it."""
-    provenance = result.get("provenance")
-    version = provenance.get("jaxaudit") if isinstance(provenance, Mapping) else None
-    return f"jaxaudit {_short(version)}" if isinstance(version, str) else "a version that it does not name"
-
-
-def _arrays(directory: Path, kind: Kind, record: msgspec.Struct) -> Arrays:
-    """The arrays beside the result that charts need."""
-    stored = kind.stored(record)
-    if stored is None:
-        return {}
-    if stored.rows:
-        return read_columns(directory / stored.file, list(stored.names), stored.rows)
-    return read_archive(directory / stored.file, list(stored.names))

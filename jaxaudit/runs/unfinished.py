@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -62,7 +62,12 @@ def differences(there: Mapping[str, Any], here: Identity) -> str | None:
     found = []
     for section, words in SECTIONS.items():
         old, new = there.get(section), here[section]
-        facts = list(_differing(old if isinstance(old, dict) else {}, new))
+        old = old if isinstance(old, dict) else {}
+        facts = [
+            f"{name}: {_short(old.get(name))} there, {_short(new.get(name))} here"
+            for name in dict.fromkeys([*new, *old])
+            if old.get(name) != new.get(name)
+        ]
         if facts:
             more = [f"{len(facts) - SHOWN} more"] if len(facts) > SHOWN else []
             found.append(f"{words} ({'; '.join([*facts[:SHOWN], *more])})")
@@ -92,12 +97,6 @@ def machine_facts() -> dict[str, Any]:
     # Cache folders of compiled programs change no number.
     settings = {name for name in os.environ if name.startswith("JAX_") and "CACHE" not in name}
     return facts | {name: os.environ[name] for name in sorted(settings | ({"XLA_FLAGS"} & set(os.environ)))}
-
-
-def _differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
-    for name in dict.fromkeys([*here, *there]):
-        if there.get(name) != here.get(name):
-            yield f"{name}: {_short(there.get(name))} there, {_short(here.get(name))} here"
 
 
 def _short(value: Any) -> str:
@@ -195,14 +194,13 @@ def is_unfinished(directory: Path) -> bool:
     """Whether this is a folder that holds only unfinished work, and no link."""
     if directory.is_symlink() or not directory.is_dir():
         return False
-    return all(_is_ours(path) for path in directory.iterdir())
-
-
-def _is_ours(path: Path) -> bool:
-    mode = path.lstat().st_mode
-    if path.name == CHUNKS:
-        return stat.S_ISDIR(mode)
-    return (path.name in (IDENTITY, LOCK, OWNER) or path.name.startswith(DRAFT)) and stat.S_ISREG(mode)
+    modes = [(path.name, path.lstat().st_mode) for path in directory.iterdir()]
+    return all(
+        stat.S_ISDIR(mode)
+        if name == CHUNKS
+        else (name in (IDENTITY, LOCK, OWNER) or name.startswith(DRAFT)) and stat.S_ISREG(mode)
+        for name, mode in modes
+    )
 
 
 def drop_leftovers(parent: Path) -> None:

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxaudit.cli.classifiers import FAMILIES, Classifier, ClassifierOptions
+from jaxaudit.cli.classifiers import FAMILIES, Classifier, ClassifierOptions, make_classifier
 from jaxaudit.cli.groups import Recipe
 from jaxaudit.data import Column, Table
 from jaxaudit.errors import InputError
@@ -33,7 +33,7 @@ def made(family: str) -> Classifier:
     ]
     kinds = (Column("kind", ("a", "b", "c", "d")), Column("flag", ("no", "yes")), Column("number", None))
     table = Table(np.stack(columns, axis=1).astype(np.float32), kinds, labels, ("x", "y", "z"), "small")
-    return FAMILIES[family][1](ClassifierOptions(model=family), RECIPE, table)
+    return make_classifier(ClassifierOptions(model=family), RECIPE, table)
 
 
 @lru_cache

@@ -74,10 +74,18 @@ def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
 
 def outcome_of(found: AttackAudit, bank: Bank, records: int, provenance: Provenance) -> Outcome:
     """The result in all of its output forms; `records` of the bank were attacked, dropped ones included."""
-    files: dict[str, Writer] = {
-        "scores.npz": arrays(_scores(found, records)),
-        "records.csv": lambda file: _write_records(file, found, bank),
-    }
+    scores = {}
+    for name, said in found.scores.items():
+        # Dropped records have none.
+        scores[name] = np.full((len(said), records), np.nan)
+        scores[name][:, found.records] = said
+
+    def write(file: IO[bytes]) -> None:
+        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+        csv.writer(text, lineterminator="\n").writerows(_rows(found, bank))
+        text.detach()
+
+    files: dict[str, Writer] = {"scores.npz": arrays(scores), "records.csv": write}
     return Outcome(recorded("attack", found.result, found.sources, provenance), {}, files)
 
 
@@ -142,24 +150,8 @@ def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " 
     )
 
 
-def _scores(found: AttackAudit, records: int) -> dict[str, np.ndarray]:
-    """The scores of each attack, with a column for each record; NaN for dropped records."""
-    scores = {}
-    for name, said in found.scores.items():
-        scores[name] = np.full((len(said), records), np.nan)
-        scores[name][:, found.records] = said
-    return scores
-
-
-def _write_records(file: IO[bytes], found: AttackAudit, bank: Bank) -> None:
-    """Writes a table with one row per record."""
-    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerows(_rows(found, bank))
-    text.detach()
-
-
 def _rows(found: AttackAudit, bank: Bank) -> Iterator[list[Any]]:
+    """A header, and a row for each record."""
     known = found.by_record
     assert known is not None
     each = known.vulnerability
@@ -182,23 +174,15 @@ def _rows(found: AttackAudit, bank: Bank) -> Iterator[list[Any]]:
     scores = {
         f"{kind}_{index}": values.tolist()
         for index, (said, called) in enumerate(zip(deciding, known.called, strict=False))
-        for kind, values in (("score", said), ("called", _called(said, called)))
+        for kind, values in (("score", said), ("called", np.where(np.isnan(said), "", (called * 1).astype(str))))
     }
     yield ["set", "place", "label", *numbers, "revealing_class", *scores]
     for at, column in enumerate(found.records.tolist()):
         of, index = place_in_set(bank, column)
         revealing = "" if known.revealing is None or known.revealing[at] < 0 else known.revealing[at]
-        values = (number[at].item() for number in numbers.values())
-        shown = [_shown(value) for value in values]
+        shown = [_shown(number[at].item()) for number in numbers.values()]
         extra = [_shown(score[at]) for score in scores.values()]
         yield [of, index, int(bank.labels[column]), *shown, revealing, *extra]
-
-
-def _called(said: np.ndarray, called: np.ndarray) -> np.ndarray:
-    """1 or 0 for each record of a target; empty for records that are not judged."""
-    shown = called.astype(object) * 1
-    shown[np.isnan(said)] = None
-    return shown
 
 
 def _shown(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """`jaxaudit attack`: its options. Imports nothing heavy, so that `--help` is instant."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -40,26 +39,27 @@ class ByBank:
         "RMIA, BASE and others. Nothing is trained."
     )
     target: tuple[Path, ...] = bank_option(
-        (),
         "--shadows: a target's outputs on all records of the bank, on its query set, or on query set and holdout, in "
         "the bank's order: .npy, .npz, .csv or .parquet. Repeatable. [default: each shadow model is a target]",
+        default=(),
         names="file",
     )
     members: tuple[Path, ...] = bank_option(
-        (),
         "--shadows: a .npy of booleans, which of these records the target was trained on, if that is known. "
         "Repeatable: one per --target, in the same order.",
+        default=(),
         names="file",
     )
     target_kind: Literal["auto", "probabilities", "logits"] = bank_option(
-        "auto", "--shadows: what the targets' files contain.", choices=("auto", "probabilities", "logits")
+        "--shadows: what the targets' files contain.", default="auto", choices=("auto", "probabilities", "logits")
     )
-    gamma: float = bank_option(2.0, "rmia: the factor that a ratio must exceed others by.", minimum=1e-6, maximum=1e6)
+    gamma: float = bank_option(
+        "rmia: the factor that a ratio must exceed others by.", default=2.0, minimum=1e-6, maximum=1e6
+    )
     offline_scale: float = bank_option(
-        0.3, "rmia-offline: how far the mean over models without a record stands for all.", minimum=0, maximum=1
+        "rmia-offline: how far the mean over models without a record stands for all.", default=0.3, minimum=0, maximum=1
     )
     delta: float | None = bank_option(
-        None,
         "--shadows: bound the epsilon of the recipe from below, for (epsilon, delta)-differential privacy with this "
         "delta, by the deciding attack. It can refute a claim, and proves none. Needs a bank dealt by --coins, and "
         "pip install 'jaxaudit[dp]'.",
@@ -67,7 +67,6 @@ class ByBank:
         maximum=0.1,
     )
     pdtp: Path | None = bank_option(
-        None,
         "--shadows: a run of `jaxaudit pdtp --out` on the records of the query set or another set of the bank: which "
         "records are at risk by PDTP, and which by the deciding attack.",
         metavar="RUN",
@@ -80,7 +79,6 @@ class AttackAudit(ByBank, Level):
     """Options of the targets, the number of attacks, and the attacks."""
 
     attacks: str | None = option(
-        None,
         "Attacks to make, such as distance,frequency; with --shadows, and of texts: "
         f"{', '.join(ON_RECORDS)}, or your own, as package.module:Attack or file.py:Attack. With --shadows the first "
         "decides, and only the default one can show that attacks fail; without, all decide together. [default: all; "
@@ -90,30 +88,34 @@ class AttackAudit(ByBank, Level):
         names="codes",
     )
     iterations: int | None = training_option(
-        None,
         "Random splits; each target is attacked twice in each. [default: 100; 10 without --data]",
         minimum=1,
         maximum=MOST,
     )
     targets: int | None = training_option(
-        None, "Target records, drawn at random. [default: 100, or all; 20 without --data]", minimum=1
+        "Target records, drawn at random. [default: 100, or all; 20 without --data]", minimum=1
     )
     shadow_pairs: int = training_option(
-        5, "distance, frequency: pairs of shadow models per target, with and without it.", minimum=1, maximum=MOST
+        "distance, frequency: pairs of shadow models per target, with and without it.",
+        default=5,
+        minimum=1,
+        maximum=MOST,
     )
-    fresh_shadows: bool = training_option(False, "Train new pairs in every iteration: --iterations times the cost.")
+    fresh_shadows: bool = training_option(
+        "Train new pairs in every iteration: --iterations times the cost.", default=False
+    )
     pooled_shadow_models: int = training_option(
-        20,
         "untargeted: shadow models trained on random halves. Of texts: all models; a fair coin decides for each text "
         "and model, and each model is attacked by the others.",
+        default=20,
         minimum=1,
         maximum=MOST,
     )
     measured_iterations: int = training_option(
-        10, "Iterations in which PDTP is measured, too.", minimum=1, maximum=MOST
+        "Iterations in which PDTP is measured, too.", default=10, minimum=1, maximum=MOST
     )
     bins: int = training_option(
-        100, "Bins into which outputs are rounded before they are compared; 0: none.", minimum=0, maximum=MOST
+        "Bins into which outputs are rounded before they are compared; 0: none.", default=100, minimum=0, maximum=MOST
     )
 
 
@@ -121,7 +123,7 @@ class AttackAudit(ByBank, Level):
 class AttackOutput(ListOutput):
     """Options of what is printed and written."""
 
-    top: int = option(5, "Number of targets to list, by attack accuracy.", minimum=0, decides=False)
+    top: int = option("Number of targets to list, by attack accuracy.", default=5, minimum=0, decides=False)
     fail_on: tuple[str, ...] = failing("attack succeeds", "inconclusive")
 
 
@@ -157,7 +159,9 @@ def _check_attacks(options: AttackOptions) -> None:
     if options.source is Source.TRAINING:
         of_bank = [name for name in names if name not in ON_TARGETS]
         if of_bank:
-            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[Source.TRAINING]}{_in_python(names)}")
+            hint = " In Python, jaxaudit.attack(models, attacks=[...]) takes your own attack without a bank."
+            own = hint if any(names.values()) else ""
+            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[Source.TRAINING]}{own}")
         return
     useless = [name for name in names if name in ON_TARGETS]
     if useless:
@@ -186,12 +190,6 @@ def _check_texts(options: AttackOptions, names: tuple[str, ...]) -> None:
     if other is not None or options.data.sample is not None:
         flag = f"--{other or 'sample'}".replace("_", "-")
         raise InputError(f"{flag} is for tables: of texts every one is attacked, by all others; leave it out.")
-
-
-def _in_python(names: Mapping[str, OwnCode | None]) -> str:
-    """A hint how to use your own attack without a bank; empty if no attack is your own."""
-    own = any(place is not None for place in names.values())
-    return " In Python, jaxaudit.attack(models, attacks=[...]) takes your own attack without a bank." if own else ""
 
 
 ATTACK = Command(

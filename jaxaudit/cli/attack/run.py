@@ -26,7 +26,8 @@ from jaxaudit.cli.attack.command import AttackOptions, attacks_named
 from jaxaudit.cli.classifiers import demand_memory, make_classifier, network_of_texts
 from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.harness import Job, Outcome, Summary
-from jaxaudit.cli.sets import GUESS, ShadowNetwork, ShadowRecipe
+from jaxaudit.cli.options import with_values
+from jaxaudit.cli.sets import GUESS, ShadowRecipe
 from jaxaudit.cli.shadows import train
 from jaxaudit.cli.shadows.options import BankData, BankNetwork, TrainedModels, TrainOptions
 from jaxaudit.cli.tables import describe, read_table, read_training_set, table_data
@@ -77,11 +78,7 @@ def prepare(options: AttackOptions) -> Job[Any] | Summary:
         "measured": min(asked.measured_iterations, iterations),
         "fresh_shadows": asked.fresh_shadows,
     }
-    settled = replace(
-        options,
-        data=replace(options.data, sample=candidates),
-        audit=replace(asked, attacks=",".join(names), iterations=iterations, targets=targets),
-    )
+    settled = with_values(options, sample=candidates, attacks=",".join(names), iterations=iterations, targets=targets)
 
     def models(models_per_batch: int) -> int:
         return models_to_train(drawn, learner, **how, models_per_batch=models_per_batch).total
@@ -141,7 +138,15 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
     attacks, texts = attacks_of(options), read_training_set(options.data, network_of_texts(options.model))
     assert isinstance(texts, Examples)
     folder = tempfile.TemporaryDirectory(prefix="jaxaudit-")
-    work = train.prepare(_training(options, Path(folder.name) / "bank"))
+    network = BankNetwork(**vars(network_of_texts(options.model)))
+    asked = TrainOptions(
+        data=BankData(query=options.data.data, data_dir=options.data.data_dir, coins=True, drop_overlap=True),
+        models=TrainedModels(seed=options.audit.seed, models=options.audit.pooled_shadow_models, designs=GUESS),
+        model=network,
+        recipe=ShadowRecipe(**vars(options.recipe)),
+        bank=Path(folder.name) / "bank",
+    )
+    work = train.prepare(asked)
     if isinstance(work, Summary):
         folder.cleanup()
         return work
@@ -158,11 +163,7 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
         return outcome_of(*found, len(texts), provenance)
 
     return Job(
-        options=replace(
-            options,
-            model=replace(options.model, model=work.options.model.model),
-            recipe=replace(options.recipe, **settled),
-        ),
+        options=with_values(options, model=work.options.model.model, **settled),
         data={"query": describe_examples(texts)},
         hashes={"query": texts.content_hash},
         audit=audit,
@@ -170,17 +171,4 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
         after="attacking every text",
         record_shape=work.record_shape,
         classes=work.classes,
-    )
-
-
-def _training(options: AttackOptions, bank: Path) -> TrainOptions:
-    """The options of `shadows train` for a bank of these texts."""
-    recipe = {each.name: getattr(options.recipe, each.name) for each in fields(Recipe)}
-    network = network_of_texts(options.model)
-    return TrainOptions(
-        data=BankData(query=options.data.data, data_dir=options.data.data_dir, coins=True, drop_overlap=True),
-        models=TrainedModels(seed=options.audit.seed, models=options.audit.pooled_shadow_models, designs=GUESS),
-        model=BankNetwork(**{each.name: getattr(network, each.name) for each in fields(ShadowNetwork)}),
-        recipe=ShadowRecipe(**recipe),
-        bank=bank,
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaxaudit.cli.groups import DATA, DataFolder, dealt_groups
-from jaxaudit.cli.harness import Command, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.parsers import TEXTS, is_texts, share_check
 from jaxaudit.errors import InputError
@@ -17,9 +17,9 @@ class DealData(DataFolder):
     """The records."""
 
     data: str = option(
-        ...,
         "The provider's records: NAME[@SPLIT] or a path. Of several splits, say which, or @all. Texts are JSON Lines "
         "with prompt and answer, question and answer, or text.",
+        default=...,
         argument=True,
         names="data",
     )
@@ -28,7 +28,6 @@ class DealData(DataFolder):
         ".npz, of a column in the .csv or of a key in the lines that DATA names."
     )
     pairs: Path | None = option(
-        None,
         "Texts: another version of each record of DATA, line by line. Which of the two is shared is drawn for each.",
         names="file",
     )
@@ -39,27 +38,22 @@ class Deal:
     """How records are dealt."""
 
     holdout_share: float | None = option(
-        None,
         "Share of the records, or groups, to keep at home as the holdout. [default: 0.5]",
         check=share_check("holdout_share"),
     )
     members_share: float | None = option(
-        None, "Share of the records, or groups, to share that stay in training. [default: none]"
+        "Share of the records, or groups, to share that stay in training. [default: none]"
     )
     withdraw: float | None = option(
-        None,
-        "DATA was shared before, and all of it trained on: share of it, or of its groups, to withdraw; the rest stays.",
+        "DATA was shared before, and all of it trained on: share of it, or of its groups, to withdraw; the rest stays."
     )
     blind: bool = option(
-        False,
         "Also write challenge.npz (challenge.csv where DATA is a .csv), which has all records in a random order and no "
         "mark of their set, for whoever holds the model; and key.json, which tells them apart and stays at home.",
+        default=False,
     )
     seed: int | None = option(
-        None,
-        "Random seed, to repeat a deal. [default: a new one that nobody can guess]",
-        minimum=0,
-        maximum=2**SEED_BITS - 1,
+        "Random seed, to repeat a deal. [default: a new one that nobody can guess]", minimum=0, maximum=2**SEED_BITS - 1
     )
 
     @property
@@ -95,22 +89,12 @@ class DealOptions:
     data: DealData = group(DATA, DealData())
     deal: Deal = group("Deal", Deal())
     out: Path = option(
-        ...,
         "Write query.npz, holdout.npz, members.npz (if members are dealt), deal.json, and what --blind adds, into this "
         "new directory.",
+        default=...,
         metavar="DIR",
         decides=False,
     )
-
-
-def _deal(options: DealOptions) -> Summary:
-    if is_texts(options.data.data):
-        from jaxaudit.cli.deal.texts import deal_texts
-
-        return deal_texts(options)
-    from jaxaudit.cli.deal.run import deal_records
-
-    return deal_records(options)
 
 
 def _check_pairs(options: DealOptions) -> None:
@@ -134,7 +118,7 @@ def _check_pairs(options: DealOptions) -> None:
 DEAL = Command(
     "deal",
     DealOptions,
-    _deal,
+    "deal.run:deal_given",
     """Splits records at random into a query set to share and a holdout to keep, before anything is shared.
 
     The holdout later makes an exact test of deletion possible: `jaxaudit ks --holdout`. With `--members-share`, some

@@ -27,6 +27,7 @@ from jaxaudit.cli.deal.private import (
 )
 from jaxaudit.cli.deal.show import RECORD, Blind, Side, summary
 from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.parsers import is_texts
 from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, read_key
 from jaxaudit.data.formats.arrays import NpzArrays
@@ -64,6 +65,15 @@ class Source(NamedTuple):
     split: frozenset[str]
     path: Path | None
     name: str
+
+
+def deal_given(options: DealOptions) -> Summary:
+    """Deals the records or texts that the options name, and writes every side."""
+    if not is_texts(options.data.data):
+        return deal_records(options)
+    from jaxaudit.cli.deal.texts import deal_texts
+
+    return deal_texts(options)
 
 
 def deal_records(options: DealOptions) -> Summary:

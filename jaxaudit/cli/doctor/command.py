@@ -19,14 +19,7 @@ OF_TESTS = ("test", "bench", "docs", "dev")
 
 
 class Devices(NamedTuple):
-    """The devices that JAX computes on.
-
-    Attributes:
-        names: one for each device.
-        cores: processor cores that this process may use.
-        memory: bytes of the machine, or of the container.
-        error: why there is no device.
-    """
+    """The devices that JAX computes on, the cores and bytes that this process may use; `error`: why there is none."""
 
     names: tuple[str, ...]
     cores: int
@@ -58,12 +51,20 @@ def doctor(
     """
     from jaxaudit.cli.doctor.installed import extras, list_folders, packages
     from jaxaudit.cli.show import show_text
+    from jaxaudit.errors import visible
 
     needed, added, folders, devices, sets = packages(), extras(), list_folders(), _devices(), _data_sets()
     problems = [*_problems(needed, folders, devices)]
+    program = {
+        "jaxaudit": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "where": str(Path(__file__).parents[2]),
+        "executable": sys.executable,
+    }
     if as_json:
         found = {
-            **_program(),
+            **program,
             "devices": devices._asdict(),
             "places": [{**each._asdict(), "path": each.path and str(each.path)} for each in folders],
             "packages": [each._asdict() for each in needed],
@@ -76,19 +77,11 @@ def doctor(
         }
         show_text(f"{json.dumps(found)}\n")
     else:
-        show_text("\n".join(_lines(needed, added, folders, devices, sets, problems)) + "\n")
+        head = f"jaxaudit {__version__}, Python {program['python']}, {program['system']}"
+        lines = (head, f"  {visible(program['where'])}", *_lines(needed, added, folders, devices, sets, problems))
+        show_text("\n".join(lines) + "\n")
     if problems:
         raise typer.Exit(1)
-
-
-def _program() -> dict[str, Any]:
-    return {
-        "jaxaudit": __version__,
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "where": str(Path(__file__).parents[2]),
-        "executable": sys.executable,
-    }
 
 
 def _devices() -> Devices:
@@ -142,9 +135,6 @@ def _lines(
 ) -> Iterator[str]:
     from jaxaudit.errors import visible
 
-    program = _program()
-    yield f"jaxaudit {program['jaxaudit']}, Python {program['python']}, {program['system']}"
-    yield f"  {visible(program['where'])}"
     yield from ("", "Devices")
     counted = f"{devices.cores} cores, {_bytes(devices.memory)} of memory"
     yield from (f"  {name}" for name in devices.names or ["none"])

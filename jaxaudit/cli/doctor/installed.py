@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import NamedTuple
@@ -16,14 +17,7 @@ NAME = "jaxaudit"
 
 
 class Package(NamedTuple):
-    """A required package.
-
-    Attributes:
-        name: its name in the package index.
-        needs: the accepted versions.
-        version: the installed version; None if missing.
-        fits: whether the installed version is accepted.
-    """
+    """A required package: the versions that are accepted, the one that is installed, and whether it is accepted."""
 
     name: str
     needs: str
@@ -50,20 +44,16 @@ def packages() -> tuple[Package, ...]:
 
 def extras() -> tuple[Extra, ...]:
     """The extras, with the packages that each adds on this system."""
-    try:
+    with suppress(PackageNotFoundError):
+        asked = list(_requirements())
         names = metadata(NAME).get_all("Provides-Extra") or []
-    except PackageNotFoundError:
-        names = []
-    asked = list(_requirements())
-    return tuple(Extra(name, tuple(map(_found, _added_by(name, asked)))) for name in names)
+        return tuple(Extra(name, tuple(map(_found, _added_by(name, asked)))) for name in names)
+    return ()
 
 
-def _requirements() -> Iterator[Requirement]:
-    try:
-        texts = requires(NAME) or []
-    except PackageNotFoundError:
-        texts = []
-    return map(Requirement, texts)
+def _requirements(name: str = NAME) -> Iterator[Requirement]:
+    with suppress(PackageNotFoundError):
+        yield from map(Requirement, requires(name) or [])
 
 
 def _found(asked: Requirement) -> Package:
@@ -73,18 +63,10 @@ def _found(asked: Requirement) -> Package:
         there = None
     fits = there is not None and asked.specifier.contains(there, prereleases=True)
     named = asked.name + (f"[{','.join(sorted(asked.extras))}]" if asked.extras else "")
-    return Package(named, str(asked.specifier), there, fits and not _lacks(asked))
-
-
-def _lacks(asked: Requirement) -> bool:
-    """Whether a package is missing that a requirement adds by its own extras."""
-    if not asked.extras:
-        return False
-    try:
-        theirs = [Requirement(text) for text in requires(asked.name) or []]
-    except PackageNotFoundError:
-        return True
-    return any(_found(each).version is None for extra in asked.extras for each in _added_by(extra, theirs))
+    # A requirement may add packages by extras of its own.
+    added = (each for extra in asked.extras for each in _added_by(extra, _requirements(asked.name)))
+    fits = fits and all(_found(each).version is not None for each in added)
+    return Package(named, str(asked.specifier), there, fits)
 
 
 def _added_by(extra: str, asked: Iterable[Requirement]) -> Iterator[Requirement]:
@@ -100,17 +82,10 @@ MOST_FILES = 50_000
 
 
 class Folder(NamedTuple):
-    """A folder.
+    """A folder: the environment variable that names it (empty: the default), its bytes and files, without links.
 
-    Attributes:
-        name: what it holds.
-        path: the folder; None if there is none.
-        chosen_by: the environment variable that names it; empty for the default.
-        there: whether it exists.
-        writable: whether it, or the folder in which it would be created, is writable.
-        size: bytes of its files; links are not followed.
-        files: number of files counted.
-        complete: whether all files were counted.
+    `writable` is of the folder in which it would be created, if it is not there; `complete` says whether all of its
+    files were counted.
     """
 
     name: str

@@ -7,7 +7,7 @@ from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOu
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
-from jaxaudit.cli.parsers import check_weights, is_texts, parse_hidden, parse_reference, parse_template
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference, parse_template
 from jaxaudit.errors import InputError
 
 LIKELIHOODS = ("categorical", "bernoulli", "gaussian")
@@ -18,21 +18,18 @@ class EfficacyData(Images):
     """The records."""
 
     data: str | None = option(
-        None,
         "The records in question: NAME[@SPLIT] or a path; of a language model a .jsonl, each line with prompt and "
         "answer, question and answer, or text. [default: some digits]",
         names="data",
     )
-    gray: bool = option(False, "Convert images to grayscale.", "--gray/--color")
+    gray: bool = option("Convert images to grayscale.", "--gray/--color", default=False)
     classes: int | None = option(
-        None,
         "Number of outputs of the network. [default: what a configuration says, else the number of classes in the "
         "data, or of labels per record]",
         minimum=1,
         maximum=MOST,
     )
     template: str | None = option(
-        None,
         "Text before an answer of a .jsonl: {} is the prompt or question, \\n a line break. [default: a prompt as it "
         "is; a question as 'Question: {}\\nAnswer: ']",
         check=parse_template,
@@ -44,23 +41,21 @@ class Weights(Network):
     """The network, its weights, and reference weights."""
 
     model: str | None = option(
-        None,
         f"The network: {NETWORKS}, {OWN}, {PRETRAINED}, or the folder of a causal language model of "
         "transformers and its tokenizer.",
         check=parse_judged,
         names="code",
     )
-    hidden: str | None = option("512,256,128", "Sizes of mlp's hidden layers.", check=parse_hidden)
+    hidden: str | None = option("Sizes of mlp's hidden layers.", default="512,256,128", check=parse_hidden)
     params: Path | None = option(
-        None,
         "The weights: .safetensors, a folder of save_pretrained, Flax .msgpack, an Orbax directory, or Keras's .keras "
         "or .weights.h5. [default: those in the folder that --model names]",
         names="file",
     )
     reference: tuple[str, ...] = option(
-        (),
         "Reference weights of the same network, as NAME=PATH (of a language model NAME=FOLDER), or untrained: new "
         "initial weights from the seed. Repeatable.",
+        default=(),
         metavar="NAME=PATH",
         check=parse_reference,
         names="file",
@@ -73,20 +68,20 @@ class EfficacyAudit(Seeded):
     """How it is measured."""
 
     likelihood: str = option(
-        "categorical",
         "What the outputs mean: categorical (logits of classes), bernoulli (logits of labels of their own, each 0 or "
         "1) or gaussian (real numbers).",
+        default="categorical",
         choices=LIKELIHOODS,
     )
-    sigma: float = option(1.0, "Standard deviation of the gaussian likelihood.")
+    sigma: float = option("Standard deviation of the gaussian likelihood.", default=1.0)
     true_fisher: bool = option(
-        False,
         "Also measure the true Fisher information, in expectation over the model's own outputs: one more measurement "
         "for each output.",
         "--true-fisher",
+        default=False,
     )
     chunk: int | None = option(
-        None, "Records per step. [default: as many as fit into moderate memory]", minimum=1, maximum=MOST
+        "Records per step. [default: as many as fit into moderate memory]", minimum=1, maximum=MOST
     )
 
 
@@ -95,7 +90,11 @@ class EfficacyOutput(ListOutput):
     """What is printed and written."""
 
     top: int = option(
-        5, "Number of records to list, of those that the weights fit best.", minimum=0, maximum=MOST, decides=False
+        "Number of records to list, of those that the weights fit best.",
+        default=5,
+        minimum=0,
+        maximum=MOST,
+        decides=False,
     )
 
 
@@ -113,7 +112,13 @@ def _check_together(options: EfficacyOptions) -> None:
     # A folder contains weights; a missing path is reported by its own option, not as missing weights.
     config = pretrained_config(options.model.model)
     own = config if config and not config.is_file() else None
-    check_weights(options.model.params or own, options.model.model, options.data.data)
+    needs = {"params": "weights", "model": "the network they belong to", "data": "the records"}
+    values = dict(zip(needs, (options.model.params or own, options.model.model, options.data.data), strict=True))
+    given, missing = [each for each in needs if values[each] is not None], [n for n in needs if values[n] is None]
+    if given and missing:
+        raise InputError(
+            f"--{given[0]} needs --{missing[0]}: {needs[missing[0]]}; without all of them the command runs an example."
+        )
     if options.data.template and not is_texts(options.data.data or ""):
         raise InputError("--template is of texts (--data .jsonl): leave it out.")
 

@@ -36,7 +36,6 @@ from jaxaudit.models.keras_model import is_keras_file
 from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.models.transformers_classifier import TransformersClassifier
 from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Provenance
 from jaxaudit.runs.files import record_files
 from jaxaudit.runs.provenance import describe_examples, describe_records
 
@@ -47,15 +46,9 @@ EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
 
 
 class EfficacyInputs(NamedTuple):
-    """The inputs of the measurement.
+    """The network, the weights being judged and others beside them, the records, and limitations of all these.
 
-    Attributes:
-        net: the network.
-        judged: the weights being judged.
-        references: weights to compare with.
-        examples: the records.
-        notes: limitations of the inputs.
-        config_hash: hash of the configuration that the network is built from, if there is one.
+    `config_hash` is of the configuration that the network is built from, if there is one.
     """
 
     net: PureModule
@@ -65,58 +58,42 @@ class EfficacyInputs(NamedTuple):
     notes: tuple[str, ...]
     config_hash: str | None = None
 
+    def audit(self, options: EfficacyOptions) -> EfficacyAudit:
+        """The measurement."""
+        return measure_efficacy(
+            *(self.net, self.judged, self.examples),
+            references=self.references,
+            likelihood=_likelihood(options),
+            true_fisher=options.audit.true_fisher,
+            chunk=options.audit.chunk,
+            notes=self.notes,
+        )
+
 
 def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """The work for these options."""
+    of_model = {}
     if is_texts(options.data.data or ""):
-        return _of_texts(options)
-    likelihood = _likelihood(options)
-    if options.model.params is None and options.model.model is None and options.data.data is None:
-        given = _demonstration(jax.random.key(options.audit.seed))
-        say(f"evaluating three models on {given.examples.name}")
+        given = read_text_inputs(options)
     else:
-        given = _inputs(options)
-    examples, how = given.examples, options.audit
-
-    def audit(execution: Execution) -> EfficacyAudit:
-        return measure_efficacy(
-            *(given.net, given.judged, examples),
-            references=given.references,
-            likelihood=likelihood,
-            true_fisher=how.true_fisher,
-            chunk=how.chunk,
-            notes=given.notes,
-        )
-
+        _likelihood(options)
+        if options.model.params is None and options.model.model is None and options.data.data is None:
+            given = _demonstration(jax.random.key(options.audit.seed))
+            say(f"evaluating three models on {given.examples.name}")
+        else:
+            given = _inputs(options)
+        of_model = {"model_hash": given.config_hash} if given.config_hash else {}
+    examples, others = given.examples, {each.name: _hash(each) for each in given.references}
     return Job(
         options=options,
         data=describe_examples(examples) if isinstance(examples, Examples) else describe_records(examples),
-        audit=audit,
-        outcome=_outcome,
+        audit=lambda _: given.audit(options),
+        outcome=lambda found, provenance: Outcome(
+            recorded("efficacy", found.result, [SOURCE], provenance), {}, record_files(found.columns)
+        ),
         label="measuring",
-        extra=_hashes(given.judged, given.references)
-        | ({"model_hash": given.config_hash} if given.config_hash else {}),
+        extra={"weights_hash": _hash(given.judged), "reference_hashes": others, **of_model},
     )
-
-
-def _of_texts(options: EfficacyOptions) -> Job[EfficacyAudit]:
-    given = read_text_inputs(options)
-    return Job(
-        options=options,
-        data=describe_examples(given.examples),
-        audit=lambda execution: given.audit(options.audit.chunk),
-        outcome=_outcome,
-        label="measuring",
-        extra=_hashes(given.judged, given.references),
-    )
-
-
-def _outcome(found: EfficacyAudit, provenance: Provenance) -> Outcome:
-    return Outcome(recorded("efficacy", found.result, [SOURCE], provenance), {}, record_files(found.columns))
-
-
-def _hashes(judged: NamedWeights, references: Sequence[NamedWeights]) -> dict[str, Any]:
-    return {"weights_hash": _hash(judged), "reference_hashes": {each.name: _hash(each) for each in references}}
 
 
 def _demonstration(key: Any) -> EfficacyInputs:
@@ -172,7 +149,9 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
         notes.append(f"The network is {pretrained}, built from its configuration with eager attention.")
         for path in paths:
             source = without_folders(str(path))
-            notes.extend(_halved(weights[path], source))
+            kinds = {each.dtype for each in weights[path].values() if each.dtype.itemsize < 4}
+            halved = sorted({str(kind) for kind in kinds if kind.kind in "fV"})
+            notes += [f"{source}: converted from {', '.join(halved)} to float32"] if halved else []
             weights[path] = pretrained.as_named_here(weights[path], source)
 
     def restore(name: str, path: Path) -> NamedWeights:
@@ -244,14 +223,6 @@ def _read_own(net: PureModule, path: Path) -> Weights:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file; weights are {KINDS}.")
     return net.origin.read(path)
-
-
-def _halved(weights: Weights, source: str) -> list[str]:
-    """A note on weights stored with fewer bits than the network computes with."""
-    kinds = sorted(
-        {str(each.dtype) for each in weights.values() if each.dtype.itemsize < 4 and each.dtype.kind in "fV"}
-    )
-    return [f"{source}: converted from {', '.join(kinds)} to float32"] if kinds else []
 
 
 def outputs_note(examples: Examples) -> list[str]:

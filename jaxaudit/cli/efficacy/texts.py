@@ -24,22 +24,15 @@ from jaxaudit.models.language_model import LanguageModel
 
 
 class TextInputs(NamedTuple):
-    """The inputs of the measurement.
-
-    Attributes:
-        model: the language model, with the weights being judged.
-        judged: those weights.
-        references: weights to compare with.
-        examples: the records as tokens.
-    """
+    """The language model, its weights, others to compare with, and the records as tokens."""
 
     model: Causal
     judged: NamedWeights
     references: list[NamedWeights]
     examples: Examples
 
-    def audit(self, chunk: int | None) -> EfficacyAudit:
-        """The measurement, with this number of records per step."""
+    def audit(self, options: EfficacyOptions) -> EfficacyAudit:
+        """The measurement."""
 
         def log_likelihood(params: dict[str, Array], tokens: Array, rest: dict[str, Array] | None = None) -> Array:
             tensors = {name.replace("/", "."): each for name, each in params.items()} | (rest or {})
@@ -50,7 +43,7 @@ class TextInputs(NamedTuple):
             references=self.references,
             vocabulary=self.model.model.vocabulary,
             framework="torch",
-            chunk=chunk,
+            chunk=options.audit.chunk,
             notes=("A record's own tokens are its labels; of a prompt or question, the answer's alone count.",),
         )
 

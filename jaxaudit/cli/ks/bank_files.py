@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.cli.ks.command import as_given
-from jaxaudit.cli.ks.inputs import AuditInputs
+from jaxaudit.cli.ks.inputs import AuditInputs, positions
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import command_line
 from jaxaudit.cli.read_sets import group_columns
@@ -15,7 +15,6 @@ from jaxaudit.data.bank.bank import CORRECT, DESIGNS, DROPPED, GROUPS, LABELS, M
 from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.bank.outputs import WHOLE
 from jaxaudit.data.bank.writing import Writer, bank_files
-from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.shadow_models import OF_QUERY, Kind
 from jaxaudit.version import __version__
 
@@ -39,7 +38,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
     starts = np.cumsum([0, *counts])
     kept = [
-        start + sets.read[role].kept(part)
+        start + positions(sets.read[role], part)
         for role, part, start in zip(ROLES, parts, starts, strict=False)
         if part is not None
     ]
@@ -57,6 +56,11 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     for array, own in zip((membership, correct, outputs), (shadows.membership, shadows.correct, said), strict=True):
         # A separate reference, members and records used only by targets have no column in the bank.
         array[:, columns] = own[:, : len(columns)]
+    measured = None
+    if audit.sampled_alike is not None:
+        # Of records without classes the labels are not compared, and all are equal.
+        found_alike = audit.sampled_alike._asdict().items()
+        measured = {name: 1.0 if np.isnan(each) else each for name, each in found_alike if name != "difficulty"}
     description = Description(
         format=1,
         outputs="log_likelihood" if texts else "log_odds",
@@ -67,7 +71,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
         models=models,
         counts=Counts(**dict(zip(ROLES, counts, strict=True))),
         hashes=Hashes(**{role: each.content_hash for role, each in sets.read.items()}),
-        sampled_alike=None if audit.sampled_alike is None else _stored(audit.sampled_alike),
+        sampled_alike=None if measured is None else SampledAlike(**measured),
         image_size=options.data.image_size or "none",
         gray=options.data.gray,
         seed=options.audit.seed,
@@ -84,9 +88,3 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     if description.designs:
         arrays[DESIGNS] = shadows.designs.astype(np.int64)
     return bank_files(description, arrays)
-
-
-def _stored(alike: Alike) -> SampledAlike:
-    # Of records without classes the labels are not compared, and all are equal.
-    measured = {name: 1.0 if np.isnan(value) else value for name, value in alike._asdict().items()}
-    return SampledAlike(**{name: value for name, value in measured.items() if name != "difficulty"})

@@ -83,10 +83,14 @@ def plan_within(
     if plan is None:
         last = speeds[-1]()
         needed = (seconds_of(least(full, last, free), last) + FIXED_SECONDS) / TRAINING_SHARE
+        most = f"{int(needed // 60) + 1}m" if needed < 7200 else f"{int(needed // 3600) + 1}h"
+        # What a plan could otherwise reduce.
+        names = {"sample", "epochs", "replicates", "shadow_models", "holdout_shadow_models", "model", "hidden"}
+        by_hand = sorted(each.flag for each in fields_of(given) if each.name in names and each.value is not None)
         raise InputError(
             f"--budget {given.audit.budget or USUAL} is too short for these options: the smallest audit takes about "
-            f"{duration(needed)}. Give --budget {_rounded_up(needed)} or more, or --budget none, or remove some of "
-            f"{', '.join(_by_hand(given)) or 'the records'}."
+            f"{duration(needed)}. Give --budget {most} or more, or --budget none, or remove some of "
+            f"{', '.join(by_hand) or 'the records'}."
         )
     first = speeds[0]()
     told = _told(full, plan, designs, seconds_of(full, first), sets, budget)
@@ -107,12 +111,6 @@ def settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str])
         elif isinstance(test, ShadowTest):
             chosen.setdefault("shadow_models", test.never)
     return with_usual(with_values(options, **chosen), models_per_batch=plan.speed.models_per_batch)
-
-
-def _by_hand(given: KSOptions) -> list[str]:
-    """The given flags that a plan could otherwise reduce."""
-    reduced = {"sample", "epochs", "replicates", "shadow_models", "holdout_shadow_models", "model", "hidden"}
-    return sorted(field.flag for field in fields_of(given) if field.name in reduced and field.value is not None)
 
 
 def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: SteppedLearner) -> Speed:
@@ -257,7 +255,3 @@ def _reduced(full: Work, work: Work, wanted: tuple[str, str], design: tuple[str,
 
 def _named(design: tuple[str, str]) -> str:
     return f"mlp ({design[1]})" if design[0] == "mlp" else design[0]
-
-
-def _rounded_up(seconds: float) -> str:
-    return f"{int(seconds // 60) + 1}m" if seconds < 7200 else f"{int(seconds // 3600) + 1}h"

@@ -1,8 +1,6 @@
 """`jaxaudit ks`: which of its options go together. Imports nothing heavy, so that `--help` is instant."""
 
-from typing import Any
-
-from jaxaudit.cli.harness import Command, Job, Summary
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, reference_flag, tests_named
 from jaxaudit.cli.options import Source, fields_of, with_values
 from jaxaudit.cli.parsers import check_pair
@@ -178,25 +176,15 @@ def _check(options: KSOptions) -> None:
     ask([(each, (given,)) for each in CHECKS])
 
 
-def _prepare(options: KSOptions) -> Job[Any] | Summary:
-    if options.source is Source.SCORES:
-        from jaxaudit.cli.ks.without_training import prepare_by_scores
-
-        return prepare_by_scores(options)
-    options = opened(options)
-    if options.source is Source.BANK:
-        from jaxaudit.cli.ks.without_training import prepare_by_bank
-
-        return prepare_by_bank(options)
-    from jaxaudit.cli.ks.run import prepare, prepare_by_members
-
-    return prepare_by_members(options) if options.source is Source.MEMBERS else prepare(options)
-
-
 KS = Command(
     "ks",
     KSOptions,
-    _prepare,
+    {
+        Source.TRAINING: "ks.run:prepare",
+        Source.MEMBERS: "ks.run:prepare_by_members",
+        Source.BANK: "ks.without_training:prepare_by_bank",
+        Source.SCORES: "ks.without_training:prepare_by_scores",
+    },
     """Has a model forgotten a data set, or never used it?
 
     Compares the target's outputs on the query set with those on records of the same provider that nobody trained on

@@ -1,24 +1,24 @@
 """From the options of `ks` to its sets and targets, matched record by record."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
 from jaxaudit.audits.bank_odds import load_log_likelihoods
 from jaxaudit.audits.ks.target import OF_SETS, FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
-from jaxaudit.cli.ks.options import KSData, KSOptions, Targets
+from jaxaudit.cli.ks.options import KSOptions, Targets
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import drop_from, group_columns, read_groups, read_sets, reader, text_reader
+from jaxaudit.cli.read_sets import drop_from, group_columns, read_dealt_groups, read_sets, reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.challenge import Role, answers_of, check_files, load_answers, read_key
-from jaxaudit.data.groups import Groups, as_groups
+from jaxaudit.data.groups import Groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import HOLDOUT, MEMBERS, refuse_held, refuse_in_reference, without_copies
 from jaxaudit.errors import InputError, without_folders
@@ -28,30 +28,18 @@ def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
     """What files of outputs of all classes contain."""
     if kind == "log-odds":
         raise InputError("--target-kind log-odds needs --shadows, a bank of log-odds: give probabilities or logits.")
-    return "logits" if kind == "logits" else "probabilities" if kind == "probabilities" else "auto"
+    return cast("Any", kind)
 
 
 DEALT: Mapping[str, Role] = {"query set": "query", "holdout": "holdout", "members": "members"}
 """The sets of a challenge, by what messages call them."""
 
 
-class SourceSet(NamedTuple):
-    """A set as it was read, before any record of it was dropped.
-
-    Attributes:
-        content_hash: of the set.
-        record_hashes: of its records.
-    """
-
-    content_hash: str
-    record_hashes: np.ndarray
-
-    def kept(self, part: Examples | None) -> np.ndarray:
-        """Which of its records are in a part of it, which is in its order."""
-        places, left = [], iter(enumerate(self.record_hashes.tolist()))
-        for record in () if part is None else part.record_hashes.tolist():
-            places.append(next(place for place, each in left if each == record))
-        return np.array(places, int)
+def positions(whole: Examples, part: Examples | None) -> np.ndarray:
+    """Which records of a set are in a part of it, which is in its order."""
+    left = iter(enumerate(whole.record_hashes.tolist()))
+    records = () if part is None else part.record_hashes.tolist()
+    return np.array([next(index for index, each in left if each == record) for record in records], int)
 
 
 class AuditInputs(NamedTuple):
@@ -79,7 +67,7 @@ class AuditInputs(NamedTuple):
     simulated: tuple[SimulatedTarget, ...] = ()
     groups: Groups | None = None
     reference: Examples | None = None
-    read: Mapping[str, SourceSet] = MappingProxyType({})
+    read: Mapping[str, Examples] = MappingProxyType({})
     read_groups: Groups | None = None
     members: Examples | None = None
     commitment: str | None = None
@@ -146,17 +134,17 @@ def read_given(options: KSOptions) -> AuditInputs:
             return load_log_likelihoods(path, len(examples), of=of)
         called = "calibration set" if of == "reference" and reference is None else of
         said = load_outputs(path, query.class_names, len(examples), kind, of=called)
-        return said if of != "reference" or asked is None else said.take(_read(asked).kept(kept))
+        return said if of != "reference" or asked is None else said.take(positions(asked, kept))
 
     files = file_targets(target, one)
-    groups = _read_groups(data, query, holdout, members)
-    whole_sets = {"query": query, "holdout": held, "calibration": whole}
-    as_read = {role: _read(each) for role, each in whole_sets.items() if each is not None}
+    sizes = (None if each is None else len(each) for each in (holdout, members))
+    groups = read_dealt_groups(data, len(query), *sizes)
+    as_read = {"query": query, "holdout": held, "calibration": whole}
     given = AuditInputs(
         *(query, calibration, holdout, files),
         groups=groups,
         reference=reference,
-        read=as_read,
+        read={role: each for role, each in as_read.items() if each is not None},
         read_groups=groups,
         members=members,
         commitment=None if key is None else key.commitment,
@@ -208,33 +196,30 @@ def _match_reference(
     return reference
 
 
-def _read_groups(data: KSData, query: Examples, holdout: Examples | None, members: Examples | None) -> Groups | None:
-    if data.groups is None or data.holdout_groups is None or holdout is None:
-        return None
-    known = None
-    if data.members_groups is not None and members is not None:
-        known = read_groups(data.members_groups, data.members or "", len(members), "members", data.data_dir)
-    return as_groups(
-        read_groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
-        read_groups(data.holdout_groups, data.holdout or "", len(holdout), "holdout", data.data_dir),
-        known,
-    )
-
-
 def _simulated(options: KSOptions, given: AuditInputs, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
+    """One target trained on the union of what `--target-data` names, or three of known truth without any target.
+
+    These are trained on all, none and half of the query set. Each is also trained on all known members, and on two
+    thirds of the other sets (the calibration set, a reference of its own), like the shadow models.
+    """
+    query, calibration, reference, members = given.query, given.calibration, given.reference, given.members
     asked = [parse_target_data(text) for text in options.target.target_data]
     if not asked:
-        rest = (given.calibration, given.reference)
-        return () if given.files else tuple(default_targets(given.query, rest, given.members))
-    own = {options.data.query: given.query, options.data.calibration: given.calibration}
-    own |= {} if given.reference is None else {options.data.reference: given.reference}
-    own |= {} if given.members is None else {options.data.members: given.members}
+        rest = [Part(each, 0.67) for each in (calibration, reference) if each is not None]
+        rest += [] if members is None else [Part(members, 1.0)]
+        used = {"model A": [Part(query, 1.0)], "model B": [], "model C": [Part(query, 0.5)]}
+        return () if given.files else tuple(SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items())
+    own = {options.data.query: query, options.data.calibration: calibration}
+    own |= {} if reference is None else {options.data.reference: reference}
+    own |= {} if members is None else {options.data.members: members}
     parts = [Part(own[name] if name in own else read(name), fraction) for name, fraction in asked]
     for part in parts:
         # What cannot be stacked with the query set is refused now rather than in training; one record shows it.
         one = slice(1)
-        concatenate([given.query.take(one), align_target_data(given.query, part.examples.take(one))], "pool")
-    return (simulate(parts),)
+        concatenate([query.take(one), align_target_data(query, part.examples.take(one))], "pool")
+    shares = [f"{100 * part.fraction:g}% of " if part.fraction < 1 else "" for part in parts]
+    names = [share + part.examples.name for share, part in zip(shares, parts, strict=True)]
+    return (SimulatedTarget(" + ".join(names), tuple(parts)),)
 
 
 def _apart(given: AuditInputs, holdout: Examples) -> AuditInputs:
@@ -253,7 +238,7 @@ def _apart(given: AuditInputs, holdout: Examples) -> AuditInputs:
         )
     rows: dict[str, np.ndarray] = dict(zip(compared, kept, strict=True))
     if given.reference is None and given.calibration is not None:
-        rows["reference"] = _read(given.calibration).kept(calibration)
+        rows["reference"] = positions(given.calibration, calibration)
     return given._replace(
         query=given.query.take(rows["query set"]),
         calibration=calibration,
@@ -262,24 +247,6 @@ def _apart(given: AuditInputs, holdout: Examples) -> AuditInputs:
         files=tuple(file.taken(rows) for file in given.files),
         groups=given.groups and given.groups.take(*kept),
     )
-
-
-def _read(examples: Examples) -> SourceSet:
-    return SourceSet(examples.content_hash, examples.record_hashes)
-
-
-def default_targets(
-    query: Examples, others: Sequence[Examples | None], members: Examples | None = None
-) -> list[SimulatedTarget]:
-    """Three targets of known truth, A, B and C: trained on all, none and half of the query set.
-
-    Each is also trained on all known members, and on two thirds of the other sets (the calibration set, a reference of
-    its own), like the shadow models.
-    """
-    rest = [Part(each, 0.67) for each in others if each is not None]
-    rest += [] if members is None else [Part(members, 1.0)]
-    used = {"model A": [Part(query, 1.0)], "model B": [], "model C": [Part(query, 0.5)]}
-    return [SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items()]
 
 
 def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
@@ -292,10 +259,3 @@ def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
         else file
         for place, (file, path) in enumerate(zip(outputs, told, strict=True), 1)
     ]
-
-
-def simulate(parts: list[Part]) -> SimulatedTarget:
-    """One target trained on the union of these parts; its name lists them."""
-    shares = [f"{100 * part.fraction:g}% of " if part.fraction < 1 else "" for part in parts]
-    names = [share + part.examples.name for share, part in zip(shares, parts, strict=True)]
-    return SimulatedTarget(" + ".join(names), tuple(parts))

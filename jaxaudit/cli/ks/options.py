@@ -35,13 +35,11 @@ class Sampled:
     """Options of a reference, and of how many records are used."""
 
     reference: str | None = training_option(
-        None,
         "Records that the target was not trained on, like its other data, for the reference test. [default: the "
         "calibration set, with --calibration-target]",
         names="data",
     )
     sample: int | None = training_option(
-        None,
         "Use at most this many records of each set, drawn at random (with --groups, whole groups of about as many). "
         "[default: all, if the budget allows]",
         minimum=20,
@@ -54,7 +52,6 @@ class KSData(Held, Sampled, Sets):
     """The data."""
 
     members: str | None = option(
-        None,
         "Records that the target is known to have used, sampled like the query set, such as those that the provider "
         "shared and does not withdraw. They show how much the target remembers, whatever its network: the way to "
         "`forgotten`. Needs --holdout; without --calibration nothing is trained.",
@@ -62,7 +59,6 @@ class KSData(Held, Sampled, Sets):
     )
     members_groups: str | None = dealt_groups("The group of each record of --members, with --groups.")
     challenge: Path | None = option(
-        None,
         "key.json of `jaxaudit deal --blind`, in the folder of its deal. In place of --query, --holdout, --members and "
         "their groups: --target is then one file of outputs on challenge.npz, in its order. A column `record` that "
         "carries the names of its records back is checked, and orders the rows.",
@@ -77,53 +73,55 @@ class Targets:
     """The targets."""
 
     target: tuple[Path, ...] = option(
-        (), "A target's outputs on the query set, in its order: .npz, .npy, .csv or .parquet. Repeatable.", names="file"
+        "A target's outputs on the query set, in its order: .npz, .npy, .csv or .parquet. Repeatable.",
+        default=(),
+        names="file",
     )
     holdout_target: tuple[Path, ...] = option(
-        (),
         "The same target's outputs on the holdout, in its order. Repeatable: one per --target, in the same order.",
+        default=(),
         names="file",
     )
     members_target: tuple[Path, ...] = option(
-        (), "The same target's outputs on --members, in its order. Repeatable, as above.", names="file"
+        "The same target's outputs on --members, in its order. Repeatable, as above.", default=(), names="file"
     )
     calibration_target: tuple[Path, ...] = option(
-        (),
         "The same target's outputs on the calibration set, in its order, if it used none of it. Repeatable, as above. "
         "They make a far firmer test than none.",
+        default=(),
         names="file",
         of=~Source.MEMBERS,
     )
     reference_target: tuple[Path, ...] = training_option(
-        (), "The same target's outputs on --reference, in its order. Repeatable, as above.", names="file"
+        "The same target's outputs on --reference, in its order. Repeatable, as above.", default=(), names="file"
     )
     before: tuple[Path, ...] = option(
-        (),
         "The same target's outputs on the query set before the deletion, in its order: adds how much less is used now. "
         "Repeatable: one per --target, in the same order. Needs --holdout-before.",
+        default=(),
         names="file",
         of=~Source.MEMBERS,
     )
     holdout_before: tuple[Path, ...] = option(
-        (),
         "The same on the holdout. Repeatable: one per --before, in the same order.",
+        default=(),
         names="file",
         of=~Source.MEMBERS,
     )
     target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
-        "auto",
         "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
+        default="auto",
         choices=("auto", "probabilities", "logits", "log-odds"),
     )
     target_data: tuple[str, ...] = training_option(
-        (),
         "Simulate a target trained on this data. Repeatable: one target is trained on all of it.",
+        default=(),
         metavar="NAME[:FRACTION]",
         check=parse_target_data,
         names="data",
         place=lambda text: parse_target_data(text)[0],
     )
-    allow_unrelated_target: bool = option(False, "Also judge outputs that are no better than guessing.")
+    allow_unrelated_target: bool = option("Also judge outputs that are no better than guessing.", default=False)
 
 
 def renamed(text: str) -> tuple[str, str]:
@@ -143,7 +141,6 @@ class Scores:
     """A table of scores in place of sets, outputs and shadow models."""
 
     scores: Path | None = option(
-        None,
         "Judge by this table and train nothing: one row a record, .csv, .parquet, .npz or .jsonl. Columns: set (query, "
         "holdout; members, reference), target.SCORE or target.MODEL.SCORE, and where there are any: baseline. (models "
         "that used neither set), unused. and used. (models trained like the target without and with the query set), "
@@ -152,21 +149,23 @@ class Scores:
         names="file",
     )
     column: tuple[str, ...] = option(
-        (),
         "The name of a column of --scores in the file, if it differs: target.loss=my_loss. Repeatable.",
+        default=(),
         metavar="NAME=COLUMN",
         check=renamed,
     )
     lower: tuple[str, ...] = option(
-        (), "A score that is lower for records that were used, like loss. Repeatable.", metavar="SCORE"
+        "A score that is lower for records that were used, like loss. Repeatable.", default=(), metavar="SCORE"
     )
     higher: tuple[str, ...] = option(
-        (), "A score that is higher for records that were used, like log_likelihood. Repeatable.", metavar="SCORE"
+        "A score that is higher for records that were used, like log_likelihood. Repeatable.",
+        default=(),
+        metavar="SCORE",
     )
     show_words: bool = option(
-        False,
         "If the texts themselves tell query set and holdout apart: print the words that do. They are words of records, "
         "and are never written.",
+        default=False,
         decides=False,
     )
 
@@ -180,12 +179,11 @@ class KSAudit(Level):
         "--target, and --holdout-target or --calibration-target."
     )
     leave_one_out: bool = bank_option(
-        False,
         "With --shadows: also judge each shadow model by the others, as a target of known truth. Gives the error rates "
         "of this audit on these data.",
+        default=False,
     )
     tests: str | None = option(
-        None,
         f"Tests: {', '.join(TEST_NAMES)}, or all that the data allow; or your own, as "
         "package.module:Test or file.py:Test. The first gives the verdict. [default: members with --members, holdout "
         "with --holdout and reference with --calibration-target or --reference; with none of these, shadow]",
@@ -206,36 +204,36 @@ class KSAudit(Level):
         f"Designs of the shadow models of a test, mixed: {MEANING}: nobody knows exactly how a target was trained."
     )
     question: Literal["used", "left"] = option(
-        "used",
         "With --members: how much of the query set was used, as the members were, or how much memory of it is left in "
         "a model that was trained on after the use to unlearn it. The numbers are the same.",
+        default="used",
         choices=("used", "left"),
     )
     same_recipe: bool = option(
-        False,
         "The shadow models have the target's own network and recipe (give --designs guess, too). Without this word, "
         "--model of your own code or "
         "--members, nobody knows how much a target remembers, and none is called `forgotten`.",
+        default=False,
         of=~(Source.MEMBERS | Source.SCORES),
     )
     stated_share: float = option(
-        0.25,
         "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",
+        default=0.25,
         check=share_check("stated_share"),
     )
     replicates: int | None = training_option(
-        None,
         "rho: pairs of shadow models, each with its own seed. 0 leaves out rho, and EMA, which uses its models. "
         "[default: 5]",
         minimum=0,
         maximum=MOST,
     )
-    controls: int = training_option(1, "rho: positive controls, models trained on both sets.", minimum=0, maximum=MOST)
+    controls: int = training_option(
+        "rho: positive controls, models trained on both sets.", default=1, minimum=0, maximum=MOST
+    )
     subsample: float = training_option(
-        0.9, "rho: share of the calibration set that each replicate draws.", check=share_check("subsample")
+        "rho: share of the calibration set that each replicate draws.", default=0.9, check=share_check("subsample")
     )
     budget: str | None = training_option(
-        None,
         "Time limit, such as 10m or 2h. Records, numbers of models and the model are reduced to fit, unless given; "
         "none: no limit. [default: 10m on a CPU, else none]",
         metavar="TIME",

@@ -19,7 +19,7 @@ from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
-from jaxaudit.cli.ks.command import as_given
+from jaxaudit.cli.ks.command import as_given, opened
 from jaxaudit.cli.ks.inputs import AuditInputs, read_given
 from jaxaudit.cli.ks.named_tests import REPLICATES, load_own_tests, of_texts, tests_of
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
@@ -54,6 +54,7 @@ OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
 
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work for these options; for a dry run, only the plan."""
+    options = opened(options)
     if options.data.query is not None and not options.target.target and not options.target.target_data:
         say("No --target was given: three targets of known truth are simulated instead.")
     given = options = of_texts(options)
@@ -127,7 +128,7 @@ def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
             f"--tests {options.audit.tests}: without --calibration no shadow model is trained, and only the members "
             "test can be made; give --calibration, or leave --tests out."
         )
-    options = with_values(with_usual(of_texts(options), image_size=IMAGE_SIZE), tests=MembersTest.name)
+    options = with_values(with_usual(of_texts(opened(options)), image_size=IMAGE_SIZE), tests=MembersTest.name)
     sets, asked = read_given(options), options.audit
     tests, files = (MembersTest(stated=asked.stated_share, question=asked.question),), described_files(sets.files)
     return Job(

@@ -19,6 +19,7 @@ from jaxaudit.cli.ks.inputs import as_outputs, file_targets
 from jaxaudit.cli.ks.named_tests import load_own_tests
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, renamed, with_all
 from jaxaudit.cli.ks.run import described_files, outcome_of
+from jaxaudit.cli.options import with_values
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_groups, reader
 from jaxaudit.cli.sets import ALL
@@ -47,9 +48,9 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     path = options.audit.shadows or Path()
     bank = load_bank(path)
     sets, said = _read_sets(options, bank), bank.description
-    known = _read_members(options, bank)
+    known, groups = _read_members(options, bank)
     targets = _read_targets(options, bank, known)
-    shadows = open_bank(bank, members=known, member_groups=_members_groups(options, bank, known), sets=sets)
+    shadows = open_bank(bank, members=known, member_groups=groups, sets=sets)
     names = {role: examples.name for role, examples in sets.items()}
     missing = bank.missing()
     if len(missing):
@@ -71,7 +72,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
         )
 
     return Job(
-        options=replace(options, audit=replace(options.audit, tests=",".join(tests))),
+        options=with_values(options, tests=",".join(tests)),
         data=describe_bank(path, bank, names, len(shadows), shadows.content_hash),
         audit=audit,
         outcome=outcome_of,
@@ -146,30 +147,30 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     return found
 
 
-def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
-    """The known members, with the bank's classes; of records without classes only their number is known."""
-    name, said = options.data.members, bank.description
-    if name is None:
-        return None
+def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.ndarray | None]:
+    """The known members, with the bank's classes, and their groups, if the bank keeps groups whole.
+
+    Of records without classes only their number is known.
+    """
+    data, said = options.data, bank.description
+    if data.members is None:
+        return None, None
     if said.outputs in SCORED:
-        count = count_of("--members", name)
-        return Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)
-    read = reader(replace(options.data, image_size=said.image_size, gray=said.gray), said.group_columns)
-    members, names = read(name), said.class_names or tuple(map(str, range(said.classes)))
-    first = members.take(slice(1))
-    return align_target_data(replace(first, labels=np.zeros_like(first.labels), class_names=names), members)
-
-
-def _members_groups(options: KSOptions, bank: Bank, members: Examples | None) -> np.ndarray | None:
-    """The group of each known member, if the bank keeps groups whole."""
-    given, data = options.data.members_groups, options.data
-    if members is None:
-        return None
-    if (given is None) != (bank.groups is None):
+        count = count_of("--members", data.members)
+        members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, data.members)
+    else:
+        read = reader(replace(data, image_size=said.image_size, gray=said.gray), said.group_columns)
+        members, names = read(data.members), said.class_names or tuple(map(str, range(said.classes)))
+        first = members.take(slice(1))
+        members = align_target_data(replace(first, labels=np.zeros_like(first.labels), class_names=names), members)
+    if (data.members_groups is None) != (bank.groups is None):
         raise InputError(
             "--members-groups goes with a bank that dealt whole groups, and is needed there: the group of each member."
         )
-    return None if given is None else read_groups(given, data.members or "", len(members), "members", data.data_dir)
+    groups = None
+    if data.members_groups is not None:
+        groups = read_groups(data.members_groups, data.members, len(members), "members", data.data_dir)
+    return members, groups
 
 
 def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:

@@ -28,24 +28,23 @@ class PDTPAudit(Seeded):
     """The measurement of PDTP."""
 
     measured_records: int | None = option(
-        None, "Number of records to measure, sampled at random. [default: all]", minimum=1, maximum=MOST * 1000
+        "Number of records to measure, sampled at random. [default: all]", minimum=1, maximum=MOST * 1000
     )
     groups: str | None = dealt_groups(
         "Group of each record, such as the author of each text: all records of a group are left out together. A key of "
         "the texts, a .npy, a .csv, or a column of --csv, which is then no input."
     )
     bins: int | None = option(
-        None,
         "Bins into which outputs are rounded before they are compared; 0: none. [default: 100; none for texts]",
         minimum=0,
         maximum=MOST,
     )
     measurements: int = option(
-        1, "Repeat the measurement with this many seeds, and take the mean.", minimum=1, maximum=MOST
+        "Repeat the measurement with this many seeds, and take the mean.", default=1, minimum=1, maximum=MOST
     )
-    floor_seeds: int = option(5, "Models, trained on all records, for the seed floor.", minimum=2, maximum=MOST)
+    floor_seeds: int = option("Models, trained on all records, for the seed floor.", default=5, minimum=2, maximum=MOST)
     reduce: int = option(
-        0, "Remove the riskiest record and measure all others again, this many times.", minimum=0, maximum=MOST
+        "Remove the riskiest record and measure all others again, this many times.", default=0, minimum=0, maximum=MOST
     )
 
 
@@ -53,10 +52,10 @@ class PDTPAudit(Seeded):
 class PDTPOutput(ListOutput):
     """What is printed and written."""
 
-    top: int = option(10, "Number of riskiest records to list.", minimum=0, maximum=MOST, decides=False)
+    top: int = option("Number of riskiest records to list.", default=10, minimum=0, maximum=MOST, decides=False)
     show_values: bool = option(
-        False,
         "Also print the values of the riskiest records. They are private, and never written to a file.",
+        default=False,
         decides=False,
     )
     fail_on: tuple[str, ...] = failing("do not publish", "inconclusive")

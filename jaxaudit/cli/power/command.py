@@ -26,17 +26,12 @@ class Sizes:
     """Options of the numbers of records that there will be."""
 
     query_size: int | None = option(
-        None,
-        "Number of query records. [default: as many as the pilot has]",
-        minimum=2,
-        maximum=MOST * 1000,
-        of=Source.SCORES,
+        "Number of query records. [default: as many as the pilot has]", minimum=2, maximum=MOST * 1000, of=Source.SCORES
     )
     holdout_size: int | None = option(
-        None, "Number of holdout records. [default: as many as the query set has]", minimum=2, maximum=MOST * 1000
+        "Number of holdout records. [default: as many as the query set has]", minimum=2, maximum=MOST * 1000
     )
     members_size: int | None = option(
-        None,
         "Number of known members: records that a target is known to have used, which `ks --members` takes; without "
         "them no target is called `forgotten`. [default: as many as the query set has]",
         "--members-size",
@@ -51,7 +46,6 @@ class PowerData(Sets):
     """The data."""
 
     sample: int | None = option(
-        None,
         "Train on at most this many records of each set, drawn at random (with --groups, whole groups of about as "
         "many); the answer is about the whole query set. [default: all, if the budget allows]",
         minimum=20,
@@ -71,18 +65,18 @@ class PowerAudit(Seeded):
         "Measure on the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already."
     )
     scores: Path | None = option(
-        None,
         "Measure on this table of scores of a pilot (as for `ks --scores`), with models of known truth, or members "
         "and a holdout, and train none.",
         metavar="TABLE",
         names="file",
         of=Source.SCORES,
     )
-    fraction: float = option(0.1, "The used fraction of the query set to detect.", check=share_check("fraction"))
+    fraction: float = option(
+        "The used fraction of the query set to detect.", default=0.1, check=share_check("fraction")
+    )
     holdout_shadow_models: int | None = shadow_count(SHADOW_MODELS, "Models, each trained on a half of the query set.")
     designs: str = designs_of_shadows(f"Designs of the shadow models, mixed: {MEANING}.")
     budget: str | None = training_option(
-        None,
         "Time limit, such as 10m or 2h. The number of models, then records, then epochs are reduced to fit, unless "
         "given; none: no limit. [default: 10m on a CPU, else none]",
         metavar="TIME",

@@ -23,47 +23,46 @@ class LMOptions:
     """All options of the command."""
 
     model: Path = option(
-        ...,
         "Folder of the target, a causal model of transformers with its tokenizer, as save_pretrained writes them.",
+        default=...,
         argument=True,
         names="file",
     )
     texts: Path | None = option(
-        None,
         "Records as JSON Lines, gzipped or not, instead of files by set. Each line has prompt and answer, question and "
         "answer, or text; set (query, holdout, members or reference); and, where known, group, pair and index.",
         argument=True,
         names="file",
     )
-    query: Path | None = option(None, "Records in question, as TEXTS without set.", names="file")
-    holdout: Path | None = option(None, "Records of the same source that nobody trained on.", names="file")
-    members: Path | None = option(None, "Records of the same source that stay in training.", names="file")
+    query: Path | None = option("Records in question, as TEXTS without set.", names="file")
+    holdout: Path | None = option("Records of the same source that nobody trained on.", names="file")
+    members: Path | None = option("Records of the same source that stay in training.", names="file")
     table: Path = option(
-        ..., "Write the scores to this new .csv or .parquet file.", "--out", check=_claim, decides=False
+        "Write the scores to this new .csv or .parquet file.", "--out", default=..., check=_claim, decides=False
     )
     baseline: tuple[Path, ...] = option(
-        (), "Folder of a model that used neither query set nor holdout. Repeatable.", names="file"
+        "Folder of a model that used neither query set nor holdout. Repeatable.", default=(), names="file"
     )
-    before: tuple[Path, ...] = option((), "Folder of the target before a deletion. Repeatable.", names="file")
+    before: tuple[Path, ...] = option("Folder of the target before a deletion. Repeatable.", default=(), names="file")
     unused: tuple[Path, ...] = option(
-        (), "Folder of a model known to have been trained without the query set. Repeatable.", names="file"
+        "Folder of a model known to have been trained without the query set. Repeatable.", default=(), names="file"
     )
     used: tuple[Path, ...] = option(
-        (), "Folder of a model known to have been trained with the query set. Repeatable.", names="file"
+        "Folder of a model known to have been trained with the query set. Repeatable.", default=(), names="file"
     )
     template: str | None = option(
-        None,
         "Text before an answer, as the models were trained on it: {} is the prompt or question, \\n a line break. "
         "[default: a prompt as it is; a question as 'Question: {}\\nAnswer: ']",
         check=parse_template,
     )
     precision: str | None = option(
-        None,
         "Numbers of weights and activations. [default: as each config.json says, else float32]",
         choices=("float32", "bfloat16", "float16"),
     )
     keep_text: bool = option(
-        False, "Also write each record's text, for the check whether records alone tell the sets apart.", decides=False
+        "Also write each record's text, for the check whether records alone tell the sets apart.",
+        default=False,
+        decides=False,
     )
 
 
@@ -105,19 +104,24 @@ class KnownModels:
     """Logs of models of which is known what they were trained on."""
 
     unused: tuple[Path, ...] = option(
-        (),
         "Log of a model trained without the forget set, such as a retain model. Repeat it for several: one says "
         "nothing of the spread between seeds.",
+        default=(),
         metavar="LOG",
         names="file",
     )
     used: tuple[Path, ...] = option(
-        (), "Log of a model trained with all of the forget set, such as TOFU's full model.", metavar="LOG", names="file"
+        "Log of a model trained with all of the forget set, such as TOFU's full model.",
+        default=(),
+        metavar="LOG",
+        names="file",
     )
-    before: tuple[Path, ...] = option((), "Log of the target itself before the deletion.", metavar="LOG", names="file")
+    before: tuple[Path, ...] = option(
+        "Log of the target itself before the deletion.", default=(), metavar="LOG", names="file"
+    )
     baseline: tuple[Path, ...] = option(
-        (),
         "Log of a model that used neither the forget set nor the holdout, such as the base model before fine-tuning.",
+        default=(),
         metavar="LOG",
         names="file",
     )
@@ -128,24 +132,23 @@ class OpenUnlearningOptions:
     """All options of `jaxaudit scores open-unlearning`."""
 
     targets: tuple[Path, ...] = option(
-        ...,
         "Logs of the models in question: TOFU_EVAL.json or MUSE_EVAL.json of each.",
+        default=...,
         argument=True,
         metavar="TARGET_EVAL.json",
         names="file",
     )
     known: KnownModels = group(MODELS, KnownModels())
     records_per_group: int | None = option(
-        None,
         "Records of a group, where each block of so many consecutive records is one: 20 for TOFU's authors. "
         "[default: no groups]",
         minimum=2,
         maximum=1_000_000,
     )
     scores: Path = option(
-        ...,
         "Write the table into this new file: .csv or .parquet.",
         "--out",
+        default=...,
         metavar="FILE",
         check=_claim,
         decides=False,
@@ -179,22 +182,22 @@ class RegressionOptions:
     """All options of the command."""
 
     predictions: Path = option(
-        ..., "CSV with a header line, or Parquet: a row a record.", argument=True, metavar="TABLE", names="file"
+        "CSV with a header line, or Parquet: a row a record.", default=..., argument=True, metavar="TABLE", names="file"
     )
     table: Path = option(
-        ..., "Write the scores to this new .csv or .parquet file.", "--out", check=_claim, decides=False
+        "Write the scores to this new .csv or .parquet file.", "--out", default=..., check=_claim, decides=False
     )
-    prediction: str = option(..., "Column of the target's predictions.", metavar="COLUMN")
-    truth: str = option(..., "Column of the true values.", metavar="COLUMN")
+    prediction: str = option("Column of the target's predictions.", default=..., metavar="COLUMN")
+    truth: str = option("Column of the true values.", default=..., metavar="COLUMN")
     set_column: str = option(
-        ..., "Column of the sets: query, holdout, members or reference.", "--set", metavar="COLUMN"
+        "Column of the sets: query, holdout, members or reference.", "--set", default=..., metavar="COLUMN"
     )
     sigma: str | None = option(
-        None, "Column of predicted standard deviations, for a score by the Gaussian likelihood.", metavar="COLUMN"
+        "Column of predicted standard deviations, for a score by the Gaussian likelihood.", metavar="COLUMN"
     )
-    group: str | None = option(None, "Column of groups that were dealt whole.", metavar="COLUMN")
+    group: str | None = option("Column of groups that were dealt whole.", metavar="COLUMN")
     covariate: tuple[str, ...] = option(
-        (), "Column of a number that no model made, such as a size. Repeatable.", metavar="COLUMN"
+        "Column of a number that no model made, such as a size. Repeatable.", default=(), metavar="COLUMN"
     )
 
 

@@ -25,7 +25,7 @@ from jaxaudit.data.texts import SETS, Texts, read_texts
 from jaxaudit.errors import InputError, visible
 
 if TYPE_CHECKING:
-    from jaxaudit.models.language_model import Encoded, LanguageModel
+    pass
 
 ROLES = ("baseline", "before", "unused", "used")
 
@@ -52,7 +52,12 @@ def score_texts(options: LMOptions) -> Summary:
     }
     encoded = {name: model.encode(records.prompts, records.answers) for name, model in models.items()}
     for name, model in models.items():
-        _refuse_long(model, encoded[name])
+        long = sum(len(each.tokens) > model.positions for each in encoded[name]) if model.positions else 0
+        if long:
+            raise InputError(
+                f"{long:,} of {len(encoded[name]):,} records have more tokens than the {model.positions:,} positions "
+                f"of {model.name}; shorten them, or leave them out of every set."
+            )
     tokens = {name: sum(len(each.tokens) for each in mine) for name, mine in encoded.items()}
     total, done = sum(tokens.values()), 0
     counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
@@ -128,15 +133,6 @@ def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
     if len(set(names)) < len(names):
         names = [str(number) for number in range(1, len(folders) + 1)]
     return [(role if len(names) == 1 else f"{role}.{name}", path) for name, path in zip(names, folders, strict=True)]
-
-
-def _refuse_long(model: "LanguageModel", records: "Sequence[Encoded]") -> None:
-    long = sum(len(each.tokens) > model.positions for each in records) if model.positions else 0
-    if long:
-        raise InputError(
-            f"{long:,} of {len(records):,} records have more tokens than the {model.positions:,} positions of "
-            f"{model.name}; shorten them, or leave them out of every set."
-        )
 
 
 def join_logs(options: OpenUnlearningOptions) -> Summary:

@@ -20,7 +20,7 @@ from jaxaudit.data.bank.writing import write_outputs
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.errors import InputError, visible
 from jaxaudit.metrics.row_fit import RATE
-from jaxaudit.runs.lock import working_in
+from jaxaudit.runs.lock import working_in, writing
 
 Values = Float32[np.ndarray, "n views values"]
 FIRST = 64
@@ -60,12 +60,9 @@ def add(options: AddOptions) -> Summary:
     ]
     finished = len(bank.finished())
     about = "What is missing" if finished < len(bank) else "Which tests they allow"
-    lines.append(f"{finished:,} of {len(bank):,} models have outputs. {about}: jaxaudit shadows show {_shown(bank)}")
+    shown = visible(shlex.quote(str(bank.directory)))
+    lines.append(f"{finished:,} of {len(bank):,} models have outputs. {about}: jaxaudit shadows show {shown}")
     return Summary(tuple(lines))
-
-
-def _shown(bank: Bank) -> str:
-    return visible(shlex.quote(str(bank.directory)))
 
 
 def _placed(bank: Bank, files: Sequence[Path], model: int | None) -> tuple[list[Placed], list[Path]]:
@@ -77,7 +74,13 @@ def _placed(bank: Bank, files: Sequence[Path], model: int | None) -> tuple[list[
     for file in files:
         values = load_into(file, bank.description)
         digest = _digest(values)
-        _refuse_twice(file, digest, placed)
+        again = next((each.file for each in placed if each.digest == digest), None)
+        if again is not None:
+            # All files after it would be assigned to the wrong models.
+            raise InputError(
+                f"{file} and {again} have the same outputs, and two models never have; is one of them a copy that was "
+                "saved under the wrong name?"
+            )
         there = _identical(bank, values)
         if there is not None:
             if model not in (None, there):
@@ -98,16 +101,6 @@ def _placed(bank: Bank, files: Sequence[Path], model: int | None) -> tuple[list[
     for number, file in early.items():
         fits[number] = _checked(bank, file, number, known[number], known)
     return placed, [each.file for each in placed if each.new and not ((fit := fits[each.model]) and fit.shown)]
-
-
-def _refuse_twice(file: Path, digest: bytes, placed: list[Placed]) -> None:
-    """Rejects a second file with the same outputs: all files after it would be assigned to the wrong models."""
-    for each in placed:
-        if each.digest == digest:
-            raise InputError(
-                f"{file} and {each.file} have the same outputs, and two models never have; is one of them a copy that "
-                "was saved under the wrong name?"
-            )
 
 
 def _tell_of_unshown(bank: Bank, unshown: list[Path]) -> None:
@@ -156,21 +149,18 @@ def _digest(values: Values) -> bytes:
 def _identical(bank: Bank, values: Values) -> int | None:
     """The model with exactly these outputs."""
     shaped = values.reshape(bank.description.shape)
-    return next((each for each in bank.finished().tolist() if _equal(outputs_path(bank.directory, each), shaped)), None)
-
-
-def _equal(path: Path, values: np.ndarray) -> bool:
-    try:
-        there = StoredArray(path)
-    except InputError:
-        return False
-    if there.shape != values.shape or there.dtype.kind != "f":
-        return False
-    with np.errstate(over="ignore"):
-        return all(
-            np.array_equal(there[start:end].astype(np.float32), values[start:end])
-            for start, end in ((0, FIRST), (FIRST, len(values)))
-        )
+    for model in bank.finished().tolist():
+        try:
+            there = StoredArray(outputs_path(bank.directory, model))
+        except InputError:
+            continue
+        pieces = ((0, FIRST), (FIRST, len(shaped)))
+        with np.errstate(over="ignore"):
+            if (there.shape, there.dtype.kind) == (shaped.shape, "f") and all(
+                np.array_equal(there[start:end].astype(np.float32), shaped[start:end]) for start, end in pieces
+            ):
+                return model
+    return None
 
 
 def _checked(bank: Bank, file: Path, model: int, log_odds: np.ndarray, known: dict[int, np.ndarray]) -> RowMatch | None:
@@ -204,9 +194,5 @@ def _write(bank: Bank, placed: Placed) -> None:
         raise InputError(
             f"{placed.file}: changed while it was read; is something still writing it? Repeat the command."
         )
-    try:
+    with writing(bank.directory, "free space there and repeat the command."):
         write_outputs(bank.directory, placed.model, values, bank.description)
-    except OSError as error:
-        raise InputError(
-            f"{bank.directory} cannot be written ({error.strerror or error}); free space there and repeat the command."
-        ) from error

@@ -20,10 +20,6 @@ def _check_sets(options: PlanOptions | TrainOptions) -> None:
         raise InputError("--out is missing: the directory of the bank.")
 
 
-def _check_groups(options: PlanOptions | TrainOptions) -> None:
-    check_groups(options.data)
-
-
 def _check_direction(options: PlanOptions) -> None:
     """Rejects scores without a direction, and a direction or several views of other outputs."""
     models = options.models
@@ -62,7 +58,7 @@ PLAN = Command(
 
     `jaxaudit shadows plan --query 400 --holdout 400 --outputs score --direction lower --out bank`
     """,
-    (_check_sets, _check_groups, _check_direction),
+    (_check_sets, lambda options: check_groups(options.data), _check_direction),
     first=("query", "holdout", "bank"),
     compiles=False,
 )
@@ -90,7 +86,7 @@ TRAIN = Command(
 
     `jaxaudit shadows train --query q.jsonl --holdout h.jsonl --model gpt-2-64 --tokens words --out bank`
     """,
-    (_check_sets, _check_groups),
+    (_check_sets, lambda options: check_groups(options.data)),
     first=("query", "holdout", "bank"),
 )
 ADD = Command(

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,30 +29,21 @@ LAYOUTS = ((lira.recognised, lira.read_lira), (privacy_meter.recognised, privacy
 """For each tool, the functions that recognise and read its directory."""
 
 
-class Columns(NamedTuple):
-    """The records of a pool in the order of a bank's columns: their numbers in the pool, and the size of each set."""
-
-    order: Int[np.ndarray, " n"]
-    counts: Counts
-
-
 def make_bank(options: ImportOptions) -> Summary:
     """Writes the bank: completely or not at all."""
     directory, out = options.directory, options.out
     foreign = _read(directory, options.labels)
-    columns = _columns(foreign.membership.shape[1], options.query_rows, options.holdout_rows)
-    description = _described(foreign, columns.counts, options.recipe or "")
-    rows = foreign.membership[:, columns.order]
+    order, counts = _columns(foreign.membership.shape[1], options.query_rows, options.holdout_rows)
+    description = _described(foreign, counts, options.recipe or "")
+    rows = foreign.membership[:, order]
     if rows.all() or not rows.any():
         which = "all records" if rows.all() else "no record"
         raise InputError(f"{directory}: every model is trained on {which}, so nothing can be compared.")
-    arrays = {LABELS: foreign.labels[columns.order].astype(np.int32), MEMBERSHIP: rows}
+    arrays = {LABELS: foreign.labels[order].astype(np.int32), MEMBERSHIP: rows}
     if description.designs:
         arrays[DESIGNS] = np.array([description.designs.index(name) for name in foreign.designs])
     outputs = {
-        model: _output(read, columns.order, description, model)
-        for model, read in enumerate(foreign.read)
-        if read is not None
+        model: _output(read, order, description, model) for model, read in enumerate(foreign.read) if read is not None
     }
     write_files(out, bank_files(description, arrays, outputs))
     return _summary(out, foreign, load_bank(out))
@@ -75,8 +65,8 @@ def _read(directory: Path, labels: Path | None) -> Foreign:
     )
 
 
-def _columns(records: int, query_rows: Path | None, holdout_rows: Path | None) -> Columns:
-    """Indices of the query set, of the holdout, and of all other records."""
+def _columns(records: int, query_rows: Path | None, holdout_rows: Path | None) -> tuple[Int[np.ndarray, " n"], Counts]:
+    """Indices in a pool of the query set, of the holdout, and of all other records, and how many each has."""
     holdout = np.zeros(0, int) if holdout_rows is None else chosen_rows(holdout_rows, records, "--holdout-rows")
     left = np.setdiff1d(np.arange(records), holdout)
     query = left if query_rows is None else chosen_rows(query_rows, records, "--query-rows")
@@ -87,7 +77,7 @@ def _columns(records: int, query_rows: Path | None, holdout_rows: Path | None) -
         raise InputError(f"--holdout-rows names all {records} records, so there is no query set.")
     rest = np.setdiff1d(left, query)
     counts = Counts(query=len(query), holdout=len(holdout), calibration=len(rest))
-    return Columns(np.concatenate([query, holdout, rest]), counts)
+    return np.concatenate([query, holdout, rest]), counts
 
 
 def _described(foreign: Foreign, counts: Counts, recipe: str) -> Description:

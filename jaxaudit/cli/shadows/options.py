@@ -22,31 +22,30 @@ OF_SCORES = ("score", "log-likelihood")
 class BankData(Held, Sets):
     """Options of the sets whose records shadow models are trained on."""
 
-    query: str | None = option(None, "The query set (the data in question): NAME[@SPLIT] or a path.", names="data")
+    query: str | None = option("The query set (the data in question): NAME[@SPLIT] or a path.", names="data")
     calibration: str | None = option(
-        None,
         "The calibration set: data of the same domain without any query record. Each model is trained on two thirds of "
         "it, with --coins on about half.",
         names="data",
     )
     image_size: str | None = option(
-        "none",
         "Resize images to HEIGHTxWIDTH before records are compared; none keeps their size.",
+        default="none",
         check=parse_image_size,
     )
     drop_overlap: bool = option(
-        False, "Use no record that occurs twice; its columns stay, and no model is trained on it."
+        "Use no record that occurs twice; its columns stay, and no model is trained on it.", default=False
     )
-    drop_unshared: bool = option(False, "Do not use calibration records of classes without a query record.")
+    drop_unshared: bool = option("Do not use calibration records of classes without a query record.", default=False)
     coins: bool = option(
-        False, "Deal each record to each model by a fair coin: for a bound on epsilon (attack --delta)."
+        "Deal each record to each model by a fair coin: for a bound on epsilon (attack --delta).", default=False
     )
 
 
 def _bank_size() -> Any:
     """`--models`, as a field."""
     help = "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]"
-    return option(None, help, minimum=1, maximum=MOST)
+    return option(help, minimum=1, maximum=MOST)
 
 
 @dataclass(frozen=True)
@@ -55,30 +54,26 @@ class PlannedModels(Seeded):
 
     models: int | None = _bank_size()
     outputs: Literal["logits", "probabilities", "score", "log-likelihood"] = option(
-        "logits",
         "What your script saves: logits or probabilities of every class, or one number for each record, such as a "
         "language model's: a score of any unit, or the log-likelihood in nats (mean over tokens). --query, --holdout "
         "and --calibration are then numbers of records, such as 400, or .npy files of as many rows.",
+        default="logits",
         choices=("logits", "probabilities", "score", "log-likelihood"),
     )
     direction: Literal["lower", "higher"] | None = option(
-        None,
         "Which numbers records have that a model was trained on: lower, as losses are, or higher. Needed with "
         "--outputs score and log-likelihood.",
         choices=("lower", "higher"),
     )
     views: int = option(
-        1, "Views of each record, such as augmentations, in every file of outputs.", minimum=1, maximum=10_000
+        "Views of each record, such as augmentations, in every file of outputs.", default=1, minimum=1, maximum=10_000
     )
     designs: str | None = option(
-        None,
         "Designs (network and training recipe) that models take turns in, by names of your own; see designs.npy.",
         metavar="NAME,...",
         check=lambda text: parse_own_designs(text),
     )
-    recipe: str | None = option(
-        None, "How the models are trained, in your words.", check=lambda text: check_recipe(text)
-    )
+    recipe: str | None = option("How the models are trained, in your words.", check=lambda text: check_recipe(text))
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ class PlanOptions:
     data: BankData = group(DATA, BankData())
     models: PlannedModels = group(BANK, PlannedModels())
     bank: Path | None = option(
-        None, "Write the bank into this new directory, or add models to it.", "--out", metavar="BANK", decides=False
+        "Write the bank into this new directory, or add models to it.", "--out", metavar="BANK", decides=False
     )
 
 
@@ -105,7 +100,6 @@ class BankNetwork(ShadowNetwork):
     """Options of the network of a bank's models, or of their learner."""
 
     learner: str | None = option(
-        None,
         "Your own learner in place of a network and its training: a value with fit(key, inputs, labels, weights) and "
         "log_probs(params, inputs) as pure JAX functions, as package.module:learner or file.py:learner.",
         check=partial(own_code, "--learner"),
@@ -122,7 +116,7 @@ class TrainOptions:
     model: BankNetwork = group(MODEL, BankNetwork())
     recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
     bank: Path | None = option(
-        None, "Write the bank into this new directory, or add models to it.", "--out", metavar="BANK", decides=False
+        "Write the bank into this new directory, or add models to it.", "--out", metavar="BANK", decides=False
     )
 
     @property
@@ -135,19 +129,19 @@ class TrainOptions:
 class AddOptions:
     """All options of `jaxaudit shadows add`."""
 
-    bank: Path = option(..., "Directory of the bank.", argument=True)
+    bank: Path = option("Directory of the bank.", default=..., argument=True)
     files: tuple[Path, ...] = option(
-        ..., "Outputs on all records of the bank: .npz, .npy, .csv or .parquet.", argument=True, metavar="FILE"
+        "Outputs on all records of the bank: .npz, .npy, .csv or .parquet.", default=..., argument=True, metavar="FILE"
     )
-    model: int | None = option(None, "The model. [default: missing models in order]", minimum=0, maximum=MOST)
+    model: int | None = option("The model. [default: missing models in order]", minimum=0, maximum=MOST)
 
 
 @dataclass(frozen=True)
 class ShowOptions:
     """All options of `jaxaudit shadows show`."""
 
-    bank: Path = option(..., "Directory of the bank.", argument=True)
-    as_json: bool = option(False, "Print one JSON object.", "--json", decides=False)
+    bank: Path = option("Directory of the bank.", default=..., argument=True)
+    as_json: bool = option("Print one JSON object.", "--json", default=False, decides=False)
 
 
 @dataclass(frozen=True)
@@ -155,18 +149,18 @@ class ImportOptions:
     """All options of `jaxaudit shadows import`."""
 
     directory: Path = option(
-        ..., "Directory of tensorflow/privacy's LiRA, or of Privacy Meter.", argument=True, metavar="DIR"
+        "Directory of tensorflow/privacy's LiRA, or of Privacy Meter.", default=..., argument=True, metavar="DIR"
     )
-    out: Path = option(..., "Write the bank into this new directory.", metavar="BANK", decides=False)
+    out: Path = option("Write the bank into this new directory.", default=..., metavar="BANK", decides=False)
     query_rows: Path | None = option(
-        None, "The query set: numbers of records. [default: all but the holdout]", metavar="FILE.npy"
+        "The query set: numbers of records. [default: all but the holdout]", metavar="FILE.npy"
     )
-    holdout_rows: Path | None = option(None, "The holdout, in the same way.", metavar="FILE.npy")
+    holdout_rows: Path | None = option("The holdout, in the same way.", metavar="FILE.npy")
     labels: Path | None = option(
-        None, "Classes of all records, from 0. [default: y_train.npy, if it is there]", metavar="FILE.npy"
+        "Classes of all records, from 0. [default: y_train.npy, if it is there]", metavar="FILE.npy"
     )
     recipe: str | None = option(
-        None, "How the models were trained. [default: as their files say]", check=lambda text: check_recipe(text)
+        "How the models were trained. [default: as their files say]", check=lambda text: check_recipe(text)
     )
 
 

@@ -4,7 +4,6 @@ import os
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.cli.harness import Summary
-from jaxaudit.cli.options import command_line
+from jaxaudit.cli.options import command_line, with_values
 from jaxaudit.cli.read_sets import group_columns
 from jaxaudit.cli.shadows.options import OF_SCORES, BankData, PlannedModels, PlanOptions, parse_own_designs
 from jaxaudit.cli.shadows.sets import BankSets, count_bank_sets, read_bank_sets
@@ -27,11 +26,12 @@ from jaxaudit.data.bank.writing import bank_files, grow, make_folder
 from jaxaudit.data.formats.arrays import read_npy
 from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import claim, write_files
-from jaxaudit.runs.lock import LOCK, OWNER, hold, sign, working_in
+from jaxaudit.runs.lock import LOCK, OWNER, hold, sign, working_in, writing
 from jaxaudit.runs.unfinished import NAME, make_directories, remove_empty
 from jaxaudit.version import __version__
 
 Arrays = dict[str, np.ndarray]
+ADVICE = "free space there and repeat the command."
 
 
 def plan(options: PlanOptions) -> Summary:
@@ -41,7 +41,9 @@ def plan(options: PlanOptions) -> Summary:
     key = jax.random.key(options.models.seed)
     scored = options.models.outputs in OF_SCORES
     sets = count_bank_sets(options.data) if scored else read_bank_sets(key, options.data)
-    options = _filled(options, there, sets)
+    recipe = there.recipe if there is not None and options.models.recipe is None else options.models.recipe
+    models = number_of_models(options.models.models, there, sets)
+    options = with_values(options, models=models, recipe=recipe or None)
     description = describe(options.data, options.models, sets, command_line("shadows plan", options))
     refuse_other(out, there, description)
     lay(out, deal_of(key, sets, description, options.data.coins), there, description)
@@ -57,35 +59,30 @@ def bank_there(out: Path) -> Description | None:
 
 
 def lay(out: Path, dealt: Arrays, there: Description | None, description: Description) -> None:
-    """Writes a bank without outputs, or adds models to an existing bank."""
-    if there is None:
-        _lay_new(out, dealt, description)
+    """Writes a bank without outputs, or adds models to an existing bank.
+
+    If two commands write a new bank at the same time, only one does.
+    """
+    if there is not None:
+        with working_in(out):
+            refuse_other(out, read_description(out), description)
+            _refuse_changed(out, there.models, dealt)
+            with writing(f"--out {out}", ADVICE):
+                grow(out, description, dealt)
         return
-    with working_in(out):
-        refuse_other(out, read_description(out), description)
-        _refuse_changed(out, there.models, dealt)
-        try:
-            grow(out, description, dealt)
-        except OSError as error:
-            raise _unwritten(out, error) from error
-
-
-def _lay_new(out: Path, dealt: Arrays, description: Description) -> None:
-    """Writes a new bank; if two commands try at the same time, only one does."""
     _refuse_made(out)
     made: tuple[Path, ...] = ()
     lock = None
     try:
-        made = make_directories(out / NAME)
-        # The command keeps its drafts in this folder, and `write_files` removes it together with the lock.
-        lock = hold(out / NAME)
-        if lock is not None:
-            sign(out / NAME)
-        _refuse_made(out)
-        write_files(out, bank_files(description, dealt))
-        make_folder(out)
-    except OSError as error:
-        raise _unwritten(out, error) from error
+        with writing(f"--out {out}", ADVICE):
+            made = make_directories(out / NAME)
+            # The command keeps its drafts in this folder, and `write_files` removes it together with the lock.
+            lock = hold(out / NAME)
+            if lock is not None:
+                sign(out / NAME)
+            _refuse_made(out)
+            write_files(out, bank_files(description, dealt))
+            make_folder(out)
     finally:
         if lock is not None:
             for name in (OWNER, LOCK):
@@ -104,13 +101,6 @@ def _refuse_made(out: Path) -> None:
             f"--out {out}: another command made this bank meanwhile; repeat this command, which goes on with what is "
             "there."
         )
-
-
-def _filled(options: PlanOptions, there: Description | None, sets: BankSets) -> PlanOptions:
-    """The options with missing values filled in: those of the existing bank, if there is one."""
-    recipe = there.recipe if there is not None and options.models.recipe is None else options.models.recipe
-    models = number_of_models(options.models.models, there, sets)
-    return replace(options, models=replace(options.models, models=models, recipe=recipe or None))
 
 
 def number_of_models(asked: int | None, there: Description | None, sets: BankSets) -> int:
@@ -243,12 +233,6 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
                 f"--out {out}: {name} is not what this command deals for its {models} models: was it changed, or made "
                 "by another version, or with --coins or --drop-overlap? Name a new directory (nothing was changed)."
             )
-
-
-def _unwritten(out: Path, error: OSError) -> InputError:
-    return InputError(
-        f"--out {out} cannot be written ({error.strerror or error}); free space there and repeat the command."
-    )
 
 
 def _summary(out: Path, description: Description, before: int) -> Summary:

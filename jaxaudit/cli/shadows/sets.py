@@ -1,5 +1,6 @@
 """Reads the records for `jaxaudit shadows plan`: labels, copies, groups."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,13 +9,13 @@ from jaxtyping import Array, Bool, Int, Key, Shaped
 
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import group_columns, read_groups, reader, text_reader
+from jaxaudit.cli.read_sets import group_columns, read_dealt_groups, reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows.options import BankData, BankNetwork
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
 from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
 from jaxaudit.data.formats.arrays import npy_shape
-from jaxaudit.data.groups import COLUMN, Groups, as_groups, load_groups
+from jaxaudit.data.groups import COLUMN, Groups
 from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import are_texts, token_counts
@@ -65,12 +66,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     other = None if data.calibration is None else read(data.calibration)
     if len(query.class_names) < 2 and not are_texts(query):
         raise InputError(f"{query.name} has one class, so there is nothing to classify; is the right label given?")
-    groups = None
-    if data.groups is not None and data.holdout_groups is not None and held is not None:
-        groups = as_groups(
-            read_groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
-            read_groups(data.holdout_groups, data.holdout or "", len(held), "holdout", data.data_dir),
-        )
+    groups = read_dealt_groups(data, len(query), None if held is None else len(held))
     holdout = None if held is None else align_target_data(query, held)
     calibration, shared = _calibration(query, other, data.drop_unshared)
     if not data.drop_overlap:
@@ -118,12 +114,7 @@ def count_bank_sets(data: BankData) -> BankSets:
         )
     named = {flag: getattr(data, flag) for flag in Sizes._fields}
     counts = {flag: count_of(f"--{flag}", text) for flag, text in named.items() if text is not None}
-    groups = None
-    if data.groups is not None and data.holdout_groups is not None and "holdout" in counts:
-        groups = as_groups(
-            load_groups(data.groups, "", counts["query"], "query set", data.data_dir),
-            load_groups(data.holdout_groups, "", counts["holdout"], "holdout", data.data_dir),
-        )
+    groups = read_dealt_groups(replace(data, query=None, holdout=None), counts["query"], counts.get("holdout"))
     records = sum(counts.values())
     none = np.zeros(records, bool)
     return BankSets((), ("",), Counts(**counts), Hashes(), np.zeros(records, np.int32), none, groups, None)

@@ -45,14 +45,10 @@ def show(options: ShowOptions) -> Summary:
     usable = usable_models(bank)
     kinds = kinds_of(bank)
     tests = available_tests(pool_of(bank)[0], [kinds[model] for model in usable.accuracy], kinds)
-    found = Found(bank, path, usable, tests, _bytes(bank))
-    return Summary(tuple(_lines(found)), _facts(found))
-
-
-def _bytes(bank: Bank) -> int:
     paths = [bank.directory / name for name in (*ARRAYS, DESCRIPTION)]
     paths += [outputs_path(bank.directory, model) for model in bank.finished().tolist()]
-    return sum(path.lstat().st_size for path in paths if path.exists())
+    found = Found(bank, path, usable, tests, sum(path.lstat().st_size for path in paths if path.exists()))
+    return Summary(tuple(_lines(found)), _facts(found))
 
 
 def _facts(found: Found) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ from jaxaudit.cli.groups import MODEL, TRAINING
 from jaxaudit.cli.harness import Job, Summary
 from jaxaudit.cli.ks.budget import speed_of
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, cost_of, make_designs, make_shadow_learner
-from jaxaudit.cli.options import Source, command_line, fields_of
+from jaxaudit.cli.options import Source, command_line, fields_of, with_usual, with_values
 from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.own_model import OF_TEXTS
 from jaxaudit.cli.progress import duration, say
@@ -47,13 +47,7 @@ COMPILE_SECONDS = 3.0
 
 
 class Recipes(NamedTuple):
-    """The designs of a bank.
-
-    Attributes:
-        names: of the designs.
-        learners: one for each design.
-        costs: training time of a model of each design, relative to the first.
-    """
+    """The designs of a bank: names, learners, and training times of a model relative to the first."""
 
     names: tuple[str, ...]
     learners: tuple[Learner, ...]
@@ -67,24 +61,30 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     """
     key = jax.random.key(options.models.seed)
     sets = read_bank_sets(key, options.data, options.model)
-    options = _filled(options, sets)
+    of_query = np.asarray(sets.labels[: sets.counts.query])
+    query = Examples(sets.parts[0], of_query, sets.class_names, "query set")
+    options = _filled(options, query)
     tell_of_large_numbers(options.model.model if options.source is Source.TRAINING else None, sets.parts)
-    query = _query(sets)
     recipes = _recipes(options, query, len(sets.labels))
     out = options.bank or Path()
     there = bank_there(out)
     done = np.zeros(0, int) if there is None else finished_in(out, there.models)
-    speed = _speed(options, query, recipes.learners[0])
+    learner, speed = recipes.learners[0], None
+    if isinstance(learner, SteppedLearner):
+        # That of models of the guess.
+        name = (options.model.learner or options.model.model or "", options.model.hidden or "")
+        speed = speed_of(name, options, query, learner)
     usual = WHOLE_FITS_PER_BATCH if speed is None else speed.models_per_batch
     number = _models_per_batch(options.recipe.models_per_batch, there, done) or usual
-    options = replace(
-        options,
-        models=replace(options.models, models=number_of_models(options.models.models, there, sets)),
-        recipe=replace(options.recipe, models_per_batch=number),
-    )
+    models = number_of_models(options.models.models, there, sets)
+    options = with_values(options, models=models, models_per_batch=number)
     device = jax.local_devices()[0]
+    several = ",".join(recipes.names) if len(recipes.names) > 1 else None
+    planned = PlannedModels(seed=options.models.seed, models=models, designs=several, recipe=_in_words(options))
+    if are_texts(query):
+        planned = replace(planned, outputs="log-likelihood", direction="higher")
     description = describe(
-        *(options.data, _in_bank(options, recipes, query), sets, command_line(COMMAND, options)),
+        *(options.data, planned, sets, command_line(COMMAND, options)),
         models_per_batch=number,
         device=_and("" if there is None else there.device, f"{device.platform}: {device.device_kind}"),
         versions={
@@ -109,7 +109,13 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         return bank
 
     def train_aside(execution: Execution) -> Bank:
-        with _beside(out) as folder:
+        # On the same disk, for a bank that is not kept.
+        beside = next(parent for parent in out.absolute().parents if parent.is_dir())
+        try:
+            temporary = tempfile.TemporaryDirectory(prefix=".bank-", dir=beside)
+        except OSError as error:
+            raise InputError(f"{beside.name} cannot be written ({error.strerror or error}).") from error
+        with temporary as folder:
             lay(Path(folder) / "bank", dealt, None, description)
             bank = load_bank(Path(folder) / "bank")
             train_bank(key, bank, np.concatenate(sets.parts), recipes.learners, missing.tolist(), execution=execution)
@@ -143,15 +149,6 @@ def _train_missing(bank: Bank, key: jax.Array, inputs: np.ndarray, recipes: Reci
             train_bank(key, bank, inputs, recipes.learners, models.tolist(), execution=kept)
 
 
-def _beside(out: Path) -> "tempfile.TemporaryDirectory[str]":
-    """A temporary folder on the same disk, for a bank that is not kept."""
-    beside = next(parent for parent in out.absolute().parents if parent.is_dir())
-    try:
-        return tempfile.TemporaryDirectory(prefix=".bank-", dir=beside)
-    except OSError as error:
-        raise InputError(f"{beside.name} cannot be written ({error.strerror or error}).") from error
-
-
 def _models_per_batch(asked: int | None, there: Description | None, done: Int[np.ndarray, " done"]) -> int | None:
     """The number of models per batch that the bank records, if any of its models is trained; None if unknown."""
     known = None if there is None else there.models_per_batch
@@ -175,31 +172,15 @@ def _and(there: str, here: str) -> str:
     return ", ".join(dict.fromkeys([*(there.split(", ") if there else []), here]))
 
 
-def _query(sets: BankSets) -> Examples:
-    count = sets.counts.query
-    return Examples(sets.parts[0], np.asarray(sets.labels[:count]), sets.class_names, "query set")
-
-
-def _speed(options: TrainOptions, query: Examples, learner: Learner) -> Speed | None:
-    """The training speed of models of the guess on this machine; None for a learner without steps."""
-    if not isinstance(learner, SteppedLearner):
-        return None
-    name = (options.model.learner or options.model.model or "", options.model.hidden or "")
-    return speed_of(name, options, query, learner)
-
-
-def _filled(options: TrainOptions, sets: BankSets) -> TrainOptions:
+def _filled(options: TrainOptions, query: Examples) -> TrainOptions:
     """The options with missing values filled in."""
     if options.source is Source.LEARNER:
         return options
-    query = _query(sets)
     if not are_texts(query):
         usual = {"model": "liu-cnn" if is_image(query) else "mlp", "hidden": HIDDEN}
     else:
-        usual = {"model": OF_TEXTS, **({"tokens": "bytes"} if options.model.lora is None else {})}
-    chosen = {name: value for name, value in usual.items() if getattr(options.model, name) is None}
-    model = replace(options.model, **chosen)
-    return replace(options, model=model, recipe=replace(options.recipe, epochs=options.recipe.epochs or EPOCHS))
+        usual = {"model": OF_TEXTS, "tokens": "bytes" if options.model.lora is None else None}
+    return with_usual(options, **usual, epochs=EPOCHS)
 
 
 def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
@@ -214,32 +195,23 @@ def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
     return Recipes(names, learners, tuple(cost_of(name, options.model) for name in names))
 
 
-def _in_bank(options: TrainOptions, recipes: Recipes, query: Examples) -> PlannedModels:
-    """The options of the models in the form of `shadows plan`."""
-    several = ",".join(recipes.names) if len(recipes.names) > 1 else None
-    asked = options.models
-    planned = PlannedModels(seed=asked.seed, models=asked.models, designs=several, recipe=_in_words(options))
-    return replace(planned, outputs="log-likelihood", direction="higher") if are_texts(query) else planned
-
-
 def _in_words(options: TrainOptions) -> str:
     """The recipe of the guess in words: every option of the network and its training, and hashes of your own code."""
     sources = [f"source of {role} {digest}" for role, digest in source_hashes(options).items()]
     if options.model.learner is not None:
         return ", ".join([f"learner {options.model.learner}", *sources])
-    facts = [
-        f"{field.flag.removeprefix('--').replace('-', ' ')} {_shown(field.value)}"
+    told = [
+        field
         for field in fields_of(options)
         if field.panel in (MODEL, TRAINING)
         and field.declared.decides
         and field.value not in (None, ())
         and field.name != "models_per_batch"
     ]
+    values = [" ".join(map(str, each.value)) if isinstance(each.value, tuple) else each.value for each in told]
+    flags = [field.flag.removeprefix("--").replace("-", " ") for field in told]
+    facts = [f"{flag} {value}" for flag, value in zip(flags, values, strict=True)]
     return ", ".join([*facts, *sources])
-
-
-def _shown(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _estimate(

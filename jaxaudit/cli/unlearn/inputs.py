@@ -26,16 +26,9 @@ TEST = "@test"
 
 
 class Parts(NamedTuple):
-    """The records of a run.
+    """The records of a run; which training records to forget, and these in words; and limitations to show.
 
-    Attributes:
-        train: the training records.
-        test: records that are never trained on.
-        forget: which training records to forget.
-        forgotten: these in words.
-        answers: other answers to their questions, for `compare_unlearning`.
-        described: the training records in words.
-        notes: limitations to show.
+    `described` are the training records in words, `answers` other answers to the questions of those to forget.
     """
 
     train: Examples
@@ -91,7 +84,8 @@ def read_parts(options: UnlearnOptions) -> Parts:
         raise InputError(f"--class: {whole.name} has no class {data.class_name!r}; it has {_some(whole.class_names)}.")
     if len(np.unique(whole.labels)) < 2:
         raise InputError(f"{whole.name} contains a single class; at least two are required.")
-    chosen = _first_of_each(whole.labels, data.per_class)
+    of_class = [np.flatnonzero(whole.labels == label) for label in np.unique(whole.labels)]
+    chosen = np.sort(np.concatenate([each[: data.per_class or None] for each in of_class]))
     train = whole if len(chosen) == len(whole) else whole.take(chosen)
     rest = np.setdiff1d(np.arange(len(whole)), chosen)
     test, notes = _unseen(train, _test_records(whole, rest, data))
@@ -165,12 +159,6 @@ def _aligned(whole: Examples, test: Examples) -> Examples:
         )
     table = np.array([outputs.get(name, 0) for name in test.class_names], np.int32)
     return replace(test, labels=table[test.labels], class_names=whole.class_names)
-
-
-def _first_of_each(labels: np.ndarray, count: int) -> np.ndarray:
-    if not count:
-        return np.arange(len(labels))
-    return np.sort(np.concatenate([np.flatnonzero(labels == label)[:count] for label in np.unique(labels)]))
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -3,7 +3,6 @@
 import hashlib
 import inspect
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import IO, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.result import AMNESIAC, RETRAINING, UNTRAINED, UnlearnAudit
 from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.options import with_usual
 from jaxaudit.cli.own_model import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names
 from jaxaudit.cli.recipe import make_factory, make_learner
@@ -27,7 +27,7 @@ from jaxaudit.learners import NetworkLearner
 from jaxaudit.models.restore import name_weights
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
-from jaxaudit.runs.directory import Writer, arrays
+from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_examples
 from jaxaudit.unlearning import Unlearn
 
@@ -81,7 +81,16 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
         )
 
     def outcome(found: UnlearnAudit, provenance: Provenance) -> Outcome:
-        return Outcome(recorded("unlearn", found.result, found.sources, provenance), {}, _files(found, parts))
+        forgotten = {"x": train.inputs[parts.forget], "y": train.labels[parts.forget]}
+        files = {"forget.npz": arrays({**forgotten, "class_names": np.array(train.class_names)})}
+        for name in (each for each in found.models if each != UNTRAINED):
+            for seed in range(found.result.protocol.seeds):
+                files[f"{name}-{seed:02d}.safetensors"] = partial(_write_weights, found, name, seed)
+        return Outcome(recorded("unlearn", found.result, found.sources, provenance), {}, files)
+
+    def measured() -> int:
+        keys, rows = jax.random.split(key, seeds), np.tile(~parts.forget, (seeds, 1))
+        return measure_models_per_batch(keys, rows, train.inputs, train.labels, learner).models_per_batch
 
     attacks = f" and {seeds} attack networks" if asked.nonmembers != 0 and not of_texts else ""
     return Job(
@@ -90,8 +99,8 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
         hashes={
             "training set": train.content_hash,
             "test set": test.content_hash,
-            "forgotten": hashlib.blake2b(np.packbits(parts.forget).tobytes(), digest_size=16).hexdigest(),
-            **_hash_of_answers(parts),
+            "forgotten": _digest(np.packbits(parts.forget).tobytes()),
+            **({} if parts.answers is None else {"other answers": _digest(np.ascontiguousarray(parts.answers).data)}),
         },
         audit=audit,
         outcome=outcome,
@@ -100,32 +109,23 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
         label="unlearning",
         record_shape=train.inputs.shape[1:],
         classes=len(train.class_names),
-        measure=partial(_measured, key, parts, learner, seeds),
+        measure=measured,
     )
-
-
-def _hash_of_answers(parts: Parts) -> dict[str, str]:
-    if parts.answers is None:
-        return {}
-    return {"other answers": hashlib.blake2b(np.ascontiguousarray(parts.answers).data, digest_size=16).hexdigest()}
 
 
 def _filled(options: UnlearnOptions) -> UnlearnOptions:
     """The options with defaults filled in."""
-    demo = options.data.data is None
-    data = options.data
+    demo, of_texts = options.data.data is None, is_texts(options.data.data or "")
     if demo:
-        data = replace(data, data=DEMO_DATA, class_name=data.class_name or DEMO_CLASS)
-    of_texts = is_texts(data.data or "")
-    design = options.model.model or (OF_TEXTS if of_texts else DESIGN)
-    hidden = (DEMO_HIDDEN if demo else HIDDEN) if options.model.hidden is None else options.model.hidden
-    audit = replace(
-        options.audit,
-        methods=options.audit.methods or ",".join(USUAL_OF_TEXTS if of_texts else USUAL),
-        seeds=options.audit.seeds or (DEMO_SEEDS if demo else SEEDS),
-        attack_epochs=options.audit.attack_epochs or (DEMO_ATTACK_EPOCHS if demo else ATTACK_EPOCHS),
+        options = with_usual(options, data=DEMO_DATA, class_name=DEMO_CLASS)
+    return with_usual(
+        options,
+        model=OF_TEXTS if of_texts else DESIGN,
+        hidden=DEMO_HIDDEN if demo else HIDDEN,
+        methods=",".join(USUAL_OF_TEXTS if of_texts else USUAL),
+        seeds=DEMO_SEEDS if demo else SEEDS,
+        attack_epochs=DEMO_ATTACK_EPOCHS if demo else ATTACK_EPOCHS,
     )
-    return replace(options, data=data, model=replace(options.model, model=design, hidden=hidden), audit=audit)
 
 
 def _notes(
@@ -166,27 +166,11 @@ def _notes(
     return tuple(notes)
 
 
-def _files(audit: UnlearnAudit, parts: Parts) -> dict[str, Writer]:
-    """The forgotten records, and every trained model."""
-    train, forget = parts.train, parts.forget
-    records = {"x": train.inputs[forget], "y": train.labels[forget], "class_names": np.array(train.class_names)}
-    files: dict[str, Writer] = {"forget.npz": arrays(records)}
-    for name in audit.models:
-        if name != UNTRAINED:
-            for seed in range(audit.result.protocol.seeds):
-                files[f"{name}-{seed:02d}.safetensors"] = partial(_write_weights, audit, name, seed)
-    return files
-
-
 def _write_weights(audit: UnlearnAudit, name: str, seed: int, file: IO[bytes]) -> None:
-    leading = () if name in (UNTRAINED, "original") else (0,)
+    leading = () if name == "original" else (0,)
     model = jax.tree.map(lambda leaf: jnp.asarray(leaf[(*leading, seed)]), audit.models[name].params)
     file.write(safetensors_bytes(name_weights(model.params, model.state)))
 
 
-def _measured(key: Any, parts: Parts, learner: NetworkLearner, seeds: int) -> int:
-    """The number of models per batch at which retrained models train fastest, by measurement."""
-    rows, train = np.tile(~parts.forget, (seeds, 1)), parts.train
-    return measure_models_per_batch(
-        jax.random.split(key, seeds), rows, train.inputs, train.labels, learner
-    ).models_per_batch
+def _digest(values: Any) -> str:
+    return hashlib.blake2b(values, digest_size=16).hexdigest()

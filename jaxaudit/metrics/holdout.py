@@ -24,8 +24,8 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
-from jaxaudit.metrics.looks_used import holdout_used
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
+from jaxaudit.metrics.resemblance import holdout_used
 from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, limits_of
 

@@ -23,7 +23,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL
 from jaxaudit.metrics.holdout import mean_variance, swapped
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
@@ -84,9 +83,8 @@ class MembersAnswer(NamedTuple):
 
 def members_test(
     key: Key[Array, ""],
-    target: Float[Array | np.ndarray, " n"],
+    scores: Float[Array | np.ndarray, " n"],
     sizes: tuple[int, int, int],
-    predictors: Float[np.ndarray, "n kinds"],
     *,
     groups: Int[Array | np.ndarray, " n"] | None = None,
     p_never: float | None = None,
@@ -107,9 +105,9 @@ def members_test(
 
     Args:
         key: random key of the permutations.
-        target: the target's log-odds of each record's own class, of the query set, the holdout, and then the members.
+        scores: larger means more likely used, and no set entered them; of log-odds, `residual_scores` makes the best.
+            They are of the query set, the holdout, and then the members.
         sizes: the numbers of records of these three sets.
-        predictors: predictors of each record's difficulty (see `difficulty`), made without using the sets.
         groups: the group of each record, if whole groups were chosen at random.
         p_never: a p-value of another exact test of the same target, to be used in place of this test's.
         permutations: the number of random permutations.
@@ -117,35 +115,9 @@ def members_test(
         level: confidence level of the interval.
 
     Raises:
-        InputError: there are fewer than 50 members, shapes disagree, an output is NaN, or as `permutation_test`.
+        InputError: there are fewer than 50 members, shapes disagree, a score is NaN, or as `permutation_test`.
     """
-    return compared_with_members(
-        *(key, residual_scores(target, predictors), sizes),
-        groups=groups,
-        p_never=p_never,
-        permutations=permutations,
-        alpha=alpha,
-        level=level,
-        stated=stated,
-        question=question,
-    )
-
-
-def compared_with_members(
-    key: Key[Array, ""],
-    scores: Float[np.ndarray, " n"],
-    sizes: tuple[int, int, int],
-    *,
-    groups: Int[Array | np.ndarray, " n"] | None = None,
-    p_never: float | None = None,
-    permutations: int = PERMUTATIONS,
-    alpha: float = ALPHA,
-    level: float = LEVEL,
-    stated: float = STATED_FRACTION,
-    question: Question = "used",
-) -> MembersAnswer:
-    """`members_test` of scores that are already made: larger means more likely used, and no set entered them."""
-    query, holdout, members = np.split(scores, np.cumsum(sizes)[:2])
+    query, holdout, members = np.split(np.asarray(scores), np.cumsum(sizes)[:2])
     if len(members) < LEAST_MEMBERS or len(scores) != sum(sizes):
         raise InputError(
             f"there are outputs on {len(scores)} records for sets of {sizes[0]}, {sizes[1]} and {sizes[2]}, the last "

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
-from jaxaudit.metrics.looks_used import reference_used
+from jaxaudit.metrics.resemblance import reference_used
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shadow import check_shadows
 from jaxaudit.metrics.shares import shares

@@ -1,10 +1,20 @@
-"""An exact test of use from any number a record: a loss, a likelihood, a squared error, from any kind of model.
+"""Tests of use from any number a record: a loss, a likelihood, a squared error, from any kind of model.
 
 If query set and holdout were dealt at random and the target never used the query set, which record is in which set is
-exchangeable given all scores. So any statistic of the scores and the sets has an exact permutation p-value. Its power
-comes from two steps that do not look at the sets: the difficulty of a record, as covariates and other models show it,
-is taken out of each score by ridge regression; and several scores are combined by a statistic that weighs them by what
-they show (`combined`), which is computed anew for every random deal.
+exchangeable given all scores. So any statistic of the scores and the sets has an exact permutation p-value
+(`score_test`). Its power comes from two steps: what covariates and other models show of a record's difficulty is taken
+out of each score by ridge regression, which does not look at the sets; and several scores are combined by a statistic
+that weighs them by what they show (`combined`), which is computed anew for every random deal.
+
+Models of known truth show how much of an effect is left (`share_left`). With T the target's mean score of the query
+set, U that of models trained without it and V that of models trained with it,
+
+    share = (T - U) / (V - U)
+
+Where there is a holdout, its mean score is subtracted from each of the three: a target that is better or worse on all
+records than the other models then has no effect. If the target used the share f of the query set as V's models did, the
+mean of any score is the mixture (1 - f) U + f V. The limits are those of a ratio (Fieller 1954), with two sources of
+variance: the records (or groups) that were dealt, and the seeds of the models, as far as there are two of a kind.
 """
 
 from typing import NamedTuple
@@ -13,7 +23,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from scipy import special, stats
 
+from jaxaudit.metrics.effect import ALPHA, LEVEL
+from jaxaudit.metrics.holdout import mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, share_as_large
+from jaxaudit.metrics.usage import UNKNOWN, Limits, limits_of_ratio
 
 PENALTIES = 10.0 ** np.arange(-6, 3)
 LEAST_FREE = 0.2
@@ -147,3 +160,122 @@ def residuals(
     penalty = PENALTIES[np.argmin(errors, axis=0)]
     left = centred - design @ (vectors @ (along / (values[:, None] + penalty)))
     return left / np.maximum(left.std(axis=0), 1e-9)
+
+
+class ShareLeft(NamedTuple):
+    """The position of a target between models of known truth.
+
+    Attributes:
+        limits: the share and its limits; unknown if the models of both kinds hardly differ.
+        p_unused: p-value of "the target is a model like those that never used the query set", by a t-test over their
+            seeds; None with fewer than two of them.
+        p_used: p-value of "the target is a model like those that used all of it"; None if the limits are unknown.
+        effect: the difference between both kinds of models, in its standard errors.
+    """
+
+    limits: Limits
+    p_unused: float | None
+    p_used: float | None
+    effect: float
+
+
+def share_left(
+    target: Float[np.ndarray, " n"],
+    unused: Float[np.ndarray, "unused n"],
+    used: Float[np.ndarray, "used n"],
+    size: int,
+    *,
+    groups: Int[np.ndarray, " n"] | None = None,
+    alpha: float = ALPHA,
+    level: float = LEVEL,
+) -> ShareLeft:
+    """The share of the effect of use that is left in a target, and its limits.
+
+    Args:
+        target: the target's scores of the query records, and then of the holdout records, if there are any.
+        unused: scores of models trained without the query set; none if the holdout alone shows what that looks like.
+        used: scores of models trained with all of the query set.
+        size: the number of query records.
+        groups: the group of each record, if whole groups were dealt.
+        alpha, level: the level of the upper limit, and the confidence level of the interval.
+
+    >>> random = np.random.default_rng(1)
+    >>> records, memory = random.normal(size=300), random.uniform(1, 2, 300)
+    >>> def model(share):
+    ...     return records + memory * (random.uniform(size=300) < share) + 0.1 * random.normal(size=300)
+    >>> found = share_left(model(0.3), np.stack([model(0), model(0)]), np.stack([model(1), model(1)]), 300)
+    >>> found.limits.low < 0.3 < found.limits.upper, found.p_unused < 0.05
+    (True, True)
+    """
+    low = unused.mean(axis=0) if len(unused) else np.zeros_like(target)
+    high = used.mean(axis=0) if len(used) else None
+    a = target - low
+    difference, of_a = _mean(a, size), _variance(a, size, groups)
+    of_seeds = [_of_seeds(each, size) for each in (unused, used)]
+    freedom_seeds = sum(len(each) - 1 for each in (unused, used) if len(each) > 1)
+    # Models of one kind lend the other their spread, if it has a single model.
+    known = [each for each in of_seeds if each is not None] or [0.0]
+    v_unused, v_used = (known[0] if each is None else each for each in of_seeds)
+    freedom_records = max(1, _units(size, len(target), groups) - 1)
+    more_unused = 1 / len(unused) if len(unused) else 0.0
+    p_unused = None
+    if len(unused) > 1:
+        v_none = of_a + v_unused * (1 + more_unused)
+        freedom = _freedom(of_a, freedom_records, v_none - of_a, len(unused) - 1)
+        p_unused = float(special.stdtr(freedom, -difference / np.sqrt(max(v_none, 1e-300))))
+    if high is None:
+        return ShareLeft(UNKNOWN, p_unused, None, 0.0)
+    b = high - low
+    full, of_b = _mean(b, size), _variance(b, size, groups)
+    between = (_variance(a + b, size, groups) - of_a - of_b) / 2
+    # The target's own seed, and those of the means of both kinds, at the share f.
+    seeds = (
+        v_unused * (1 + more_unused),
+        v_used - v_unused - 2 * v_unused * more_unused,
+        v_unused * more_unused + v_used / len(used),
+    )
+    variance = (of_a + seeds[0], -2 * between + seeds[1], of_b + seeds[2])
+    error = float(np.sqrt(of_b + v_unused * more_unused + v_used / len(used)))
+    effect = full / error if error > 0 else 0.0
+    freedom = _freedom(of_b, freedom_records, error**2 - of_b, freedom_seeds)
+    if not effect > special.stdtrit(freedom, 1 - alpha):
+        return ShareLeft(UNKNOWN, p_unused, None, effect)
+    estimate = float(np.clip(difference / full, 0, 1))
+    at = [max(_at(each, estimate), 0.0) for each in (variance, seeds)]
+    freedom = _freedom(at[0] - at[1], freedom_records, at[1], freedom_seeds)
+    limits = limits_of_ratio(difference, full, variance, freedom, alpha, level)
+    p_used = float(special.stdtr(freedom, (difference - full) / np.sqrt(max(_at(variance, 1.0), 1e-300))))
+    return ShareLeft(limits, p_unused, p_used, effect)
+
+
+def _at(parabola: tuple[float, float, float], share: float) -> float:
+    return parabola[0] + parabola[1] * share + parabola[2] * share**2
+
+
+def _mean(scores: np.ndarray, size: int) -> float:
+    """The mean of the query records, minus that of the holdout records if there are any."""
+    return float(scores[:size].mean() - (scores[size:].mean() if len(scores) > size else 0))
+
+
+def _variance(scores: np.ndarray, size: int, groups: np.ndarray | None) -> float:
+    """The sampling variance of `_mean` over records or groups."""
+    sides = [np.arange(len(scores)) < size] + ([np.arange(len(scores)) >= size] if len(scores) > size else [])
+    return sum(mean_variance(scores, groups, side) / int(side.sum()) for side in sides)
+
+
+def _units(size: int, records: int, groups: np.ndarray | None) -> int:
+    """The number of records or groups of the smaller set."""
+    sides = [slice(0, size)] + ([slice(size, records)] if records > size else [])
+    return min(side.stop - side.start if groups is None else len(np.unique(groups[side])) for side in sides)
+
+
+def _of_seeds(models: np.ndarray, size: int) -> float | None:
+    """The variance of `_mean` between models of one kind; None with fewer than two."""
+    return float(np.var([_mean(each, size) for each in models], ddof=1)) if len(models) > 1 else None
+
+
+def _freedom(records: float, of_records: int, seeds: float, of_seeds: int) -> float:
+    """The degrees of freedom of a sum of two estimated variances (Satterthwaite 1946)."""
+    parts = [(records, of_records), (seeds, of_seeds)]
+    below = sum(value**2 / count for value, count in parts if count > 0)
+    return float((records + seeds) ** 2 / below) if below > 0 else float(of_records)

@@ -27,21 +27,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.dtp_bounds import dtp_bound, log_odds_dtp_bound, smoothed_naive_bayes_delta
-
-__all__ = [
-    "AS_PUBLISHED",
-    "BAYES_INFERENCE",
-    "RANDOM_TREES",
-    "dtp_bound",
-    "linear_queries_delta",
-    "lipschitz_dtp_bound",
-    "log_odds_dtp_bound",
-    "naive_bayes_delta",
-    "posterior_dtp_bound",
-    "smoothed_naive_bayes_delta",
-    "softmax_regression_lipschitz",
-]
+from jaxaudit.kernels.dtp_bounds import dtp_bound
+from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound as log_odds_dtp_bound
+from jaxaudit.kernels.dtp_bounds import smoothed_naive_bayes_delta as smoothed_naive_bayes_delta
 
 BAYES_INFERENCE = 3 / 2
 """delta of Bayes inference, p(y | x) = n_xy / n_x (proposition 6.3, corrected; the least that holds)."""

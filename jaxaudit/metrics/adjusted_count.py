@@ -23,8 +23,7 @@ class AdjustedCount(NamedTuple):
 
     Attributes:
         share: the used share of the records. It may lie outside [0, 1]; see `adjusted_count`.
-        called: share of the records that are called members.
-        threshold: records with at least this score are called members.
+        called: share of the records that are called members, by a score of at least `threshold`.
         true_positive, false_positive: share of the shadow models' members, and of their non-members, that are called.
     """
 

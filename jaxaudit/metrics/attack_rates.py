@@ -129,8 +129,7 @@ def attack_rates(
     independent, which they are not; `spread` shows how much models differ.
 
     Args:
-        scores: of each record under each model, larger for a member; NaN if the attack gives none.
-        truth: the membership masks of the models.
+        scores, truth: of each record under each model, larger for a member, or NaN; and the models' membership masks.
         false_positive_rates: the stated false positive rates.
         level: confidence level of the intervals.
         thresholds_of: for each model, the other models that set its thresholds; by default all others in `scores`.

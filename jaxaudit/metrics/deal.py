@@ -24,22 +24,14 @@ deviations of the size that independent draws of each record would give, whichev
 def deal(
     key: Key[Array, ""], records: int, share: float = SHARE, groups: Shaped[np.ndarray, " records"] | None = None
 ) -> Bool[np.ndarray, " records"]:
-    """Chooses the records to hold out, uniformly at random among all choices of the same size.
+    """Chooses the records to hold out, uniformly at random among all choices of the same size: True for the holdout.
 
-    The holdout has `round(share * records)` records, or that share of the groups; at least one and not all.
-
-    Args:
-        key: random key.
-        records: the number of records.
-        share: share of the records (of the groups, if given) to hold out, between 0 and 1.
-        groups: one value per record; records with equal values stay together.
-
-    Returns:
-        True for the holdout, False for the query set.
+    The holdout has `round(share * records)` records, or that share of the groups; at least one and not all. Records
+    with equal values in `groups`, which has one for each, stay together.
 
     Raises:
-        InputError: the share is out of range, there is not one group per record, or there are so few records or groups
-            that no p-value of a test could be as small as 0.05.
+        InputError: the share is not between 0 and 1, there is not one group per record, or there are so few records or
+            groups that no p-value of a test could be as small as 0.05.
 
     >>> import jax
     >>> deal(jax.random.key(1), 7, groups=np.array([0, 0, 1, 2, 3, 4, 5]))

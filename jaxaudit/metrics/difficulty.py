@@ -33,14 +33,13 @@ def difficulty(
     membership: Bool[np.ndarray, "models n"] | None = None,
     groups: Int[np.ndarray, " n"] | None = None,
 ) -> Float[np.ndarray, "n kinds"]:
-    """Predictors of how difficult each record is, for `residual`.
+    """Predictors of how difficult each record is, for `residual_scores`.
 
     Args:
         key: random key for the choice of features and of candidate neighbours; None without inputs.
-        labels: the records' classes.
-        inputs: the records' features, of any shape; None if not available.
-        shadows: log-odds of shadow models whose membership masks do not depend on the split; None if not available.
-        membership: the membership masks of these shadow models.
+        labels, inputs: the records' classes and, if available, their features, of any shape.
+        shadows, membership: log-odds and membership masks of shadow models, if available; the masks do not depend on
+            the split.
         groups: the group of each record, if whole groups were drawn: neighbours are sought in other groups.
 
     Raises:

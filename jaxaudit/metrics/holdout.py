@@ -58,9 +58,9 @@ def holdout_test(
       those of the shadow models. Exact if the target is trained like them, other data included; too small if all shadow
       models share calibration data and the target has other data.
     - `fraction`: the target's difference divided by the shadow models' mean difference, with the interval of an
-      `Effect`. It assumes that the target is trained like the shadow models.
-    - `detectable`: from the same numbers and the critical value of the permutation test. For both, the variance of the
-      target's scores is taken as at least that of the shadow models: outputs that hardly vary carry less information.
+      `Effect`. It assumes that the target is trained like the shadow models. For `fraction` and `detectable`, the
+      variance of the target's scores is taken as at least that of the shadow models: outputs that hardly vary carry
+      less information.
 
     The verdict is never `forgotten` if the holdout looks used, too (`holdout_used`), since use of both sets shows no
     difference, or if most of the target's outputs are the same value.
@@ -74,10 +74,9 @@ def holdout_test(
         groups: the group of each record, if the provider chose whole groups at random.
         predictors: predictors of each record's difficulty (`jaxaudit.metrics.difficulty`), which do not use the split.
         permutations: the number of random permutations.
-        alpha, stated: the level of both tests, and the largest upper limit of `forgotten`.
-        level: confidence level of the interval.
+        alpha, level: the level of both tests, and the confidence level of the interval.
+        stated, recipe: as for `conclude`; no verdict depends on the recipe.
         printed: whether the target's log-odds come from a file of rounded probabilities.
-        recipe: advice if the shadow models fit their own data badly. It changes no verdict.
 
     Raises:
         InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or a row of `membership`

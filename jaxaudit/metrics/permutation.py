@@ -224,8 +224,7 @@ def better_than_guessing(
     Models 2 i and 2 i + 1 were trained on the two halves of random split i. If outputs do not depend on the half, the
     split can be drawn again: the two halves are swapped, and the targets of a split permuted, at random. The statistic
     is the largest, over attacks, of the number of right answers minus its expectation by guessing, in standard
-    deviations. Under the null hypothesis the p-value is at most u with probability at most u, for every u and any
-    dependence between attacks.
+    deviations. The p-value is exact for any dependence between attacks.
 
     Raises:
         InputError: shapes disagree, or two models do not share a split.

@@ -29,8 +29,7 @@ class Separation(StrictStruct, frozen=True):
             groups, the variance of the mean score times the number of records.
         between: variance of the difference between models, beyond the sampling variance.
         models: the number of models that were measured.
-        stretch: the factor by which outputs of a target with its own data are assumed to deviate more from the shadow
-            models' mean than outputs of a shadow model (`own_data_stretch`).
+        stretch: the factor of `own_data_stretch` by which deviations from the shadow models were multiplied.
     """
 
     difference: float
@@ -55,8 +54,7 @@ def separation(
     other data.
 
     Args:
-        log_odds: each model's log-odds of each record's own class (`log_odds`).
-        membership: the models' membership masks.
+        log_odds, membership: each model's log-odds of each record's own class (`log_odds`), and membership mask.
         draws: the number of the random part of the calibration set that each model was trained on; None, or if no two
             models share one: nothing is stretched.
         designs: each model's design (architecture and training recipe), as a number; None if all have the same.

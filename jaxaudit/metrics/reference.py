@@ -69,11 +69,9 @@ def reference_test(
     difference. Shadow models of several designs include the error of not knowing the target's design.
 
     Args:
-        target: the target's log-odds of each record's own class (`log_odds`): query records, then reference records.
-        shadows: the shadow models' log-odds of the same records.
+        target, shadows: log-odds of each record's own class: of `queried` query records, then of the reference.
         membership: the shadow models' membership masks: none, a part, or all of the query set, and a random share of
             the reference.
-        queried: the size of the query set.
         unseen: which records the target is known not to have used; None: all of the reference.
         alpha, level, stated, recipe: as for `holdout_test`.
 

@@ -177,14 +177,10 @@ def holdout_used(
     - use is visible: models that used the records exceed the bound (`bound_of_one_more`) on average;
     - the target's mean exceeds the bound. A target like the shadow models, without use, does so with probability at
       most `alpha`;
-    - the target's mean is at least the fraction `stated` (at most `STATED_FRACTION`) of the way from models that did
-      not use the records to models that did.
+    - the target's mean is at least the fraction `stated`, which `forgotten` must rule out (at most `STATED_FRACTION`),
+      of the way from models that did not use the records to models that did.
 
-    Args:
-        found, membership: scores of the target and of the shadow models, and the latter's membership masks.
-        size: the number of query records, which come first.
-        stated: the used fraction that `forgotten` must rule out.
-        alpha: the largest probability of a false alarm.
+    The scores are of `size` query records, then of the holdout.
     """
     scores, unused = found.shadows, ~membership
     others = unused.sum(axis=0) - unused

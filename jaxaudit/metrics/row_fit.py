@@ -46,16 +46,11 @@ def row_fits(
 ) -> Float[np.ndarray, " models"]:
     """How well a model's outputs fit each membership mask, in standard deviations; 0 on average for unrelated masks.
 
-    The statistic of a row is the sum of the outputs over its members, minus its expectation for a random choice of
-    equally many members from each of `sets`, divided by the standard deviation of that sum. Before that, outputs are
-    replaced by their residuals after a least-squares fit on the other models' mean outputs, because records differ far
-    more than models do. The outputs of a row's own model are left out of that row's fit, so the row stays independent.
-
-    Args:
-        outputs: the model's log-odds of each record's own class.
-        membership: the membership masks of all models; read some rows at a time.
-        sets: the sets of records from which members were drawn separately.
-        others, known: log-odds of some other models, and the row indices of these.
+    The statistic of a row is the sum of the outputs (log-odds of each record's own class) over its members, minus its
+    expectation for a random choice of equally many members from each of `sets`, divided by the standard deviation of
+    that sum. Before that, outputs are replaced by their residuals after a least-squares fit on the mean outputs of the
+    `others`, because records differ far more than models do; these are the models of the rows `known`. The outputs of a
+    row's own model are left out of that row's fit, so the row stays independent. Masks are read some rows at a time.
 
     >>> outputs = np.array([2.0, 1.0, 0.0, -1.0])
     >>> rows = np.array([[True, True, False, False], [True, False, True, False]])

@@ -64,14 +64,10 @@ def score_test(
 ) -> ScoreTest:
     """Was the query set used? A permutation test of the scores' differences between query set and holdout.
 
-    Args:
-        key: random key of the deals.
-        scores: of the query records, and then of the holdout records, as from `residuals`.
-        directions: by kind of scores, 1 if scores are higher for records that were used, -1 if they are lower, 0 if it
-            is not known: then both directions count.
-        size: the number of query records.
-        groups, pairs, permutations: as for `permuted_differences`.
-        alpha: the level of `critical`.
+    Scores, as from `residuals`, are of `size` query records, and then of the holdout records. By kind of scores, the
+    direction is 1 if scores are higher for records that were used, -1 if they are lower, and 0 if it is not known: then
+    both directions count. `groups`, `pairs` and `permutations` are as for `permuted_differences`, and `alpha` is the
+    level of `critical`.
 
     >>> import jax
     >>> random = np.random.default_rng(1)
@@ -191,13 +187,9 @@ def share_left(
 ) -> ShareLeft:
     """The share of the effect of use that is left in a target, and its limits.
 
-    Args:
-        target: the target's scores of the query records, and then of the holdout records, if there are any.
-        unused: scores of models trained without the query set; none if the holdout alone shows what that looks like.
-        used: scores of models trained with all of the query set.
-        size: the number of query records.
-        groups: the group of each record, if whole groups were dealt.
-        alpha, level: the level of the upper limit, and the confidence level of the interval.
+    Scores are of `size` query records, and then of the holdout records, if there are any: of the target; of models
+    trained without the query set, or none if the holdout alone shows what that looks like; and of models trained with
+    all of it. `groups` has the group of each record, if whole groups were dealt.
 
     >>> random = np.random.default_rng(1)
     >>> records, memory = random.normal(size=300), random.uniform(1, 2, 300)
@@ -207,27 +199,38 @@ def share_left(
     >>> found.limits.low < 0.3 < found.limits.upper, found.p_unused < 0.05
     (True, True)
     """
+    asked = np.arange(len(target)) < size
+    sides = [asked] if asked.all() else [asked, ~asked]
+
+    def mean(scores: np.ndarray) -> float:
+        return float(scores[:size].mean() - (scores[size:].mean() if len(sides) > 1 else 0))
+
+    def variance_of(scores: np.ndarray) -> float:
+        return sum(mean_variance(scores, groups, side) / int(side.sum()) for side in sides)
+
     low = unused.mean(axis=0) if len(unused) else np.zeros_like(target)
-    high = used.mean(axis=0) if len(used) else None
     a = target - low
-    difference, of_a = _mean(a, size), _variance(a, size, groups)
-    of_seeds = [_of_seeds(each, size) for each in (unused, used)]
+    difference, of_a = mean(a), variance_of(a)
+    of_seeds = [
+        float(np.var([mean(each) for each in models], ddof=1)) if len(models) > 1 else None for models in (unused, used)
+    ]
     freedom_seeds = sum(len(each) - 1 for each in (unused, used) if len(each) > 1)
     # Models of one kind lend the other their spread, if it has a single model.
     known = [each for each in of_seeds if each is not None] or [0.0]
     v_unused, v_used = (known[0] if each is None else each for each in of_seeds)
-    freedom_records = max(1, _units(size, len(target), groups) - 1)
+    units = min(int(side.sum()) if groups is None else len(np.unique(groups[side])) for side in sides)
+    freedom_records = max(1, units - 1)
     more_unused = 1 / len(unused) if len(unused) else 0.0
     p_unused = None
     if len(unused) > 1:
         v_none = of_a + v_unused * (1 + more_unused)
         freedom = _freedom(of_a, freedom_records, v_none - of_a, len(unused) - 1)
         p_unused = float(special.stdtr(freedom, -difference / np.sqrt(max(v_none, 1e-300))))
-    if high is None:
+    if not len(used):
         return ShareLeft(UNKNOWN, p_unused, None, 0.0)
-    b = high - low
-    full, of_b = _mean(b, size), _variance(b, size, groups)
-    between = (_variance(a + b, size, groups) - of_a - of_b) / 2
+    b = used.mean(axis=0) - low
+    full, of_b = mean(b), variance_of(b)
+    between = (variance_of(a + b) - of_a - of_b) / 2
     # The target's own seed, and those of the means of both kinds, at the share f.
     seeds = (
         v_unused * (1 + more_unused),
@@ -250,28 +253,6 @@ def share_left(
 
 def _at(parabola: tuple[float, float, float], share: float) -> float:
     return parabola[0] + parabola[1] * share + parabola[2] * share**2
-
-
-def _mean(scores: np.ndarray, size: int) -> float:
-    """The mean of the query records, minus that of the holdout records if there are any."""
-    return float(scores[:size].mean() - (scores[size:].mean() if len(scores) > size else 0))
-
-
-def _variance(scores: np.ndarray, size: int, groups: np.ndarray | None) -> float:
-    """The sampling variance of `_mean` over records or groups."""
-    sides = [np.arange(len(scores)) < size] + ([np.arange(len(scores)) >= size] if len(scores) > size else [])
-    return sum(mean_variance(scores, groups, side) / int(side.sum()) for side in sides)
-
-
-def _units(size: int, records: int, groups: np.ndarray | None) -> int:
-    """The number of records or groups of the smaller set."""
-    sides = [slice(0, size)] + ([slice(size, records)] if records > size else [])
-    return min(side.stop - side.start if groups is None else len(np.unique(groups[side])) for side in sides)
-
-
-def _of_seeds(models: np.ndarray, size: int) -> float | None:
-    """The variance of `_mean` between models of one kind; None with fewer than two."""
-    return float(np.var([_mean(each, size) for each in models], ddof=1)) if len(models) > 1 else None
 
 
 def _freedom(records: float, of_records: int, seeds: float, of_seeds: int) -> float:

@@ -53,11 +53,10 @@ def u_lira(
     copies of a model are left out together.
 
     Args:
-        key: random key of the bootstrap.
-        unlearned: the unlearned models' log-odds of each record's own class, in nats.
-        retrained: the same for models retrained without the records.
+        key: random key of the bootstrap, of at least 2 `replicates`.
+        unlearned, retrained: log-odds of each record's own class, in nats, of unlearned models, and of models retrained
+            without the records.
         level: confidence level of the interval.
-        replicates: bootstrap replicates, at least 2.
 
     Raises:
         InputError: fewer than 4 models on a side, numbers of records that differ, no record, NaN, or `replicates` or

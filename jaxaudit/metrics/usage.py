@@ -275,9 +275,9 @@ def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     """p-values adjusted for multiple testing, in the same order (Holm 1979).
 
-    The probability that any true null hypothesis has an adjusted p-value of u or less is at most u, for any dependence
-    between the p-values. The k-th smallest of m p-values is multiplied by m - k + 1, and is at least the adjusted one
-    before it and at most 1.
+    The probability that any true null hypothesis has an adjusted p-value of u or less is at most u, for any dependence.
+    The k-th smallest of m p-values is multiplied by m - k + 1, and is at least the adjusted one before it and at most
+    1.
 
     >>> holm([0.01, 0.04, 0.03])
     (0.03, 0.06, 0.06)

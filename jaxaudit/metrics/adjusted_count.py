@@ -1,7 +1,7 @@
 """The used share of a set, from an attack's calls on its records and the attack's error rates on shadow models.
 
-DUCI, dataset usage cardinality inference (Tong et al. 2025, ICLR), which is the adjusted count of Rogan & Gladen (1978,
-"Estimating prevalence from the results of a screening test"). With `called` 1 where a record is called a member,
+DUCI, dataset usage cardinality inference (Tong et al. 2025, ICLR), is the adjusted count of Rogan & Gladen (1978). With
+`called` 1 where a record is called a member,
 
     share = mean of (called - FPR) / (TPR - FPR).
 

@@ -1,8 +1,8 @@
 """True positive rates of an attack at stated false positive rates, with thresholds that come from other models.
 
-The input is the score of every record under every model, and the true membership. The threshold for a model is a
-quantile of the scores of the other models' non-members, since an attacker does not know the model's own non-members.
-So the *realised* false positive rate may differ from the stated one. Both are reported (Jebreel et al. 2026).
+An attacker does not know a model's own non-members, so the threshold for a model is a quantile of the scores of the
+other models' non-members, and the *realised* false positive rate may differ from the stated one. Both are reported
+(Jebreel et al. 2026).
 """
 
 from collections.abc import Sequence

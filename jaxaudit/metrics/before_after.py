@@ -1,7 +1,7 @@
 """Did a deletion change a model's use of the query set? Compares its outputs before and after, with one holdout.
 
-Both models are judged on the same records, so what is common to both scores of a record, its difficulty and the random
-split, cancels in their difference. The difference of two separate audits would contain it twice.
+What is common to both scores of a record, its difficulty and the random split, cancels in their difference. The
+difference of two separate audits would contain it twice.
 """
 
 import numpy as np

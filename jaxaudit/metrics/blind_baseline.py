@@ -1,9 +1,8 @@
 """Can query set and holdout be told apart without the target? Then a difference of its outputs need not be use.
 
 Most published sets for membership inference on language models can (Das, Zhang & Tramer 2024): their two sides were not
-dealt at random. The attempt is a kernel ridge regression of the set on what is known of each record: other models'
-scores and covariates, or its words. Each record is predicted from all others, and the predictions are judged by a
-permutation test, so the p-value is exact: its false alarms are as rare as its level says.
+dealt at random. A kernel ridge regression predicts the set of each record from what is known of all others: other
+models' scores and covariates, or words. A permutation test judges the predictions, so the p-value is exact.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """Splits records at random into a query set, a holdout and known members. This random split makes the tests exact.
 
-Split before any record is shared. The size of the holdout decides what can be detected: for a fixed query set, a
-holdout twice as large raises the test's signal-to-noise ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at
-ratio r). For a fixed number of records, a holdout of half of them is best.
-"""
+Split before any record is shared. For a fixed query set, a holdout twice as large raises the test's signal-to-noise
+ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at ratio r). For a fixed number of records, half of them is
+best."""
 
 from math import comb
 

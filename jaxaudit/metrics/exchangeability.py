@@ -1,8 +1,7 @@
-"""Tests whether the holdout and the query set are exchangeable.
+"""Tests whether the holdout and the query set are exchangeable, as the holdout test assumes.
 
-The holdout test is exact if the provider chose at random which records to share. The records cannot prove that, but
-they can show many violations: other classes, other inputs, easier or harder records, duplicates or similar records that
-are all in one set.
+The records cannot prove that, but they can show many violations: other classes, other inputs, easier or harder records,
+duplicates or similar records that are all in one set.
 """
 
 import math

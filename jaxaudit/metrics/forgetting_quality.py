@@ -4,8 +4,7 @@ Triantafillou et al. (2024), "Are we making progress in unlearning? Findings fro
 competition", sections 3 and 4, with the details of the published code (`google-deepmind/unlearning_evaluation`).
 
 For each record of the forget set, attacks guess from the log-odds of its class whether a model is unlearned or
-retrained. Two kinds of attack are tried, at all thresholds that make a difference (the published code tries a grid of
-0.01 nats):
+retrained, at all thresholds that make a difference (the published code tries a grid of 0.01 nats):
 
 - one threshold: log-odds at or above it are attributed to the side with the larger median;
 - two thresholds: log-odds between them are attributed to the side with the smaller range. The upper threshold is

@@ -2,16 +2,12 @@
 
 If the target never used the query set, and the provider chose at random which records to share, query and holdout
 records are exchangeable. Scores that do not use which set a record is in can then be permuted: the test keeps its level
-in finite samples, for any target and any other training data.
+in finite samples, for any target and any other training data. If whole groups were chosen at random (a patient's
+records, near-copies), groups are exchangeable and records are not: with `groups`, whole groups are permuted, and
+variances are taken over groups.
 
 The score (`membership_scores`) comes from shadow models. Each was trained on a random choice of query *and* holdout
-records, about as many as the query set has (`dealt_alike`); the choices do not depend on the split, so the test is
-exact. A target that used all of the query set is exchangeable with the shadow models if it has their recipe and other
-data like theirs. `p_fully`, the used fraction and the minimum detectable fraction assume that; the p-value of "never
-used" does not.
-
-If whole groups were chosen at random (a patient's records, near-copies), groups are exchangeable and records are not.
-With `groups`, whole groups are permuted, and variances are taken over groups.
+records, about as many as the query set has (`dealt_alike`), which does not depend on the split.
 """
 
 from concurrent.futures import ThreadPoolExecutor

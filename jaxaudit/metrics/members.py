@@ -137,8 +137,12 @@ def members_test(
     p_memory, p_reversed = compared("members and holdout", members, holdout, of_members, of_holdout)
     means = sides(query, holdout, members, parts)
     limits = limits_by_members(means, alpha, level) if p_memory <= alpha else UNKNOWN
-    invalid = _reversed(p_reversed, alpha, question)
-    doubts = swapped(p_smaller, alpha, question)
+    doubts, invalid = swapped(p_smaller, alpha, question), ()
+    if p_reversed <= alpha / 2:
+        invalid = (
+            f"the holdout {WORDING[question].more} the members (p = {p_reversed:.3g}): their files may be swapped, or "
+            "the members were not used, or their outputs are of another model",
+        )
     usage = conclude(
         *("members", p_never, p_fully, limits, doubts, invalid), alpha=alpha, stated=stated, question=question
     )
@@ -183,13 +187,3 @@ def limits_by_members(found: Sides, alpha: float = ALPHA, level: float = LEVEL) 
     of_holdout = found.holdout_variance
     variance = (found.query_variance + of_holdout, -2 * of_holdout, found.members_variance + of_holdout)
     return limits_of_ratio(a, b, variance, float(found.freedom), alpha, level)
-
-
-def _reversed(p_reversed: float, alpha: float, question: Question) -> tuple[str, ...]:
-    """The reason against any verdict if the holdout scores significantly higher than the members."""
-    if p_reversed > alpha / 2:
-        return ()
-    return (
-        f"the holdout {WORDING[question].more} the members (p = {p_reversed:.3g}): their files may be swapped, or the "
-        "members were not used, or their outputs are of another model",
-    )

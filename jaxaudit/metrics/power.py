@@ -1,8 +1,7 @@
-"""The power of the holdout test: the probability that it detects use of part of a query set.
+"""The power of the holdout test, by a normal approximation which needs no target.
 
-A normal approximation, which needs no target. Its numbers are measured on models of known membership. Each takes the
-role of the target, and is treated as if it had other training data of its own. Other set sizes can be evaluated too,
-assuming that records are equally exposed in sets of other sizes.
+Its numbers are measured on models of known membership. Each takes the role of the target, and is treated as if it had
+other training data of its own. Records are assumed to be equally exposed in sets of other sizes.
 """
 
 import numpy as np

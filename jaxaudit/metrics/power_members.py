@@ -1,9 +1,8 @@
 """The probability that the members test gives the verdict `forgotten` for a target that never used the query set.
 
-The verdict requires that use of the stated fraction is ruled out (`jaxaudit.metrics.members`). That depends on the
-target's memory: how much higher its scores are on records that it did use. Here memory is measured on models of known
-membership: each model's training records take the role of known members, other records that of the holdout. A real
-target may remember less (`remembering`). A normal approximation, as in `jaxaudit.metrics.power`.
+That requires that use of the stated fraction is ruled out, which depends on how much higher the target's scores are on
+records that it did use. This memory is measured on models of known membership: each model's training records take the
+role of known members, other records that of the holdout. A real target may remember less (`remembering`).
 """
 
 import numpy as np

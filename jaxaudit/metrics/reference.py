@@ -1,10 +1,8 @@
 """Was the query set used? A test with a reference: records that the target is known not to have used.
 
 The reference need not come from the query set's provider: it can be the calibration set, or other data kept from the
-target. The target's design, length of training and other data affect its outputs on the reference, too. The statistic
-corrects for that: it is the used share of the query set minus the used share of the reference (`linear_share`), a
-difference in differences. A target with other data than the shadow models deviates from them more than they do from
-one another. That factor ("scatter") is measured on the reference, and the target's distance is divided by it.
+target. The target's design, length of training and other data affect its outputs on the reference, too, so the
+statistic is a difference in differences: the used share of the query set minus that of the reference (`linear_share`).
 
 Two things can make the test wrong. First, a reference that is unlike the target's other data, or that the target did
 use; both are checked with the target's outputs on it. Second, training on other records of the query set's provider:
@@ -60,8 +58,9 @@ def reference_test(
     - The statistic of a model is its used share of the query set minus its used share of the reference records that it
       was not trained on (`linear_share`, with the other models as shadow models).
     - `p_never`: the rank of the target's statistic among shadow models that used none of the query set. Before that,
-      its distance from their mean is divided by the scatter: the root mean square deviation of the target's outputs on
-      the reference, divided by the median of the shadow models', at least 1.
+      its distance from their mean is divided by the scatter, since a target with other data than the shadow models
+      deviates more: the root mean square deviation of its outputs on the reference, divided by the median of the shadow
+      models', at least 1.
     - `p_fully`: the same rank among shadow models that used all of the query set.
     - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of partial use.
 

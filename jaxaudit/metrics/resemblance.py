@@ -1,9 +1,8 @@
 """What a target's outputs on records that it did not use show.
 
 Does it behave like the shadow models, which of their designs does it resemble most, and do known non-members look used?
-If the target was trained on the known non-members, too, use of the query set makes no difference and stays hidden. A
-target's outputs are compared with shadow models' outputs on records that *they* did not use. None of this shows how
-much the target remembers of records that it used.
+(Then use of the query set may make no difference, and stay hidden.) The outputs are compared with shadow models'
+outputs on records that *they* did not use. None of this shows how much the target remembers of records that it used.
 """
 
 from typing import NamedTuple

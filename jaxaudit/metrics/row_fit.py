@@ -1,10 +1,9 @@
 """Which membership mask do a model's outputs fit? This finds outputs that were saved for the wrong shadow model.
 
-A model is more confident on records that it was trained on (Carlini et al. 2022). Membership masks ("rows" of the
-membership matrix) were drawn at random, independently of one another. So the outputs of a model that was trained on
-another row are independent of a row: given the outputs, all choices of its members are equally likely. The sum of the
-outputs over its members then has a known mean and variance (sampling without replacement, Hoeffding 1963), for any
-model.
+A model is more confident on records that it was trained on (Carlini et al. 2022). Membership masks ("rows") were drawn
+at random, independently of one another, so given the outputs of a model that was trained on another row, all choices of
+a row's members are equally likely. The sum of the outputs over the members then has a known mean and variance (sampling
+without replacement, Hoeffding 1963), for any model.
 """
 
 from collections.abc import Sequence

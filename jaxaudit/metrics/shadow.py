@@ -2,10 +2,8 @@
 
 Shadow models are trained on calibration data with none, a part and all of the query set. The test assumes that the
 target's other data have the same source as the calibration data, and that the shadow models include its design and
-recipe. Then its used share (`linear_share`) is distributed like that of shadow models that used as much of the query
-set. The data cannot test this: training on *other* records of the query set's provider looks like use, too. So the test
-first checks that some mixture of shadow models reproduces the target's outputs, and is `inconclusive` if none does.
-Prefer a holdout or a reference.
+recipe. The data cannot test this: training on *other* records of the query set's provider looks like use, too. Prefer a
+holdout or a reference.
 """
 
 import numpy as np

@@ -74,16 +74,12 @@ def u_lira(
     mine, theirs = (side.mean(axis=0) for side in _right(sides, (np.ones(sizes[0]), np.ones(sizes[1]))))
     per_record = (mine + theirs) / 2
     drawn = zip(*(generator.multinomial(size, np.full(size, 1 / size), replicates) for size in sizes), strict=True)
-    accuracies = np.array([_accuracy(sides, counts) for counts in drawn])
-    found = interval(float(per_record.mean()), accuracies, min(sizes), level)
+    accuracies = []
+    for counts in drawn:
+        right = zip(_right(sides, counts), counts, strict=True)
+        accuracies.append(float(np.mean([np.average(each.mean(axis=1), weights=count) for each, count in right])))
+    found = interval(float(per_record.mean()), np.array(accuracies), min(sizes), level)
     return ULira(Estimate(found.value, found.low, min(1.0, found.high)), per_record)
-
-
-def _accuracy(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> float:
-    """The accuracy in a bootstrap replicate, in which each model occurs `counts` times."""
-    right = _right(sides, counts)
-    means = [np.average(each.mean(axis=1), weights=count) for each, count in zip(right, counts, strict=True)]
-    return float(np.mean(means))
 
 
 def _right(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:

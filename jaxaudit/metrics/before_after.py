@@ -73,11 +73,6 @@ def before_after(
     test = permutation_test(key, paired[:size], paired[size:], **how)
     effect = effect_of(test, np.concatenate([paired[None], second[1:]]), size, membership, own)
     fraction, low, high = (float(np.clip(each, -1, 1)) for each in share_of_effect(effect, level))
-    p_never_before = permutation_test(key, first[0, :size], first[0, size:], **how).p_larger
-    return Change(
-        number(fraction),
-        low,
-        high,
-        min(1.0, 2 * min(test.p_larger, test.p_smaller)),
-        p_never_before,
-    )
+    p_value = min(1.0, 2 * min(test.p_larger, test.p_smaller))
+    before_alone = permutation_test(key, first[0, :size], first[0, size:], **how)
+    return Change(number(fraction), low, high, p_value, before_alone.p_larger)

@@ -45,11 +45,6 @@ def blind_baseline(
 
     `columns` holds, by name, numbers of each record that no target enters: covariates, scores of other models; `texts`
     the records as texts, if they are at hand. `groups` and `pairs` are as for `permuted_differences`.
-
-    >>> import jax
-    >>> columns = {"tokens": np.r_[np.arange(50.0), np.arange(50.0) + 30]}
-    >>> blind_baseline(jax.random.key(1), columns, None, 50)
-    Baseline(p_values={'columns': 0.001}, revealing=('tokens',))
     """
     generator, most = generator_of(stream(key, "sample")), MOST_RECORDS // 2
     records = np.arange(len(next(iter(columns.values()), texts or ())))

@@ -101,14 +101,8 @@ def separation_of(
     inside, outside = found.T
     each = differences(scores, membership)
     of_records = inside / membership.sum(axis=1) + outside / (~membership).sum(axis=1)
-    return Separation(
-        float(each.mean()),
-        float(inside.mean()),
-        float(outside.mean()),
-        max(float(each.var(ddof=1) - of_records.mean()), 0.0),
-        len(scores),
-        stretch,
-    )
+    between = max(float(each.var(ddof=1) - of_records.mean()), 0.0)
+    return Separation(float(each.mean()), float(inside.mean()), float(outside.mean()), between, len(scores), stretch)
 
 
 def own_data_stretch(
@@ -149,12 +143,8 @@ def as_of_own_data(
 ) -> tuple[Float[np.ndarray, "models n"], list[Profile]]:
     """Each model's log-odds (cut) with its deviation from its design stretched, and the profile of all other models."""
     others = list(profiles_of_others(log_odds, membership))
-    away = np.stack(
-        [
-            model - np.where(row, known.inside, known.outside)
-            for model, row, known in zip(log_odds, membership, others, strict=True)
-        ]
-    )
+    usual = [np.where(row, known.inside, known.outside) for row, known in zip(membership, others, strict=True)]
+    away = log_odds - np.stack(usual)
     alike = (designs[:, None] == designs) & ~np.eye(len(designs), dtype=bool)
     # The common deviation of a design's models does not depend on their data, so it is not stretched.
     design = (alike @ away) / np.maximum(alike.sum(axis=1), 1)[:, None]

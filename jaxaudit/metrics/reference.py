@@ -86,10 +86,8 @@ def reference_test(
     statistic = found.query - found.reference
     own = found.target_query - found.target_reference
     base = statistic[never] - statistic[never].mean()
-    noise = float(np.var(base, ddof=1))
-    centre = float(statistic[never].mean())
-    some = ~never & ~fully
-    parts = membership[:, :queried]
+    noise, centre = float(np.var(base, ddof=1)), float(statistic[never].mean())
+    some, parts = ~never & ~fully, membership[:, :queried]
     effect = Effect(
         difference=own - centre,
         variance=scatter**2 * noise,
@@ -101,9 +99,7 @@ def reference_test(
     reference = np.arange(len(target)) >= queried
     kept = reference if unseen is None else reference & unseen
     accuracy = float((target[kept] > 0).mean())
-    accuracies = np.array(
-        [float((row[reference & ~used] > 0).mean()) for row, used in zip(shadows, membership, strict=True)]
-    )
+    accuracies = np.array([(row[reference & ~used] > 0).mean() for row, used in zip(shadows, membership, strict=True)])
     usage = conclude(
         "reference",
         _rank(statistic[never], own, scatter, larger=True),

@@ -129,11 +129,10 @@ def behaves_like(
     models = len(theirs)
     error = theirs.std(axis=0, ddof=1) * np.sqrt(1 + 1 / models) + 1e-3
     p_values = 2 * special.stdtr(models - 1, -np.abs(own - theirs.mean(axis=0)) / error)
+    described = zip(NAMES, p_values, own, theirs.min(axis=0), theirs.max(axis=0), strict=True)
     return tuple(
         f"{name} {mine:.2f} (shadow models {low:.2f} to {high:.2f})"
-        for name, p_value, mine, low, high in zip(
-            NAMES, p_values, own, theirs.min(axis=0), theirs.max(axis=0), strict=True
-        )
+        for name, p_value, mine, low, high in described
         if p_value * len(NAMES) <= APART
     )
 

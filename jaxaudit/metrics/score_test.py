@@ -68,12 +68,6 @@ def score_test(
     direction is 1 if scores are higher for records that were used, -1 if they are lower, and 0 if it is not known: then
     both directions count. `groups`, `pairs` and `permutations` are as for `permuted_differences`, and `alpha` is the
     level of `critical`.
-
-    >>> import jax
-    >>> random = np.random.default_rng(1)
-    >>> scores = random.normal(size=(200, 2)) + 0.8 * (np.arange(200) < 100)[:, None]
-    >>> score_test(jax.random.key(1), scores, np.array([1, 0]), 100).p_never
-    0.0005
     """
     found = permuted_differences(key, scores, size, groups=groups, pairs=pairs, permutations=permutations)
     known = directions != 0
@@ -99,9 +93,6 @@ def combined(
     standard deviation in direction d like the first term. A single score of known direction is its own statistic. The
     standard deviations and correlations are those of all deals, the observed one among them, so the statistic treats
     all deals alike and its p-value stays exact.
-
-    >>> combined(np.array([[1.0], [-1.0]]), np.array([-1]))
-    array([-1.,  1.])
     """
     deviation = np.sqrt((differences**2).mean(axis=0))
     z = differences / np.where(deviation > 0, deviation, 1)
@@ -117,9 +108,6 @@ def normal_scores(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """Numbers replaced by the normal quantiles of their ranks among all of them (van der Waerden), ties by mean ranks.
 
     A monotone function of a score then changes nothing, and no outlier decides a mean.
-
-    >>> normal_scores(np.array([3.0, 1.0, 1000.0])).round(2)
-    array([ 0.  , -0.67,  0.67])
     """
     ranks = stats.rankdata(values, axis=None).reshape(values.shape)
     return special.ndtri(ranks / (values.size + 1))
@@ -132,11 +120,6 @@ def residuals(
 
     The penalty of each kind is the one of `PENALTIES` with the least generalised cross-validation error (Golub, Heath &
     Wahba 1979). Nothing here knows which set a record is in.
-
-    >>> x = np.linspace(-1, 1, 50)[:, None]
-    >>> noise = np.cos(40 * x)
-    >>> bool(np.abs(np.corrcoef(residuals(2 * x + noise, x)[:, 0], x[:, 0])[0, 1]) < 0.05)
-    True
     """
     centred = scores - scores.mean(axis=0)
     design = predictors - predictors.mean(axis=0)
@@ -190,14 +173,6 @@ def share_left(
     Scores are of `size` query records, and then of the holdout records, if there are any: of the target; of models
     trained without the query set, or none if the holdout alone shows what that looks like; and of models trained with
     all of it. `groups` has the group of each record, if whole groups were dealt.
-
-    >>> random = np.random.default_rng(1)
-    >>> records, memory = random.normal(size=300), random.uniform(1, 2, 300)
-    >>> def model(share):
-    ...     return records + memory * (random.uniform(size=300) < share) + 0.1 * random.normal(size=300)
-    >>> found = share_left(model(0.3), np.stack([model(0), model(0)]), np.stack([model(1), model(1)]), 300)
-    >>> found.limits.low < 0.3 < found.limits.upper, found.p_unused < 0.05
-    (True, True)
     """
     asked = np.arange(len(target)) < size
     sides = [asked] if asked.all() else [asked, ~asked]

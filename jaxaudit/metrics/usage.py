@@ -259,13 +259,7 @@ def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
 
 
 def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -> Usage:
-    """Removes the fraction and its limits, so that the verdict is never `forgotten`; `why` precedes the doubts.
-
-    >>> usage = Usage("holdout", "forgotten", 0.3, 0.01, 0.1, 0.0, 0.2, 0.2, (), 0.2)
-    >>> left = without_fraction(usage, ("how much this model remembers is not known",))
-    >>> left.verdict, left.upper, left.p_never, left.p_fully
-    ('inconclusive', 1.0, 0.3, None)
-    """
+    """Removes the fraction and its limits, so that the verdict is never `forgotten`; `why` precedes the doubts."""
     fraction, low, high, upper, detectable = UNKNOWN
     left = usage._replace(fraction=fraction, fraction_low=low, fraction_high=high, upper=upper, detectable=detectable)
     return decided(left._replace(p_fully=None, doubts=(), unsettled=(*why, *usage.doubts)), alpha)

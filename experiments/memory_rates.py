@@ -109,7 +109,7 @@ def judged(
             for way, shadows in (("members", None), ("members, models", pool.shadows[:, found.places])):
                 rows = None if shadows is None else pool.rows[:, found.places]
                 told = difficulty(key, pool.labels[found.places], pool.inputs[found.places], shadows, rows, groups)
-                answer = members_test(key, odds[found.places], found.sizes, told, groups=groups)
+                answer = members_test(key, residual_scores(odds[found.places], told), found.sizes, groups=groups)
                 yield {**facts, "way": way, "memory": round(answer.memory, 3), **_plain(answer.usage)}
             yield {**facts, "way": "neither", **_plain(_by_others(pool, odds, found, key))}
         if used == SOME[place % len(SOME)]:

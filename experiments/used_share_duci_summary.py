@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.figures import panels
 from experiments.summary import Row
-from jaxaudit.metrics.attack_rates import clopper_pearson
+from jaxaudit.metrics.over_models import clopper_pearson
 
 COUNTS = {"one": (1, 2, 4, 8, 42), "five": (8, 42)}
 """Numbers of shadow models, of one design and of five."""

@@ -37,11 +37,7 @@ def as_log_probs(log_probs: Float[Array | np.ndarray, "..."], of: str) -> Float[
 
 
 def check_bins(bins: int) -> None:
-    """Refuses more bins than the precision of probabilities allows.
-
-    Raises:
-        InputError: `bins` is above a million.
-    """
+    """Refuses (`InputError`) more than a million bins, which the precision of probabilities does not allow."""
     if bins > MOST_BINS:
         raise InputError(
             f"probabilities cannot be resolved to 1 / {bins}: give at most {MOST_BINS:,} bins, usually 100."

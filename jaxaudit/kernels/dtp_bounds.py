@@ -47,11 +47,8 @@ def log_odds_dtp_bound(
     with `smoothed_naive_bayes_delta`, and for the geometric mean of random trees, with any smoothing and `delta=1`.
     Infinite if y_t has no other member.
 
-    Args:
-        with_record: log-probabilities at x_t, nats, not binned, of the model trained on all records.
-        without_record: log-probabilities at x_t of the model trained without t.
-        labels: the class y_t of each record.
-        delta: at least 1; see `smoothed_naive_bayes_delta`.
+    The log-probabilities at x_t, in nats and not binned, are of the models trained on all records and without t;
+    `labels` has y_t of each record.
 
     Raises:
         InputError: shapes disagree, a label is not a class, or `delta` is below 1.

@@ -31,19 +31,17 @@ def ks_distance(first: Float[Array | np.ndarray, " n"], second: Float[Array | np
     exact at any sizes below 2**31, equal or not. -0.0 equals 0.0; infinities are values like any other. The
     samples are compared as float32, or as float64 where an input is float64 and jax's x64 mode is on.
 
-    Works under `jit`, `vmap` and any nesting of them; a batch is one call. On a CPU the work is done by NumPy
-    inside a host callback (one row of a batch at a time: memory is some 40 bytes a value of one pair of samples);
-    elsewhere by the device's sort (40 bytes a value of the whole batch). Not differentiable.
-
-    NaN input raises an error. Inside `jit` or `vmap`, where values are not known, the result is NaN instead.
+    Works under `jit`, `vmap` and any nesting of them; a batch is one call. On a CPU the work is done by NumPy inside a
+    host callback (one row of a batch at a time: memory is some 40 bytes a value of one pair of samples); elsewhere by
+    the device's sort (40 bytes a value of the whole batch). Not differentiable. Inside `jit` or `vmap`, where values
+    are not known, NaN input gives NaN.
 
     Raises:
         InputError: a sample is empty or holds NaN.
 
-    Example:
-        >>> import jax.numpy as jnp
-        >>> float(ks_distance(jnp.array([0.1, 0.2, 0.3, 0.4]), jnp.array([0.3, 0.5])))
-        0.5
+    >>> import jax.numpy as jnp
+    >>> float(ks_distance(jnp.array([0.1, 0.2, 0.3, 0.4]), jnp.array([0.3, 0.5])))
+    0.5
     """
     return ks_gap(first, second).distance
 
@@ -51,9 +49,9 @@ def ks_distance(first: Float[Array | np.ndarray, " n"], second: Float[Array | np
 def ks_gap(first: Float[Array | np.ndarray, " n"], second: Float[Array | np.ndarray, " m"]) -> KSGap:
     """The widest gap of two empirical distribution functions: its size, location and sign.
 
-    `distance` is `ks_distance`; `at` is the smallest value of either sample at which the gap is attained; `sign` is
-    +1 if the first function is larger there (the first sample is smaller), -1 if it is smaller, 0 if the functions
-    are equal. For everything else see `ks_distance`.
+    `distance` is `ks_distance`, for which see everything else; `at` is the smallest value of either sample at which the
+    gap is attained; `sign` is +1 if the first function is larger there (the first sample is smaller), -1 if it is
+    smaller, 0 if the functions are equal.
 
     Raises:
         InputError: a sample is empty or holds NaN.
@@ -67,11 +65,7 @@ def ks_gap(first: Float[Array | np.ndarray, " n"], second: Float[Array | np.ndar
 def as_samples(
     first: Float[Array | np.ndarray, "*shape_first"], second: Float[Array | np.ndarray, "*shape_second"]
 ) -> tuple[Float[Array, "*shape_first"], Float[Array, "*shape_second"]]:
-    """Both samples as jax arrays of one precision, float32 at least.
-
-    Raises:
-        InputError: a sample is empty.
-    """
+    """Both samples as jax arrays of one precision, float32 at least; an `InputError` if one is empty."""
     for name, sample in (("first", first), ("second", second)):
         if sample.size == 0:
             raise InputError(
@@ -83,11 +77,7 @@ def as_samples(
 
 
 def refuse_nan(result: Array, *samples: Array) -> None:
-    """Turn a NaN result into an error that counts the NaN input; silent while tracing.
-
-    Raises:
-        InputError: the result is NaN.
-    """
+    """Turns a NaN result into an `InputError` that counts the NaN input; silent while tracing."""
     if not isinstance(result, Tracer) and jnp.isnan(result).any():
         count = sum(int(jnp.isnan(sample).sum()) for sample in samples)
         raise InputError(

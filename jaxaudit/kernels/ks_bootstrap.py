@@ -1,9 +1,9 @@
 """Bootstrap of Kolmogorov-Smirnov distances over records; on the host with one sort for all replicates.
 
-Resampling changes how often a value occurs, never the order of the values. So the samples are sorted once, and
-a replicate is a running sum of resampled counts in that order. With counts that cannot be negative, the gap only
-rises while values of the first sample pass and only falls while values of the second do: it is enough to look
-where such runs end, and counts are collected by run (`bincount`), not by value.
+Resampling changes how often a value occurs, never the order of the values: samples are sorted once, and a replicate is
+a running sum of resampled counts in that order. With counts that cannot be negative, the gap only rises while values of
+the first sample pass and only falls while values of the second do: it is enough to look where such runs end, and counts
+are collected by run (`bincount`), not by value.
 """
 
 import math
@@ -39,8 +39,7 @@ def bootstrap_ks(
 
     Each replicate draws n records from the first sample and m from the second, and measures `ks_distance`
     between the draws (Efron 1979). With `paired`, both samples are outputs of two models for the same n records in
-    the same order, and one draw of records serves both. Samples are sorted only once: a replicate is a running sum
-    of record counts in sorted order.
+    the same order, and one draw of records serves both.
 
     For small distances the bootstrap distribution lies above the distance itself (two resampled copies of one sample
     are not at distance 0). So its quantiles are an interval for distances well above 1 / sqrt(n), not a test of
@@ -57,14 +56,13 @@ def bootstrap_ks(
     Raises:
         InputError: a sample is empty or holds NaN, sizes differ though paired, or replicates is below 1.
 
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from jaxaudit.kernels import ks_distance
-        >>> first, second = jnp.linspace(0.0, 1.0, 200), jnp.linspace(0.3, 1.3, 200)
-        >>> distances = bootstrap_ks(jax.random.key(0), first, second, 500, paired=False)
-        >>> low, high = jnp.quantile(distances, jnp.array([0.025, 0.975]))
-        >>> bool(low < ks_distance(first, second) < high)
-        True
+    >>> import jax, jax.numpy as jnp
+    >>> from jaxaudit.kernels import ks_distance
+    >>> first, second = jnp.linspace(0.0, 1.0, 200), jnp.linspace(0.3, 1.3, 200)
+    >>> distances = bootstrap_ks(jax.random.key(0), first, second, 500, paired=False)
+    >>> low, high = jnp.quantile(distances, jnp.array([0.025, 0.975]))
+    >>> bool(low < ks_distance(first, second) < high)
+    True
     """
     first, second = as_samples(first, second)
     return _bootstrap(key, first, second[None], replicates, paired)[:, 0]
@@ -78,11 +76,10 @@ def bootstrap_ks_paired(
 ) -> Float[Array, "replicates k"]:
     """Bootstrap distances of one model's outputs to those of k other models, with the same draw of records for all.
 
-    Reference and others are outputs for the same n records in the same order. Since all columns of a row share a
-    draw, ratios and differences of columns are bootstrapped jointly: with
-    `others = (target, calibration)`, column 0 over column 1 is the bootstrap distribution of
-    rho = KS(query, target) / KS(query, calibration). A column equals
-    `bootstrap_ks(key, reference, others[j], replicates, paired=True)`; everything else as there.
+    A column equals `bootstrap_ks(key, reference, others[j], replicates, paired=True)`; everything else as there. Since
+    all columns of a row share a draw, ratios and differences of columns are bootstrapped jointly: with `others =
+    (target, calibration)`, column 0 over column 1 is the bootstrap distribution of rho = KS(query, target) / KS(query,
+    calibration).
 
     Raises:
         InputError: a sample is empty or holds NaN, m is not n, or replicates is below 1.

@@ -1,11 +1,11 @@
 """The exact widest gap of two empirical distribution functions on the host, by branch and bound in integers.
 
-XLA's CPU sort is 8 to 50 times slower than NumPy's, depending on the machine. NumPy's sort is fast with AVX-512
-instructions. Without them it takes a large part of the time, as searching a sample for the other's values always does.
-Neither is needed everywhere: between two keys the gap rises by at most the share of the first sample that lies between
-them, and falls by at most the second's. So the gap is computed at a few keys, and then only in intervals where it may
-exceed the best so far. If sorting is fast, the first keys are a regular selection of the sorted samples. Otherwise
-nothing is sorted: keys are counted in buckets (one `bincount` per sample), which are split until a bucket is one key.
+XLA's CPU sort is 8 to 50 times slower than NumPy's, which is fast with AVX-512 instructions. Without them it takes a
+large part of the time, as searching a sample for the other's values always does. Neither is needed everywhere: between
+two keys the gap rises by at most the share of the first sample that lies between them, and falls by at most the
+second's. So the gap is computed at a few keys, and then only in intervals where it may exceed the best so far. If
+sorting is fast, the first keys are a regular selection of the sorted samples. Otherwise nothing is sorted: keys are
+counted in buckets (one `bincount` per sample), which are split until a bucket is one key.
 """
 
 import math

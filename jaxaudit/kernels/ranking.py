@@ -30,8 +30,8 @@ class ROC(NamedTuple):
     """The points of a ROC curve, from (0, 0) to (1, 1); equal scores enter together.
 
     Attributes:
-        false_positive_rates: share of the negative records with a score of at least each threshold.
-        true_positive_rates: share of the positive records with a score of at least each threshold.
+        false_positive_rates, true_positive_rates: share of the negative, and of the positive, records with a score of
+            at least each threshold.
         thresholds: infinity, then every distinct score, descending.
     """
 

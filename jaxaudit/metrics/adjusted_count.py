@@ -1,7 +1,7 @@
 """The used share of a set, from an attack's calls on its records and the attack's error rates on shadow models.
 
-DUCI, dataset usage cardinality inference (Tong et al. 2025, ICLR), which is the adjusted count of Rogan & Gladen (1978,
-"Estimating prevalence from the results of a screening test"). With `called` 1 where a record is called a member,
+DUCI, dataset usage cardinality inference (Tong et al. 2025, ICLR), is the adjusted count of Rogan & Gladen (1978). With
+`called` 1 where a record is called a member,
 
     share = mean of (called - FPR) / (TPR - FPR).
 
@@ -23,8 +23,7 @@ class AdjustedCount(NamedTuple):
 
     Attributes:
         share: the used share of the records. It may lie outside [0, 1]; see `adjusted_count`.
-        called: share of the records that are called members.
-        threshold: records with at least this score are called members.
+        called: share of the records that are called members, by a score of at least `threshold`.
         true_positive, false_positive: share of the shadow models' members, and of their non-members, that are called.
     """
 

@@ -91,18 +91,16 @@ def attack_metrics(
     the same answer, and nothing is interpolated.
 
     Intervals are percentile bootstrap intervals (Efron 1979). Several attacks on one target are not independent, so
-    whole targets are drawn with replacement. Replicates in which a number is 0/0 are left out of its interval. The
-    interval is not available (NaN) if more than half are left out, or with a single target. An interval of a rate at a
-    very low false positive rate depends on a handful of non-members and is rough.
+    whole targets are drawn with replacement. Replicates in which a number is 0/0 are left out of its interval, which is
+    NaN if more than half are, or with a single target. An interval of a rate at a very low false positive rate depends
+    on a handful of non-members and is rough.
 
     Args:
         key: random key of the bootstrap; 128 bits of it seed NumPy's SFC64 generator.
-        scores: one per attack; above 0 means `in`.
-        truth: whether the target was in the training set.
+        scores, truth: of each attack; and whether its target was in the training set.
         targets: the index of the attacked record of each attack, from 0; None: every attack is on a target of its own.
         false_positive_rates: limits, each in [0, 1].
-        level: confidence level of the intervals.
-        bootstrap: replicates.
+        level, bootstrap: confidence level of the intervals, and number of replicates.
 
     Raises:
         InputError: lengths differ, a score is NaN, all attacks are on members or all on non-members, a target is
@@ -215,8 +213,8 @@ def strongest_attack(
 ) -> tuple[Float[np.ndarray, " targets"], Int[np.ndarray, " targets"]]:
     """The largest per-target accuracy over attacks (figure 2), and the index of that attack (the first if tied).
 
-    A target that was not attacked has the accuracy NaN and the index -1. The largest of several accuracies is above
-    chance even if no attack is: by about 0.03 for 200 attacks per target and 3 kinds of attack.
+    A target that was not attacked has NaN and -1. The largest of several accuracies is above chance even if no attack
+    is: by about 0.03 for 200 attacks per target and 3 kinds of attack.
 
     >>> strongest_attack(np.array([[0.5, 0.9, np.nan], [0.7, 0.6, np.nan]]))
     (array([0.7, 0.9, nan]), array([ 1,  0, -1]))
@@ -236,8 +234,8 @@ def correlation(
     """Pearson's correlation of two numbers per target, such as accuracy and mean PDTP, and its p-value (SciPy's).
 
     Targets for which either is NaN (not attacked, or not measured) are left out. The correlation is not available, with
-    a reason, for fewer than 3 targets, if one side is constant (to 11 digits, the limit of float64 here), or if a value
-    is infinite (as exact PDTP can be).
+    a reason, for fewer than 3 targets, if one side is constant (to 11 digits), or if a value is infinite (as exact
+    PDTP).
 
     Raises:
         InputError: lengths differ.

@@ -1,8 +1,8 @@
 """True positive rates of an attack at stated false positive rates, with thresholds that come from other models.
 
-The input is the score of every record under every model, and the true membership. The threshold for a model is a
-quantile of the scores of the other models' non-members, since an attacker does not know the model's own non-members.
-So the *realised* false positive rate may differ from the stated one. Both are reported (Jebreel et al. 2026).
+An attacker does not know a model's own non-members, so the threshold for a model is a quantile of the scores of the
+other models' non-members, and the *realised* false positive rate may differ from the stated one. Both are reported
+(Jebreel et al. 2026).
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from scipy import special
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import auc, mid_ranks, power, rank, running_counts
-from jaxaudit.metrics.over_models import NONE, Estimate, mean_of_models
+from jaxaudit.metrics.over_models import NONE, Estimate, clopper_pearson, exact_shares, mean_of_models
 
 SOURCE = "DeLong, DeLong & Clarke-Pearson 1988; Clopper & Pearson 1934"
 FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001, 0.0001)
@@ -128,8 +128,7 @@ def attack_rates(
     independent, which they are not; `spread` shows how much models differ.
 
     Args:
-        scores: of each record under each model, larger for a member; NaN if the attack gives none.
-        truth: the membership masks of the models.
+        scores, truth: of each record under each model, larger for a member, or NaN; and the models' membership masks.
         false_positive_rates: the stated false positive rates.
         level: confidence level of the intervals.
         thresholds_of: for each model, the other models that set its thresholds; by default all others in `scores`.
@@ -211,7 +210,23 @@ def called_at(
     """
     found = np.zeros((len(false_positive_rates), *scores.shape), bool)
     for rows, others in _by_thresholds(len(scores), thresholds_of):
-        found[:, rows] = _called(scores[rows], truth[rows], false_positive_rates, others)
+        of_scores, of_truth = others or (scores, truth)
+        outside = np.where(of_truth | np.isnan(of_scores), -np.inf, of_scores)
+        flat = outside.ravel()
+        order = np.argsort(-flat, kind="stable")[: int((flat > -np.inf).sum())]
+        falling, model_of = flat[order], order // outside.shape[1]
+        for model in rows:
+            # The ranks of the model's own non-members, if it is among those that set the thresholds.
+            own = np.flatnonzero(model_of == model) if others is None else np.zeros(0, int)
+            total = len(falling) - len(own)
+            for called, limit in zip(found, false_positive_rates, strict=True):
+                allowed = int(np.floor(limit * total + 1e-9))
+                if allowed >= total:
+                    continue
+                # The rank, among all non-members, of the (allowed + 1)-th that is not the model's own.
+                rank_of_all = allowed + int(np.searchsorted(own - np.arange(len(own)), allowed, side="right"))
+                with np.errstate(invalid="ignore"):
+                    called[model] = scores[model] > falling[rank_of_all]
     return found
 
 
@@ -224,30 +239,6 @@ def _by_thresholds(
     of_scores = {id(scores): (scores, truth) for scores, truth in thresholds_of}
     setters = np.array([id(scores) for scores, _ in thresholds_of])
     return [(np.flatnonzero(setters == identity), others) for identity, others in of_scores.items()]
-
-
-def _called(
-    scores: np.ndarray, truth: np.ndarray, false_positive_rates: Sequence[float], others: ScoredModels | None
-) -> Bool[np.ndarray, "rates models n"]:
-    """The calls with thresholds set by `others`; if None, by all models of `scores` except the one that is judged."""
-    of_scores, of_truth = others or (scores, truth)
-    outside = np.where(of_truth | np.isnan(of_scores), -np.inf, of_scores)
-    flat = outside.ravel()
-    order = np.argsort(-flat, kind="stable")[: int((flat > -np.inf).sum())]
-    falling, model_of = flat[order], order // outside.shape[1]
-    found = np.zeros((len(false_positive_rates), *scores.shape), bool)
-    for model, own in enumerate(scores):
-        ranks = np.flatnonzero(model_of == model) if others is None else np.zeros(0, int)
-        total = len(falling) - len(ranks)
-        for called, limit in zip(found, false_positive_rates, strict=True):
-            allowed = int(np.floor(limit * total + 1e-9))
-            if allowed >= total:
-                continue
-            # The rank, among all non-members, of the (allowed + 1)-th that is not the model's own.
-            rank_of_all = allowed + int(np.searchsorted(ranks - np.arange(len(ranks)), allowed, side="right"))
-            with np.errstate(invalid="ignore"):
-                called[model] = own > falling[rank_of_all]
-    return found
 
 
 def _balanced(
@@ -284,28 +275,6 @@ def _above(
         # The lowest threshold calls all, also scores below those that the grid came from.
         found[-1][:, 0] = [len(row) for row in rows]
     return found[0], found[1]
-
-
-def clopper_pearson(count: int, total: int, level: float) -> Estimate:
-    """The share `count / total` and its exact interval (Clopper & Pearson 1934); NaN if `total` is 0.
-
-    >>> round(clopper_pearson(0, 10, 0.95).high, 3)
-    0.308
-    """
-    if not total:
-        return NONE
-    (low,), (high,) = exact_shares(np.array([count]), total, level)
-    return Estimate(count / total, float(low), float(high))
-
-
-def exact_shares(
-    count: Int[np.ndarray, "*shape"], total: Int[np.ndarray, "*shape"] | int, level: float
-) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
-    """The ends of Clopper and Pearson's interval of each share `count / total`."""
-    tail = (1 - level) / 2
-    low = np.where(count > 0, special.betaincinv(np.maximum(count, 1), total - count + 1, tail), 0.0)
-    high = np.where(count < total, special.betaincinv(count + 1, np.maximum(total - count, 1), 1 - tail), 1.0)
-    return low, high
 
 
 def positive_predictive_value(true_positive: float, false_positive: float, share: float) -> float:

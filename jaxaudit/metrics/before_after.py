@@ -1,7 +1,7 @@
 """Did a deletion change a model's use of the query set? Compares its outputs before and after, with one holdout.
 
-Both models are judged on the same records, so what is common to both scores of a record, its difficulty and the random
-split, cancels in their difference. The difference of two separate audits would contain it twice.
+What is common to both scores of a record, its difficulty and the random split, cancels in their difference. The
+difference of two separate audits would contain it twice.
 """
 
 import numpy as np
@@ -48,11 +48,10 @@ def before_after(
     Each record's score is that of `holdout_test`. With D the score before minus the score after, the statistic is the
     mean of D over query records minus its mean over holdout records.
 
-    - `fraction`: the statistic divided by the shadow models' mean statistic. The interval inverts a t-test, as in
-      `used_fraction` (Fieller 1954). Its variance is that of D within query set and holdout, plus the variance between
-      models for the difference alone. It assumes that shadow models have the architecture and recipe of both models,
-      and that full use has the same effect on both. If both were trained from scratch, each on a part of the query
-      set, the interval is too narrow.
+    - `fraction`: the statistic divided by the shadow models' mean statistic, with an interval as in `used_fraction`.
+      Its variance is that of D within query set and holdout, plus the variance between models for the difference alone.
+      It assumes that shadow models have the architecture and recipe of both models, and that full use has the same
+      effect on both. If both were trained from scratch, each on a part of the query set, the interval is too narrow.
     - `p_value`: a permutation test of D among query and holdout records. Exact if neither model used the query set or
       the holdout. If both used the same part of it, D may vary more among query records; the p-value is then
       approximate, best for a holdout as large as the query set.
@@ -60,10 +59,8 @@ def before_after(
     Args:
         key: random key of the permutations.
         before, after: each model's log-odds of each record's own class: `size` query records, then the holdout.
-        size: the number of query records.
         shadows: the shadow models' log-odds of the same records, at the same resolution.
-        membership, groups, permutations, level: as for `holdout_test`.
-        alpha: the level of the critical value.
+        membership, groups, permutations, alpha, level: as for `holdout_test`.
 
     Raises:
         InputError: as `holdout_test`.
@@ -76,11 +73,6 @@ def before_after(
     test = permutation_test(key, paired[:size], paired[size:], **how)
     effect = effect_of(test, np.concatenate([paired[None], second[1:]]), size, membership, own)
     fraction, low, high = (float(np.clip(each, -1, 1)) for each in share_of_effect(effect, level))
-    p_never_before = permutation_test(key, first[0, :size], first[0, size:], **how).p_larger
-    return Change(
-        number(fraction),
-        low,
-        high,
-        min(1.0, 2 * min(test.p_larger, test.p_smaller)),
-        p_never_before,
-    )
+    p_value = min(1.0, 2 * min(test.p_larger, test.p_smaller))
+    before_alone = permutation_test(key, first[0, :size], first[0, size:], **how)
+    return Change(number(fraction), low, high, p_value, before_alone.p_larger)

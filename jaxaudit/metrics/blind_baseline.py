@@ -1,9 +1,8 @@
 """Can query set and holdout be told apart without the target? Then a difference of its outputs need not be use.
 
 Most published sets for membership inference on language models can (Das, Zhang & Tramer 2024): their two sides were not
-dealt at random. The attempt is a kernel ridge regression of the set on what is known of each record: other models'
-scores and covariates, or its words. Each record is predicted from all others, and the predictions are judged by a
-permutation test, so the p-value is exact: its false alarms are as rare as its level says.
+dealt at random. A kernel ridge regression predicts the set of each record from what is known of all others: other
+models' scores and covariates, or words. A permutation test judges the predictions, so the p-value is exact.
 """
 
 from collections.abc import Sequence
@@ -46,15 +45,15 @@ def blind_baseline(
 
     `columns` holds, by name, numbers of each record that no target enters: covariates, scores of other models; `texts`
     the records as texts, if they are at hand. `groups` and `pairs` are as for `permuted_differences`.
-
-    >>> import jax
-    >>> columns = {"tokens": np.r_[np.arange(50.0), np.arange(50.0) + 30]}
-    >>> blind_baseline(jax.random.key(1), columns, None, 50)
-    Baseline(p_values={'columns': 0.001}, revealing=('tokens',))
     """
-    generator = generator_of(stream(key, "sample"))
-    chosen = _sample(generator, len(next(iter(columns.values()), texts or ())), size, groups, pairs)
-    whole = groups if pairs is None else pairs
+    generator, most = generator_of(stream(key, "sample")), MOST_RECORDS // 2
+    records = np.arange(len(next(iter(columns.values()), texts or ())))
+    sides, whole = np.split(records, [size]), groups
+    if pairs is not None:
+        sides, whole = [records], pairs
+    elif groups is not None:
+        most = groups_in_sample(most, groups)
+    chosen = np.concatenate([sampled(generator, side, whole, most) for side in sides])
     units = np.arange(len(chosen)) if whole is None else np.unique(whole[chosen], return_inverse=True)[1]
     rows = _rows(generator, chosen < size, None if whole is None else units, paired=pairs is not None)
     kernels = {}
@@ -64,7 +63,11 @@ def blind_baseline(
     if texts is not None:
         kernels["texts"] = _shared_words([str(texts[index]) for index in chosen])
     p_values = {name: _p_value(each, rows, units) for name, each in kernels.items()}
-    apart = {name: abs(_mean_apart(each, size)) for name, each in columns.items()}
+    # The difference of both sets' means, in standard deviations.
+    apart = {
+        name: abs(float((each[:size].mean() - each[size:].mean()) / max(float(each.std()), 1e-12)))
+        for name, each in columns.items()
+    }
     return Baseline(p_values, tuple(sorted(apart, key=lambda name: -apart[name])[:3]))
 
 
@@ -130,21 +133,6 @@ def revealing_words(texts: Sequence[str], size: int, most: int = 10) -> tuple[st
     return tuple(str(names[index]) for index in np.argsort(-apart, kind="stable")[:most])
 
 
-def _sample(
-    generator: np.random.Generator, records: int, size: int, groups: np.ndarray | None, pairs: np.ndarray | None
-) -> Int[np.ndarray, " some"]:
-    """The indices of some records of each set, query records first."""
-    most = MOST_RECORDS // 2
-    if pairs is not None:
-        return np.flatnonzero(np.isin(pairs, _some(generator, np.unique(pairs), most)))
-    most = most if groups is None else groups_in_sample(most, groups)
-    return np.concatenate([sampled(generator, each, groups, most) for each in np.split(np.arange(records), [size])])
-
-
-def _some(generator: np.random.Generator, values: np.ndarray, most: int) -> np.ndarray:
-    return values if len(values) <= most else generator.choice(values, most, replace=False)
-
-
 def _rows(
     generator: np.random.Generator, row: np.ndarray, units: Int[np.ndarray, " some"] | None, *, paired: bool
 ) -> Float[np.ndarray, "deals some"]:
@@ -174,8 +162,3 @@ def _shared_words(texts: Sequence[str]) -> Float[np.ndarray, "some some"]:
 
     counts: Any = HashingVectorizer(n_features=WORDS, ngram_range=(1, 2), token_pattern=TOKEN).transform(texts)
     return (counts @ counts.T).toarray()
-
-
-def _mean_apart(column: np.ndarray, size: int) -> float:
-    """The difference of both sets' means, in standard deviations."""
-    return float((column[:size].mean() - column[size:].mean()) / max(float(column.std()), 1e-12))

@@ -1,8 +1,7 @@
 """Checks of the assumptions of the `ks` audit. A failed assumption could make its verdict wrong.
 
-The method assumes that the shadow models are well trained, that the calibration set comes from the query set's
-domain, and that the two reference distributions differ by more than noise (Liu & Tsaftaris 2020, sections 3.2 to 4).
-Each check has a measured number, a threshold, and advice for the case that it fails.
+That shadow models are well trained, that the calibration set comes from the query set's domain, and that the two
+reference distributions differ by more than noise are assumptions of Liu & Tsaftaris (2020, sections 3.2 to 4).
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """Splits records at random into a query set, a holdout and known members. This random split makes the tests exact.
 
-Split before any record is shared. The size of the holdout decides what can be detected: for a fixed query set, a
-holdout twice as large raises the test's signal-to-noise ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at
-ratio r). For a fixed number of records, a holdout of half of them is best.
-"""
+Split before any record is shared. For a fixed query set, a holdout twice as large raises the test's signal-to-noise
+ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at ratio r). For a fixed number of records, half of them is
+best."""
 
 from math import comb
 
@@ -24,22 +23,14 @@ deviations of the size that independent draws of each record would give, whichev
 def deal(
     key: Key[Array, ""], records: int, share: float = SHARE, groups: Shaped[np.ndarray, " records"] | None = None
 ) -> Bool[np.ndarray, " records"]:
-    """Chooses the records to hold out, uniformly at random among all choices of the same size.
+    """Chooses the records to hold out, uniformly at random among all choices of the same size: True for the holdout.
 
-    The holdout has `round(share * records)` records, or that share of the groups; at least one and not all.
-
-    Args:
-        key: random key.
-        records: the number of records.
-        share: share of the records (of the groups, if given) to hold out, between 0 and 1.
-        groups: one value per record; records with equal values stay together.
-
-    Returns:
-        True for the holdout, False for the query set.
+    The holdout has `round(share * records)` records, or that share of the groups; at least one and not all. Records
+    with equal values in `groups`, which has one for each, stay together.
 
     Raises:
-        InputError: the share is out of range, there is not one group per record, or there are so few records or groups
-            that no p-value of a test could be as small as 0.05.
+        InputError: the share is not between 0 and 1, there is not one group per record, or there are so few records or
+            groups that no p-value of a test could be as small as 0.05.
 
     >>> import jax
     >>> deal(jax.random.key(1), 7, groups=np.array([0, 0, 1, 2, 3, 4, 5]))

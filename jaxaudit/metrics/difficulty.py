@@ -1,8 +1,6 @@
 """How difficult a record is for any model, predicted without using which set the record is in.
 
-There are three predictors, and only the first is required: the record's class; the classes and distances of its nearest
-neighbours in the inputs; and the shadow models' outputs on it. None depends on the set that the record is in, so a
-score's residual after a fit on them is as exchangeable as the score itself.
+So a score's residual after a fit on the predictors is as exchangeable as the score itself.
 """
 
 import numpy as np
@@ -33,14 +31,13 @@ def difficulty(
     membership: Bool[np.ndarray, "models n"] | None = None,
     groups: Int[np.ndarray, " n"] | None = None,
 ) -> Float[np.ndarray, "n kinds"]:
-    """Predictors of how difficult each record is, for `residual`.
+    """Predictors of how difficult each record is, for `residual_scores`.
 
     Args:
         key: random key for the choice of features and of candidate neighbours; None without inputs.
-        labels: the records' classes.
-        inputs: the records' features, of any shape; None if not available.
-        shadows: log-odds of shadow models whose membership masks do not depend on the split; None if not available.
-        membership: the membership masks of these shadow models.
+        labels, inputs: the records' classes and, if available, their features, of any shape.
+        shadows, membership: log-odds and membership masks of shadow models, if available; the masks do not depend on
+            the split.
         groups: the group of each record, if whole groups were drawn: neighbours are sought in other groups.
 
     Raises:
@@ -57,7 +54,11 @@ def difficulty(
     if inputs is not None and key is not None and len(labels) > max(NEIGHBOURS):
         parts.append(_of_neighbours(key, labels, inputs, groups))
     if shadows is not None and membership is not None and len(shadows):
-        parts.append(_of_models(shadows, membership))
+        known = profile(cut(shadows), membership)
+        without, gap = known.outside, known.inside - known.outside
+        bent = np.tanh(without / 3)
+        odds = [without, without**2, special.log_expit(without), special.expit(without), bent, gap, gap * bent]
+        parts.append(np.stack(odds, axis=1))
     return np.concatenate(parts, axis=1)
 
 
@@ -88,16 +89,6 @@ def residual_scores(
     parts = np.clip(odds, -CUT, CUT), np.maximum(special.log_expit(odds), -LOG_CUT)
     left = [residual(each, predictors) for each in parts]
     return np.sum([each / max(float(each.std()), 1e-9) for each in left], axis=0)
-
-
-def _of_models(shadows: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, "n kinds"]:
-    """Functions of a record's mean log-odds over models trained without it, and of its increase in models with it."""
-    known = profile(cut(shadows), membership)
-    without, gap = known.outside, known.inside - known.outside
-    bent = np.tanh(without / 3)
-    return np.stack(
-        [without, without**2, special.log_expit(without), special.expit(without), bent, gap, gap * bent], axis=1
-    )
 
 
 def _of_neighbours(

@@ -148,10 +148,8 @@ def efficacy_by_layer(
         log_prob: `(params, inputs, labels) -> [n]`, the log-probability (nats) of each example's label, in evaluation
             mode.
         params: a pytree of float arrays.
-        inputs: the examples, along the first axis; read one chunk at a time, as in `squared_grad_norms`.
-        labels: the examples' labels.
-        constants: further arguments of `log_prob`; see `squared_grad_norms`.
-        chunk: examples per step; by default as many as fit into moderate memory.
+        inputs, labels: the examples, along the first axis, and their labels; read one chunk at a time.
+        constants, chunk: see `squared_grad_norms`.
 
     Raises:
         InputError: no examples; not one log-probability per example; an example's value depends on the others in its
@@ -167,8 +165,34 @@ def efficacy_by_layer(
     >>> found.layers["dense"] == found.whole, found.per_example
     (True, array([0.5, 0.5]))
     """
+    model: Any = (log_prob, params, inputs, labels)
+    how: Any = {"constants": constants, "chunk": chunk}
     with jax.default_matmul_precision("highest"):
-        return _measure(log_prob, params, inputs, labels, constants, chunk)
+        short = bool(len(labels)) and computes_short(*model, constants=constants)
+        _check_apart(*model, **how, tolerance=0.1 if short else 1e-3)
+        found = squared_grad_norms(*model, **how)
+        norms = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(found.leaves)]
+        mean, per_example = mean_gradient(*model, **how), sum(norms, np.zeros(len(labels)))
+        similar = gradient_similarity(*model, direction=mean, squared_norms=per_example, **how)
+    of_mean = [float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(mean)]
+    names = [leaf_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(params)[0]]
+    layers: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        layers.setdefault(layer_of(name), []).append(index)
+
+    def together(members: Sequence[int]) -> Efficacy:
+        of_each = sum((norms[m] for m in members), np.zeros(len(labels)))
+        return efficacy(of_each, sum(of_mean[m] for m in members), rounding=float("inf") if short else ROUNDING)
+
+    return EfficacyByLayer(
+        per_example,
+        {name: together(members) for name, members in layers.items()},
+        together(range(len(names))),
+        dict(zip(names, found.paths_of_leaves, strict=True)),
+        short,
+        float(np.sqrt(sum(of_mean))),
+        similar.cosine,
+    )
 
 
 def computes_short(
@@ -181,40 +205,6 @@ def computes_short(
     """
     program = jax.make_jaxpr(log_prob)(params, jnp.asarray(inputs[:1]), jnp.asarray(labels[:1]), *constants)
     return SHORT.search(str(program)) is not None
-
-
-def _measure(
-    log_prob: Any, params: Any, inputs: Any, labels: Any, constants: tuple[Any, ...], chunk: int | None
-) -> EfficacyByLayer:
-    short = bool(len(labels)) and computes_short(log_prob, params, inputs, labels, constants)
-    _check_apart(log_prob, params, inputs, labels, constants, chunk, tolerance=0.1 if short else 1e-3)
-    found = squared_grad_norms(log_prob, params, inputs, labels, constants=constants, chunk=chunk)
-    named, _ = jax.tree_util.tree_flatten_with_path(params)
-    names = [leaf_name(path) for path, _ in named]
-    norms = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(found.leaves)]
-    mean = mean_gradient(log_prob, params, inputs, labels, constants=constants, chunk=chunk)
-    of_mean = [float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(mean)]
-    layers: dict[str, list[int]] = {}
-    for index, name in enumerate(names):
-        layers.setdefault(layer_of(name), []).append(index)
-
-    def together(members: Sequence[int]) -> Efficacy:
-        of_each = sum((norms[m] for m in members), np.zeros(len(labels)))
-        rounding = float("inf") if short else ROUNDING
-        return efficacy(of_each, sum(of_mean[m] for m in members), rounding=rounding)
-
-    per_example, whole = sum(norms, np.zeros(len(labels))), together(range(len(names)))
-    how = {"direction": mean, "squared_norms": per_example, "constants": constants, "chunk": chunk}
-    similar = gradient_similarity(log_prob, params, inputs, labels, **how)
-    return EfficacyByLayer(
-        per_example,
-        {name: together(members) for name, members in layers.items()},
-        whole,
-        dict(zip(names, found.paths_of_leaves, strict=True)),
-        short,
-        float(np.sqrt(sum(of_mean))),
-        similar.cosine,
-    )
 
 
 def layer_of(name: str) -> str:

@@ -53,10 +53,10 @@ def ema(
 ) -> EMA:
     """The paper's p-value: near 1 if the target seems to be trained on all of the query set, near 0 if not on all.
 
-    Three signals call a query record a member: its class is predicted; the probability of its class reaches that
-    class's threshold; the negative entropy of the output reaches that class's threshold. The thresholds are those that
-    best separate a calibration model's members from non-members (`member_thresholds`). A record is flagged if any
-    signal calls it a member (section 2.2 of the paper). The flags are compared with all ones (`all_members_p_value`).
+    A query record is flagged if any of three signals calls it a member (section 2.2): its class is predicted; the
+    probability of its class reaches that class's threshold; the negative entropy of the output reaches that class's
+    threshold. The thresholds best separate a calibration model's members from non-members (`member_thresholds`). The
+    flags are compared with all ones (`all_members_p_value`).
 
     The paper and the authors' code leave three choices open: thresholds come from a *calibration* model's outputs
     (their code uses the target's); a query record's class is its label (their code uses the predicted class);

@@ -148,11 +148,9 @@ def epsilon_bound(
     """A lower bound on the epsilon of a recipe (Steinke, Nasr & Jagielski 2023, theorem 3.1).
 
     Args:
-        scores: of each record under each audited model, larger for a member; computed without any audited model's
-            membership mask. NaN counts as minus infinity.
-        membership: the membership masks of the audited models, drawn as independent fair coins.
-        reference_scores: of each record under each reference; used only to choose the number of guesses.
-        reference_membership: the membership masks of the references.
+        scores, membership: of each record under each audited model, larger for a member, computed without any audited
+            model's membership mask; NaN counts as minus infinity. And these masks, drawn as independent fair coins.
+        reference_scores, reference_membership: the same of the references; used only to choose the number of guesses.
         delta: the delta of differential privacy, above 0 and below 1.
         level: the one-sided confidence level of the bound.
 

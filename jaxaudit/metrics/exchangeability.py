@@ -1,8 +1,7 @@
-"""Tests whether the holdout and the query set are exchangeable.
+"""Tests whether the holdout and the query set are exchangeable, as the holdout test assumes.
 
-The holdout test is exact if the provider chose at random which records to share. The records cannot prove that, but
-they can show many violations: other classes, other inputs, easier or harder records, duplicates or similar records that
-are all in one set.
+The records cannot prove that, but they can show many violations: other classes, other inputs, easier or harder records,
+duplicates or similar records that are all in one set.
 """
 
 import math
@@ -44,9 +43,8 @@ class Alike(NamedTuple):
         inputs: compares means and spreads of the inputs.
         difficulty: compares how well models perform on records that they were not trained on.
         copies: counts duplicate records whose copies are in different sets.
-        clustered: counts records whose nearest neighbour is in the same set; small if it is too often, as if whole
-            groups of similar records were assigned to a set.
-        mixed: the same count; small if the nearest neighbour is too often in the other set.
+        clustered, mixed: counts records whose nearest neighbour is in the same set; small if it is too often, as if
+            whole groups of similar records were assigned to a set, or if it is too seldom.
     """
 
     labels: float
@@ -80,15 +78,15 @@ def alike(
 
     Args:
         key: random key of the permutations.
-        inputs: the features of all records, of any shape; values that are not finite count as 0. If `inputs`,
-            `difficulty` or `copies` is None, its p-values are NaN and the others are still measured.
+        inputs: the features of all records, of any shape; values that are not finite count as 0.
         labels: the classes of all records.
         difficulty: one number per record that does not depend on its set, such as its mean log-odds among models
             that were not trained on it.
-        copies: one value per record, equal for equal records, such as a hash of the record.
+        copies: equal for equal records, such as a hash. If this, `inputs` or `difficulty` is None, its p-values are
+            NaN.
         size: the number of query records.
-        groups: the group of each record, if whole groups were assigned at random; no group is in both sets. Whole
-            groups are permuted and sampled, and copies and nearest neighbours are sought in other groups only.
+        groups: the group of each record, if whole groups were assigned at random: then whole groups are permuted and
+            sampled, and copies and nearest neighbours are sought in other groups only.
         permutations: random permutations.
 
     Raises:

@@ -4,8 +4,7 @@ Triantafillou et al. (2024), "Are we making progress in unlearning? Findings fro
 competition", sections 3 and 4, with the details of the published code (`google-deepmind/unlearning_evaluation`).
 
 For each record of the forget set, attacks guess from the log-odds of its class whether a model is unlearned or
-retrained. Two kinds of attack are tried, at all thresholds that make a difference (the published code tries a grid of
-0.01 nats):
+retrained, at all thresholds that make a difference (the published code tries a grid of 0.01 nats):
 
 - one threshold: log-odds at or above it are attributed to the side with the larger median;
 - two thresholds: log-odds between them are attributed to the side with the smaller range. The upper threshold is
@@ -128,10 +127,6 @@ def epsilons(
     """The epsilon of each record, from 0 to 50: how well unlearned and retrained models can be distinguished by it.
 
     0 if every attack is ignored. Exchanging the arguments changes nothing unless ranges or medians are equal.
-
-    >>> gap = np.arange(8.0)[:, None]
-    >>> epsilons(gap + 10, gap), epsilons(gap, gap)
-    (array([50.]), array([0.]))
     """
     columns = max(1, ENTRIES // (len(unlearned) + len(retrained)) ** 2)
     parts = [
@@ -163,15 +158,11 @@ def _epsilons(
     differs = values[:, 1:] != values[:, :-1]
     new, last = (np.pad(differs, ((0, 0), ends), constant_values=True) for ends in ((1, 0), (0, 1)))
     sides = (unlearned, retrained)
-    both = [
-        np.where(new, _one_threshold(sides, below, of_errors), -1).max(axis=1),
-        np.where(new[:, :, None] & last[:, None, :], _two_thresholds(sides, values, below, of_errors), -1).max(
-            axis=(1, 2)
-        ),
-    ]
+    single = np.where(new, _one_threshold(sides, below, of_errors), -1).max(axis=1)
+    double = np.where(new[:, :, None] & last[:, None, :], _two_thresholds(sides, values, below, of_errors), -1)
     ranges = [np.ptp(side, axis=1) for side in sides]
     narrow = np.minimum(*ranges) < NARROW * np.maximum(*ranges)
-    return np.where(narrow, CAP, np.clip(np.maximum(*both), 0, CAP))
+    return np.where(narrow, CAP, np.clip(np.maximum(single, double.max(axis=(1, 2))), 0, CAP))
 
 
 def _epsilon_of_errors(models: int, others: int) -> Float[np.ndarray, "errors other_errors"]:

@@ -2,16 +2,12 @@
 
 If the target never used the query set, and the provider chose at random which records to share, query and holdout
 records are exchangeable. Scores that do not use which set a record is in can then be permuted: the test keeps its level
-in finite samples, for any target and any other training data.
+in finite samples, for any target and any other training data. If whole groups were chosen at random (a patient's
+records, near-copies), groups are exchangeable and records are not: with `groups`, whole groups are permuted, and
+variances are taken over groups.
 
 The score (`membership_scores`) comes from shadow models. Each was trained on a random choice of query *and* holdout
-records, about as many as the query set has (`dealt_alike`); the choices do not depend on the split, so the test is
-exact. A target that used all of the query set is exchangeable with the shadow models if it has their recipe and other
-data like theirs. `p_fully`, the used fraction and the minimum detectable fraction assume that; the p-value of "never
-used" does not.
-
-If whole groups were chosen at random (a patient's records, near-copies), groups are exchangeable and records are not.
-With `groups`, whole groups are permuted, and variances are taken over groups.
+records, about as many as the query set has (`dealt_alike`), which does not depend on the split.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +20,8 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
-from jaxaudit.metrics.looks_used import holdout_used
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
+from jaxaudit.metrics.resemblance import holdout_used
 from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, limits_of
 
@@ -58,9 +54,9 @@ def holdout_test(
       those of the shadow models. Exact if the target is trained like them, other data included; too small if all shadow
       models share calibration data and the target has other data.
     - `fraction`: the target's difference divided by the shadow models' mean difference, with the interval of an
-      `Effect`. It assumes that the target is trained like the shadow models.
-    - `detectable`: from the same numbers and the critical value of the permutation test. For both, the variance of the
-      target's scores is taken as at least that of the shadow models: outputs that hardly vary carry less information.
+      `Effect`. It assumes that the target is trained like the shadow models. For `fraction` and `detectable`, the
+      variance of the target's scores is taken as at least that of the shadow models: outputs that hardly vary carry
+      less information.
 
     The verdict is never `forgotten` if the holdout looks used, too (`holdout_used`), since use of both sets shows no
     difference, or if most of the target's outputs are the same value.
@@ -74,10 +70,9 @@ def holdout_test(
         groups: the group of each record, if the provider chose whole groups at random.
         predictors: predictors of each record's difficulty (`jaxaudit.metrics.difficulty`), which do not use the split.
         permutations: the number of random permutations.
-        alpha, stated: the level of both tests, and the largest upper limit of `forgotten`.
-        level: confidence level of the interval.
+        alpha, level: the level of both tests, and the confidence level of the interval.
+        stated, recipe: as for `conclude`; no verdict depends on the recipe.
         printed: whether the target's log-odds come from a file of rounded probabilities.
-        recipe: advice if the shadow models fit their own data badly. It changes no verdict.
 
     Raises:
         InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or a row of `membership`

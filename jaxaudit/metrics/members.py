@@ -23,7 +23,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL
 from jaxaudit.metrics.holdout import mean_variance, swapped
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
@@ -84,9 +83,8 @@ class MembersAnswer(NamedTuple):
 
 def members_test(
     key: Key[Array, ""],
-    target: Float[Array | np.ndarray, " n"],
+    scores: Float[Array | np.ndarray, " n"],
     sizes: tuple[int, int, int],
-    predictors: Float[np.ndarray, "n kinds"],
     *,
     groups: Int[Array | np.ndarray, " n"] | None = None,
     p_never: float | None = None,
@@ -107,9 +105,9 @@ def members_test(
 
     Args:
         key: random key of the permutations.
-        target: the target's log-odds of each record's own class, of the query set, the holdout, and then the members.
+        scores: larger means more likely used, and no set entered them; of log-odds, `residual_scores` makes the best.
+            They are of the query set, the holdout, and then the members.
         sizes: the numbers of records of these three sets.
-        predictors: predictors of each record's difficulty (see `difficulty`), made without using the sets.
         groups: the group of each record, if whole groups were chosen at random.
         p_never: a p-value of another exact test of the same target, to be used in place of this test's.
         permutations: the number of random permutations.
@@ -117,35 +115,9 @@ def members_test(
         level: confidence level of the interval.
 
     Raises:
-        InputError: there are fewer than 50 members, shapes disagree, an output is NaN, or as `permutation_test`.
+        InputError: there are fewer than 50 members, shapes disagree, a score is NaN, or as `permutation_test`.
     """
-    return compared_with_members(
-        *(key, residual_scores(target, predictors), sizes),
-        groups=groups,
-        p_never=p_never,
-        permutations=permutations,
-        alpha=alpha,
-        level=level,
-        stated=stated,
-        question=question,
-    )
-
-
-def compared_with_members(
-    key: Key[Array, ""],
-    scores: Float[np.ndarray, " n"],
-    sizes: tuple[int, int, int],
-    *,
-    groups: Int[Array | np.ndarray, " n"] | None = None,
-    p_never: float | None = None,
-    permutations: int = PERMUTATIONS,
-    alpha: float = ALPHA,
-    level: float = LEVEL,
-    stated: float = STATED_FRACTION,
-    question: Question = "used",
-) -> MembersAnswer:
-    """`members_test` of scores that are already made: larger means more likely used, and no set entered them."""
-    query, holdout, members = np.split(scores, np.cumsum(sizes)[:2])
+    query, holdout, members = np.split(np.asarray(scores), np.cumsum(sizes)[:2])
     if len(members) < LEAST_MEMBERS or len(scores) != sum(sizes):
         raise InputError(
             f"there are outputs on {len(scores)} records for sets of {sizes[0]}, {sizes[1]} and {sizes[2]}, the last "
@@ -165,8 +137,12 @@ def compared_with_members(
     p_memory, p_reversed = compared("members and holdout", members, holdout, of_members, of_holdout)
     means = sides(query, holdout, members, parts)
     limits = limits_by_members(means, alpha, level) if p_memory <= alpha else UNKNOWN
-    invalid = _reversed(p_reversed, alpha, question)
-    doubts = swapped(p_smaller, alpha, question)
+    doubts, invalid = swapped(p_smaller, alpha, question), ()
+    if p_reversed <= alpha / 2:
+        invalid = (
+            f"the holdout {WORDING[question].more} the members (p = {p_reversed:.3g}): their files may be swapped, or "
+            "the members were not used, or their outputs are of another model",
+        )
     usage = conclude(
         *("members", p_never, p_fully, limits, doubts, invalid), alpha=alpha, stated=stated, question=question
     )
@@ -211,13 +187,3 @@ def limits_by_members(found: Sides, alpha: float = ALPHA, level: float = LEVEL) 
     of_holdout = found.holdout_variance
     variance = (found.query_variance + of_holdout, -2 * of_holdout, found.members_variance + of_holdout)
     return limits_of_ratio(a, b, variance, float(found.freedom), alpha, level)
-
-
-def _reversed(p_reversed: float, alpha: float, question: Question) -> tuple[str, ...]:
-    """The reason against any verdict if the holdout scores significantly higher than the members."""
-    if p_reversed > alpha / 2:
-        return ()
-    return (
-        f"the holdout {WORDING[question].more} the members (p = {p_reversed:.3g}): their files may be swapped, or the "
-        "members were not used, or their outputs are of another model",
-    )

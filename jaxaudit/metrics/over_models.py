@@ -5,7 +5,7 @@ exact test over seeds.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from scipy import special
 
 from jaxaudit.errors import InputError
@@ -37,6 +37,28 @@ def mean_of_models(values: Float[Array | np.ndarray, " models"], level: float) -
         return Estimate(mean, np.nan, np.nan)
     reach = special.stdtrit(len(known) - 1, (1 + level) / 2) * known.std(ddof=1) / np.sqrt(len(known))
     return Estimate(mean, max(0.0, float(mean - reach)), min(1.0, float(mean + reach)))
+
+
+def clopper_pearson(count: int, total: int, level: float) -> Estimate:
+    """The share `count / total` and its exact interval (Clopper & Pearson 1934); NaN if `total` is 0.
+
+    >>> round(clopper_pearson(0, 10, 0.95).high, 3)
+    0.308
+    """
+    if not total:
+        return NONE
+    (low,), (high,) = exact_shares(np.array([count]), total, level)
+    return Estimate(count / total, float(low), float(high))
+
+
+def exact_shares(
+    count: Int[np.ndarray, "*shape"], total: Int[np.ndarray, "*shape"] | int, level: float
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
+    """The ends of Clopper and Pearson's interval of each share `count / total`."""
+    tail = (1 - level) / 2
+    low = np.where(count > 0, special.betaincinv(np.maximum(count, 1), total - count + 1, tail), 0.0)
+    high = np.where(count < total, special.betaincinv(count + 1, np.maximum(total - count, 1), 1 - tail), 1.0)
+    return low, high
 
 
 def checked_sides(
@@ -122,6 +144,7 @@ def place(method: Float[np.ndarray, " seeds"], retrained: Float[np.ndarray, " se
     >>> place(np.array([5.0, 6.0, 7.0]), np.array([1.0, 2.0, 3.0]))
     Place(low=1.0, high=3.0, below=0.0, above=1.0, p_value=0.25, direction=1)
     """
+
     seeds = len(method)
     others = [np.delete(retrained, seed) for seed in range(seeds)]
     # Ranks are doubled to be integers: tied ranks can be halves.

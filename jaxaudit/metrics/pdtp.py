@@ -119,8 +119,8 @@ def seed_floor(log_probs: Float[Array | np.ndarray, "seeds records classes"], *,
 
     Row s holds the outputs of a model trained on all of T with seed s; row 0 is the audited model. Each other seed is
     one draw of the `pdtp` of a record without any influence, for an A(T without t) that is trained with another seed.
-    The mean over draws is an unbiased estimate of its expectation for any number of seeds; the maximum grows with their
-    number. A record whose PDTP is below its floor changes the outputs less than another seed does.
+    The mean over draws is an unbiased estimate of its expectation; the maximum grows with their number. A record whose
+    PDTP is below its floor changes the outputs less than another seed does.
 
     Raises:
         InputError: fewer than 2 seeds, and what `pdtp` raises.

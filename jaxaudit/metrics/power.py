@@ -1,8 +1,7 @@
-"""The power of the holdout test: the probability that it detects use of part of a query set.
+"""The power of the holdout test, by a normal approximation which needs no target.
 
-A normal approximation, which needs no target. Its numbers are measured on models of known membership. Each takes the
-role of the target, and is treated as if it had other training data of its own. Other set sizes can be evaluated too,
-assuming that records are equally exposed in sets of other sizes.
+Its numbers are measured on models of known membership. Each takes the role of the target, and is treated as if it had
+other training data of its own. Records are assumed to be equally exposed in sets of other sizes.
 """
 
 import numpy as np
@@ -29,8 +28,7 @@ class Separation(StrictStruct, frozen=True):
             groups, the variance of the mean score times the number of records.
         between: variance of the difference between models, beyond the sampling variance.
         models: the number of models that were measured.
-        stretch: the factor by which outputs of a target with its own data are assumed to deviate more from the shadow
-            models' mean than outputs of a shadow model (`own_data_stretch`).
+        stretch: the factor of `own_data_stretch` by which deviations from the shadow models were multiplied.
     """
 
     difference: float
@@ -55,8 +53,7 @@ def separation(
     other data.
 
     Args:
-        log_odds: each model's log-odds of each record's own class (`log_odds`).
-        membership: the models' membership masks.
+        log_odds, membership: each model's log-odds of each record's own class (`log_odds`), and membership mask.
         draws: the number of the random part of the calibration set that each model was trained on; None, or if no two
             models share one: nothing is stretched.
         designs: each model's design (architecture and training recipe), as a number; None if all have the same.
@@ -104,14 +101,8 @@ def separation_of(
     inside, outside = found.T
     each = differences(scores, membership)
     of_records = inside / membership.sum(axis=1) + outside / (~membership).sum(axis=1)
-    return Separation(
-        float(each.mean()),
-        float(inside.mean()),
-        float(outside.mean()),
-        max(float(each.var(ddof=1) - of_records.mean()), 0.0),
-        len(scores),
-        stretch,
-    )
+    between = max(float(each.var(ddof=1) - of_records.mean()), 0.0)
+    return Separation(float(each.mean()), float(inside.mean()), float(outside.mean()), between, len(scores), stretch)
 
 
 def own_data_stretch(
@@ -152,12 +143,8 @@ def as_of_own_data(
 ) -> tuple[Float[np.ndarray, "models n"], list[Profile]]:
     """Each model's log-odds (cut) with its deviation from its design stretched, and the profile of all other models."""
     others = list(profiles_of_others(log_odds, membership))
-    away = np.stack(
-        [
-            model - np.where(row, known.inside, known.outside)
-            for model, row, known in zip(log_odds, membership, others, strict=True)
-        ]
-    )
+    usual = [np.where(row, known.inside, known.outside) for row, known in zip(membership, others, strict=True)]
+    away = log_odds - np.stack(usual)
     alike = (designs[:, None] == designs) & ~np.eye(len(designs), dtype=bool)
     # The common deviation of a design's models does not depend on their data, so it is not stretched.
     design = (alike @ away) / np.maximum(alike.sum(axis=1), 1)[:, None]

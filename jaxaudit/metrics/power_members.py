@@ -1,9 +1,8 @@
 """The probability that the members test gives the verdict `forgotten` for a target that never used the query set.
 
-The verdict requires that use of the stated fraction is ruled out (`jaxaudit.metrics.members`). That depends on the
-target's memory: how much higher its scores are on records that it did use. Here memory is measured on models of known
-membership: each model's training records take the role of known members, other records that of the holdout. A real
-target may remember less (`remembering`). A normal approximation, as in `jaxaudit.metrics.power`.
+That requires that use of the stated fraction is ruled out, which depends on how much higher the target's scores are on
+records that it did use. This memory is measured on models of known membership: each model's training records take the
+role of known members, other records that of the holdout. A real target may remember less (`remembering`).
 """
 
 import numpy as np
@@ -55,14 +54,6 @@ def memory_of_models(
     `separation` found. If there are very many models and records, only some models are measured (`evenly_spaced`).
     `helped` says whether the members test will have shadow models with outputs on the known members. The key, labels
     and inputs are those of `difficulty`; the rest as for `separation`.
-
-    >>> import jax
-    >>> random = np.random.default_rng(1)
-    >>> membership = random.random((20, 400)) < 0.5
-    >>> odds = random.normal(size=400) + 0.1 * random.normal(size=(20, 400)) + 0.1 * membership
-    >>> found = memory_of_models(jax.random.key(1), odds, membership, np.zeros(400, int))
-    >>> round(memory_in_errors(found.alone, 200, 200)), round(memory_in_errors(found.helped, 200, 200))
-    (1, 9)
     """
     odds, rows = cut(log_odds), np.asarray(membership)
     designs = np.zeros(len(odds), int) if designs is None else designs
@@ -86,11 +77,7 @@ def memory_of_models(
 
 
 def remembering(measured: Separation, factor: float) -> Separation:
-    """The separation for a target that remembers `factor` times as much; its members' variance is interpolated.
-
-    >>> remembering(Separation(0.5, 0.02, 0.04, 0.01, 31), 0.5)
-    Separation(difference=0.25, inside=0.03, outside=0.04, between=0.0025, models=31, stretch=1.0)
-    """
+    """The separation for a target that remembers `factor` times as much; its members' variance is interpolated."""
     return replace(
         measured,
         difference=factor * measured.difference,
@@ -100,11 +87,7 @@ def remembering(measured: Separation, factor: float) -> Separation:
 
 
 def memory_in_errors(measured: Separation, holdout: int, members: int) -> float:
-    """The mean score difference between known members and a holdout, in standard errors; infinite without variance.
-
-    >>> round(memory_in_errors(Separation(0.5, 0.04, 0.04, 0.0, 31), 100, 100), 1)
-    17.7
-    """
+    """The mean score difference between known members and a holdout, in standard errors; infinite without variance."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.divide(measured.difference, np.sqrt(measured.inside / members + measured.outside / holdout)))
 
@@ -131,10 +114,6 @@ def forgotten_probability(
     outside / m + between, and covariance outside / m. The permutation tests' critical values are those of pooled
     variances. All other checks of the audit are assumed to pass. The degrees of freedom are those of the smallest set,
     with `units` as in `Memory`.
-
-    >>> known = Separation(0.5, 0.2, 0.2, 0.0, 31)
-    >>> [round(forgotten_probability(known, n, n, n), 2) for n in (50, 200, 800)]
-    [0.45, 0.92, 0.95]
     """
     of_query, of_holdout = (max(measured.outside / size, 1e-18) for size in (query, holdout))
     of_members = max(measured.inside / members, 1e-18)

@@ -64,7 +64,7 @@ def profiles_of_others(
     centre = models.mean(axis=0)
     sums = _sums(models, membership, centre)
     for index in range(len(models)) if places is None else places:
-        own = _sums(models[index][None], membership[index][None], centre)
+        own = _of_one(models[index] - centre, membership[index], ~membership[index])
         yield _profile(tuple(whole - part for whole, part in zip(sums, own, strict=True)), centre)
 
 

@@ -1,10 +1,8 @@
 """Was the query set used? A test with a reference: records that the target is known not to have used.
 
 The reference need not come from the query set's provider: it can be the calibration set, or other data kept from the
-target. The target's design, length of training and other data affect its outputs on the reference, too. The statistic
-corrects for that: it is the used share of the query set minus the used share of the reference (`linear_share`), a
-difference in differences. A target with other data than the shadow models deviates from them more than they do from
-one another. That factor ("scatter") is measured on the reference, and the target's distance is divided by it.
+target. The target's design, length of training and other data affect its outputs on the reference, too, so the
+statistic is a difference in differences: the used share of the query set minus that of the reference (`linear_share`).
 
 Two things can make the test wrong. First, a reference that is unlike the target's other data, or that the target did
 use; both are checked with the target's outputs on it. Second, training on other records of the query set's provider:
@@ -18,7 +16,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
-from jaxaudit.metrics.looks_used import reference_used
+from jaxaudit.metrics.resemblance import reference_used
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shadow import check_shadows
 from jaxaudit.metrics.shares import shares
@@ -60,8 +58,9 @@ def reference_test(
     - The statistic of a model is its used share of the query set minus its used share of the reference records that it
       was not trained on (`linear_share`, with the other models as shadow models).
     - `p_never`: the rank of the target's statistic among shadow models that used none of the query set. Before that,
-      its distance from their mean is divided by the scatter: the root mean square deviation of the target's outputs on
-      the reference, divided by the median of the shadow models', at least 1.
+      its distance from their mean is divided by the scatter, since a target with other data than the shadow models
+      deviates more: the root mean square deviation of its outputs on the reference, divided by the median of the shadow
+      models', at least 1.
     - `p_fully`: the same rank among shadow models that used all of the query set.
     - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of partial use.
 
@@ -69,11 +68,9 @@ def reference_test(
     difference. Shadow models of several designs include the error of not knowing the target's design.
 
     Args:
-        target: the target's log-odds of each record's own class (`log_odds`): query records, then reference records.
-        shadows: the shadow models' log-odds of the same records.
+        target, shadows: log-odds of each record's own class: of `queried` query records, then of the reference.
         membership: the shadow models' membership masks: none, a part, or all of the query set, and a random share of
             the reference.
-        queried: the size of the query set.
         unseen: which records the target is known not to have used; None: all of the reference.
         alpha, level, stated, recipe: as for `holdout_test`.
 
@@ -89,10 +86,8 @@ def reference_test(
     statistic = found.query - found.reference
     own = found.target_query - found.target_reference
     base = statistic[never] - statistic[never].mean()
-    noise = float(np.var(base, ddof=1))
-    centre = float(statistic[never].mean())
-    some = ~never & ~fully
-    parts = membership[:, :queried]
+    noise, centre = float(np.var(base, ddof=1)), float(statistic[never].mean())
+    some, parts = ~never & ~fully, membership[:, :queried]
     effect = Effect(
         difference=own - centre,
         variance=scatter**2 * noise,
@@ -104,9 +99,7 @@ def reference_test(
     reference = np.arange(len(target)) >= queried
     kept = reference if unseen is None else reference & unseen
     accuracy = float((target[kept] > 0).mean())
-    accuracies = np.array(
-        [float((row[reference & ~used] > 0).mean()) for row, used in zip(shadows, membership, strict=True)]
-    )
+    accuracies = np.array([(row[reference & ~used] > 0).mean() for row, used in zip(shadows, membership, strict=True)])
     usage = conclude(
         "reference",
         _rank(statistic[never], own, scatter, larger=True),

@@ -1,10 +1,9 @@
 """Which membership mask do a model's outputs fit? This finds outputs that were saved for the wrong shadow model.
 
-A model is more confident on records that it was trained on (Carlini et al. 2022). Membership masks ("rows" of the
-membership matrix) were drawn at random, independently of one another. So the outputs of a model that was trained on
-another row are independent of a row: given the outputs, all choices of its members are equally likely. The sum of the
-outputs over its members then has a known mean and variance (sampling without replacement, Hoeffding 1963), for any
-model.
+A model is more confident on records that it was trained on (Carlini et al. 2022). Membership masks ("rows") were drawn
+at random, independently of one another, so given the outputs of a model that was trained on another row, all choices of
+a row's members are equally likely. The sum of the outputs over the members then has a known mean and variance (sampling
+without replacement, Hoeffding 1963), for any model.
 """
 
 from collections.abc import Sequence
@@ -46,16 +45,11 @@ def row_fits(
 ) -> Float[np.ndarray, " models"]:
     """How well a model's outputs fit each membership mask, in standard deviations; 0 on average for unrelated masks.
 
-    The statistic of a row is the sum of the outputs over its members, minus its expectation for a random choice of
-    equally many members from each of `sets`, divided by the standard deviation of that sum. Before that, outputs are
-    replaced by their residuals after a least-squares fit on the other models' mean outputs, because records differ far
-    more than models do. The outputs of a row's own model are left out of that row's fit, so the row stays independent.
-
-    Args:
-        outputs: the model's log-odds of each record's own class.
-        membership: the membership masks of all models; read some rows at a time.
-        sets: the sets of records from which members were drawn separately.
-        others, known: log-odds of some other models, and the row indices of these.
+    The statistic of a row is the sum of the outputs (log-odds of each record's own class) over its members, minus its
+    expectation for a random choice of equally many members from each of `sets`, divided by the standard deviation of
+    that sum. Before that, outputs are replaced by their residuals after a least-squares fit on the mean outputs of the
+    `others`, because records differ far more than models do; these are the models of the rows `known`. The outputs of a
+    row's own model are left out of that row's fit, so the row stays independent. Masks are read some rows at a time.
 
     >>> outputs = np.array([2.0, 1.0, 0.0, -1.0])
     >>> rows = np.array([[True, True, False, False], [True, False, True, False]])

@@ -1,10 +1,20 @@
-"""An exact test of use from any number a record: a loss, a likelihood, a squared error, from any kind of model.
+"""Tests of use from any number a record: a loss, a likelihood, a squared error, from any kind of model.
 
 If query set and holdout were dealt at random and the target never used the query set, which record is in which set is
-exchangeable given all scores. So any statistic of the scores and the sets has an exact permutation p-value. Its power
-comes from two steps that do not look at the sets: the difficulty of a record, as covariates and other models show it,
-is taken out of each score by ridge regression; and several scores are combined by a statistic that weighs them by what
-they show (`combined`), which is computed anew for every random deal.
+exchangeable given all scores. So any statistic of the scores and the sets has an exact permutation p-value
+(`score_test`). Its power comes from two steps: what covariates and other models show of a record's difficulty is taken
+out of each score by ridge regression, which does not look at the sets; and several scores are combined by a statistic
+that weighs them by what they show (`combined`), which is computed anew for every random deal.
+
+Models of known truth show how much of an effect is left (`share_left`). With T the target's mean score of the query
+set, U that of models trained without it and V that of models trained with it,
+
+    share = (T - U) / (V - U)
+
+Where there is a holdout, its mean score is subtracted from each of the three: a target that is better or worse on all
+records than the other models then has no effect. If the target used the share f of the query set as V's models did, the
+mean of any score is the mixture (1 - f) U + f V. The limits are those of a ratio (Fieller 1954), with two sources of
+variance: the records (or groups) that were dealt, and the seeds of the models, as far as there are two of a kind.
 """
 
 from typing import NamedTuple
@@ -14,7 +24,10 @@ from jaxtyping import Array, Float, Int, Key
 from scipy import special
 
 from jaxaudit.kernels.ranking import mid_ranks
+from jaxaudit.metrics.effect import ALPHA, LEVEL
+from jaxaudit.metrics.holdout import mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, share_as_large
+from jaxaudit.metrics.usage import UNKNOWN, Limits, limits_of_ratio
 
 PENALTIES = 10.0 ** np.arange(-6, 3)
 LEAST_FREE = 0.2
@@ -52,20 +65,10 @@ def score_test(
 ) -> ScoreTest:
     """Was the query set used? A permutation test of the scores' differences between query set and holdout.
 
-    Args:
-        key: random key of the deals.
-        scores: of the query records, and then of the holdout records, as from `residuals`.
-        directions: by kind of scores, 1 if scores are higher for records that were used, -1 if they are lower, 0 if it
-            is not known: then both directions count.
-        size: the number of query records.
-        groups, pairs, permutations: as for `permuted_differences`.
-        alpha: the level of `critical`.
-
-    >>> import jax
-    >>> random = np.random.default_rng(1)
-    >>> scores = random.normal(size=(200, 2)) + 0.8 * (np.arange(200) < 100)[:, None]
-    >>> score_test(jax.random.key(1), scores, np.array([1, 0]), 100).p_never
-    0.0005
+    Scores, as from `residuals`, are of `size` query records, and then of the holdout records. By kind of scores, the
+    direction is 1 if scores are higher for records that were used, -1 if they are lower, and 0 if it is not known: then
+    both directions count. `groups`, `pairs` and `permutations` are as for `permuted_differences`, and `alpha` is the
+    level of `critical`.
     """
     found = permuted_differences(key, scores, size, groups=groups, pairs=pairs, permutations=permutations)
     known = directions != 0
@@ -91,9 +94,6 @@ def combined(
     standard deviation in direction d like the first term. A single score of known direction is its own statistic. The
     standard deviations and correlations are those of all deals, the observed one among them, so the statistic treats
     all deals alike and its p-value stays exact.
-
-    >>> combined(np.array([[1.0], [-1.0]]), np.array([-1]))
-    array([-1.,  1.])
     """
     deviation = np.sqrt((differences**2).mean(axis=0))
     z = differences / np.where(deviation > 0, deviation, 1)
@@ -109,9 +109,6 @@ def normal_scores(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """Numbers replaced by the normal quantiles of their ranks among all of them (van der Waerden), ties by mean ranks.
 
     A monotone function of a score then changes nothing, and no outlier decides a mean.
-
-    >>> normal_scores(np.array([3.0, 1.0, 1000.0])).round(2)
-    array([ 0.  , -0.67,  0.67])
     """
     ranks = mid_ranks(values.reshape(-1)).reshape(values.shape)
     return special.ndtri(ranks / (values.size + 1))
@@ -124,11 +121,6 @@ def residuals(
 
     The penalty of each kind is the one of `PENALTIES` with the least generalised cross-validation error (Golub, Heath &
     Wahba 1979). Nothing here knows which set a record is in.
-
-    >>> x = np.linspace(-1, 1, 50)[:, None]
-    >>> noise = np.cos(40 * x)
-    >>> bool(np.abs(np.corrcoef(residuals(2 * x + noise, x)[:, 0], x[:, 0])[0, 1]) < 0.05)
-    True
     """
     centred = scores - scores.mean(axis=0)
     design = predictors - predictors.mean(axis=0)
@@ -148,3 +140,99 @@ def residuals(
     penalty = PENALTIES[np.argmin(errors, axis=0)]
     left = centred - design @ (vectors @ (along / (values[:, None] + penalty)))
     return left / np.maximum(left.std(axis=0), 1e-9)
+
+
+class ShareLeft(NamedTuple):
+    """The position of a target between models of known truth.
+
+    Attributes:
+        limits: the share and its limits; unknown if the models of both kinds hardly differ.
+        p_unused: p-value of "the target is a model like those that never used the query set", by a t-test over their
+            seeds; None with fewer than two of them.
+        p_used: p-value of "the target is a model like those that used all of it"; None if the limits are unknown.
+        effect: the difference between both kinds of models, in its standard errors.
+    """
+
+    limits: Limits
+    p_unused: float | None
+    p_used: float | None
+    effect: float
+
+
+def share_left(
+    target: Float[np.ndarray, " n"],
+    unused: Float[np.ndarray, "unused n"],
+    used: Float[np.ndarray, "used n"],
+    size: int,
+    *,
+    groups: Int[np.ndarray, " n"] | None = None,
+    alpha: float = ALPHA,
+    level: float = LEVEL,
+) -> ShareLeft:
+    """The share of the effect of use that is left in a target, and its limits.
+
+    Scores are of `size` query records, and then of the holdout records, if there are any: of the target; of models
+    trained without the query set, or none if the holdout alone shows what that looks like; and of models trained with
+    all of it. `groups` has the group of each record, if whole groups were dealt.
+    """
+    asked = np.arange(len(target)) < size
+    sides = [asked] if asked.all() else [asked, ~asked]
+
+    def mean(scores: np.ndarray) -> float:
+        return float(scores[:size].mean() - (scores[size:].mean() if len(sides) > 1 else 0))
+
+    def variance_of(scores: np.ndarray) -> float:
+        return sum(mean_variance(scores, groups, side) / int(side.sum()) for side in sides)
+
+    low = unused.mean(axis=0) if len(unused) else np.zeros_like(target)
+    a = target - low
+    difference, of_a = mean(a), variance_of(a)
+    of_seeds = [
+        float(np.var([mean(each) for each in models], ddof=1)) if len(models) > 1 else None for models in (unused, used)
+    ]
+    freedom_seeds = sum(len(each) - 1 for each in (unused, used) if len(each) > 1)
+    # Models of one kind lend the other their spread, if it has a single model.
+    known = [each for each in of_seeds if each is not None] or [0.0]
+    v_unused, v_used = (known[0] if each is None else each for each in of_seeds)
+    units = min(int(side.sum()) if groups is None else len(np.unique(groups[side])) for side in sides)
+    freedom_records = max(1, units - 1)
+    more_unused = 1 / len(unused) if len(unused) else 0.0
+    p_unused = None
+    if len(unused) > 1:
+        v_none = of_a + v_unused * (1 + more_unused)
+        freedom = _freedom(of_a, freedom_records, v_none - of_a, len(unused) - 1)
+        p_unused = float(special.stdtr(freedom, -difference / np.sqrt(max(v_none, 1e-300))))
+    if not len(used):
+        return ShareLeft(UNKNOWN, p_unused, None, 0.0)
+    b = used.mean(axis=0) - low
+    full, of_b = mean(b), variance_of(b)
+    between = (variance_of(a + b) - of_a - of_b) / 2
+    # The target's own seed, and those of the means of both kinds, at the share f.
+    seeds = (
+        v_unused * (1 + more_unused),
+        v_used - v_unused - 2 * v_unused * more_unused,
+        v_unused * more_unused + v_used / len(used),
+    )
+    variance = (of_a + seeds[0], -2 * between + seeds[1], of_b + seeds[2])
+    error = float(np.sqrt(of_b + v_unused * more_unused + v_used / len(used)))
+    effect = full / error if error > 0 else 0.0
+    freedom = _freedom(of_b, freedom_records, error**2 - of_b, freedom_seeds)
+    if not effect > special.stdtrit(freedom, 1 - alpha):
+        return ShareLeft(UNKNOWN, p_unused, None, effect)
+    estimate = float(np.clip(difference / full, 0, 1))
+    at = [max(_at(each, estimate), 0.0) for each in (variance, seeds)]
+    freedom = _freedom(at[0] - at[1], freedom_records, at[1], freedom_seeds)
+    limits = limits_of_ratio(difference, full, variance, freedom, alpha, level)
+    p_used = float(special.stdtr(freedom, (difference - full) / np.sqrt(max(_at(variance, 1.0), 1e-300))))
+    return ShareLeft(limits, p_unused, p_used, effect)
+
+
+def _at(parabola: tuple[float, float, float], share: float) -> float:
+    return parabola[0] + parabola[1] * share + parabola[2] * share**2
+
+
+def _freedom(records: float, of_records: int, seeds: float, of_seeds: int) -> float:
+    """The degrees of freedom of a sum of two estimated variances (Satterthwaite 1946)."""
+    parts = [(records, of_records), (seeds, of_seeds)]
+    below = sum(value**2 / count for value, count in parts if count > 0)
+    return float((records + seeds) ** 2 / below) if below > 0 else float(of_records)

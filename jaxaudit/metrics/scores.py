@@ -32,8 +32,8 @@ class MembershipScores(NamedTuple):
     """Probabilities, at a prior of 0.5, that a model was trained on a record.
 
     Attributes:
-        target: the target's probability for each record, computed with all shadow models.
-        shadows: the same for each shadow model, computed with the other shadow models.
+        target: of the target, computed with all shadow models.
+        shadows: of each shadow model, computed with the other shadow models.
         weights: the regression weight of each kind of evidence.
     """
 
@@ -84,15 +84,14 @@ def membership_scores(
 
     For every shadow model and record, the evidence of membership is computed from the `Profile` of the *other* shadow
     models. A logistic regression on known membership gives the weights of the kinds of evidence. The target's evidence,
-    computed from the profile of all shadow models, gets the same weights.
+    computed from the profile of all shadow models, gets the same weights. Log-odds beyond 20 nats count as 20.
 
     Guarantees: permuting the records permutes the scores, so scores of exchangeable records are exchangeable. Permuting
     the shadow models changes nothing, unless models times records exceed `PAIRS`: then weights are fitted to some of
-    the models, evenly spaced. Log-odds beyond 20 nats count as 20. Memory: 16 bytes per model and record, plus 100 MB.
+    the models, evenly spaced. Memory: 16 bytes per model and record, plus 100 MB.
 
     Args:
-        target: the target's log-odds of each record's own class, as `log_odds` gives them.
-        shadows: the shadow models' log-odds of the same records.
+        target, shadows: log-odds of each record's own class, as `log_odds` gives them, of the target and shadow models.
         membership: the shadow models' membership masks.
 
     Raises:

@@ -2,10 +2,8 @@
 
 Shadow models are trained on calibration data with none, a part and all of the query set. The test assumes that the
 target's other data have the same source as the calibration data, and that the shadow models include its design and
-recipe. Then its used share (`linear_share`) is distributed like that of shadow models that used as much of the query
-set. The data cannot test this: training on *other* records of the query set's provider looks like use, too. So the test
-first checks that some mixture of shadow models reproduces the target's outputs, and is `inconclusive` if none does.
-Prefer a holdout or a reference.
+recipe. The data cannot test this: training on *other* records of the query set's provider looks like use, too. Prefer a
+holdout or a reference.
 """
 
 import numpy as np
@@ -43,8 +41,8 @@ def shadow_test(
 
     - Shadow models that share calibration data differ less from one another than from a target with its own data. If
       each was trained on a random `share` of the calibration set, the variance between models of one design is too
-      small by a factor of up to (1 + share) / (1 - share) (as in the delete-d jackknife). The variance between designs
-      is not too small. An analysis of variance separates the two (`Spread`).
+      small by a factor of up to (1 + share) / (1 - share) (as in the delete-d jackknife), and the variance between
+      designs is not. An analysis of variance separates the two (`Spread`).
     - `p_never`: the larger of two p-values. One is the rank of the target's distance from the mean, divided by the
       square root of the ratio of these variances, among shadow models that used none of the query set. The other, if
       there are several designs, is Student's t of the distance, with Satterthwaite's degrees of freedom.
@@ -54,8 +52,7 @@ def shadow_test(
     The verdict is `inconclusive` if no mixture of shadow models reproduces the target's outputs (`likeness`).
 
     Args:
-        target: the target's log-odds of each query record's own class (`log_odds`).
-        shadows: the shadow models' log-odds of the same records.
+        target, shadows: log-odds of each query record's own class (`log_odds`), of the target and of the shadow models.
         membership: the shadow models' membership masks: none, a part, or all of the query set.
         designs: the design of each shadow model, as a number; None if all have the same.
         share: the random share of the calibration set that each shadow model was trained on.

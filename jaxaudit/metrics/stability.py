@@ -27,21 +27,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.dtp_bounds import dtp_bound, log_odds_dtp_bound, smoothed_naive_bayes_delta
-
-__all__ = [
-    "AS_PUBLISHED",
-    "BAYES_INFERENCE",
-    "RANDOM_TREES",
-    "dtp_bound",
-    "linear_queries_delta",
-    "lipschitz_dtp_bound",
-    "log_odds_dtp_bound",
-    "naive_bayes_delta",
-    "posterior_dtp_bound",
-    "smoothed_naive_bayes_delta",
-    "softmax_regression_lipschitz",
-]
+from jaxaudit.kernels.dtp_bounds import dtp_bound
+from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound as log_odds_dtp_bound
+from jaxaudit.kernels.dtp_bounds import smoothed_naive_bayes_delta as smoothed_naive_bayes_delta
 
 BAYES_INFERENCE = 3 / 2
 """delta of Bayes inference, p(y | x) = n_xy / n_x (proposition 6.3, corrected; the least that holds)."""
@@ -56,17 +44,11 @@ AS_PUBLISHED = 4 / 3
 def naive_bayes_delta(smallest_class: int, records: int, columns: int, *, smoothing_values: int | None = None) -> float:
     """delta of naive Bayes over categorical columns (propositions 6.4 and 6.5); nearer to 1 is more stable.
 
-    Without smoothing (n_min / (n_min - 1))^(m - 1) n / (n - 1); with Laplace's
-    ((n_min + v) / n_min)^(m - 1) n / (n - 1). It holds for the joint, prod p(x_i | y) p(y), not for its normalised
-    posterior: use `posterior_dtp_bound` for that. Numeric (Gaussian) columns have none.
-
-    Infinite without smoothing if a class has one member and there are several columns.
-
-    Args:
-        smallest_class: n_min, records of the least supported class that has any.
-        records: n, all records.
-        columns: m, columns.
-        smoothing_values: v, the most values of a column, where 1 is added to every count; None without smoothing.
+    With n_min records in the least supported class that has any, n records and m columns: without smoothing (n_min /
+    (n_min - 1))^(m - 1) n / (n - 1), infinite if n_min is 1 and m is not; with Laplace's, which adds 1 to every count,
+    ((n_min + v) / n_min)^(m - 1) n / (n - 1), for at most v values in a column (`smoothing_values`). It holds for the
+    joint, prod p(x_i | y) p(y), not for its normalised posterior: use `posterior_dtp_bound` for that. Numeric
+    (Gaussian) columns have none.
 
     Raises:
         InputError: there are fewer than 2 records, no column, no value, or no record in the smallest class.

@@ -53,11 +53,10 @@ def u_lira(
     copies of a model are left out together.
 
     Args:
-        key: random key of the bootstrap.
-        unlearned: the unlearned models' log-odds of each record's own class, in nats.
-        retrained: the same for models retrained without the records.
+        key: random key of the bootstrap, of at least 2 `replicates`.
+        unlearned, retrained: log-odds of each record's own class, in nats, of unlearned models, and of models retrained
+            without the records.
         level: confidence level of the interval.
-        replicates: bootstrap replicates, at least 2.
 
     Raises:
         InputError: fewer than 4 models on a side, numbers of records that differ, no record, NaN, or `replicates` or
@@ -75,16 +74,12 @@ def u_lira(
     mine, theirs = (side.mean(axis=0) for side in _right(sides, (np.ones(sizes[0]), np.ones(sizes[1]))))
     per_record = (mine + theirs) / 2
     drawn = zip(*(generator.multinomial(size, np.full(size, 1 / size), replicates) for size in sizes), strict=True)
-    accuracies = np.array([_accuracy(sides, counts) for counts in drawn])
-    found = interval(float(per_record.mean()), accuracies, min(sizes), level)
+    accuracies = []
+    for counts in drawn:
+        right = zip(_right(sides, counts), counts, strict=True)
+        accuracies.append(float(np.mean([np.average(each.mean(axis=1), weights=count) for each, count in right])))
+    found = interval(float(per_record.mean()), np.array(accuracies), min(sizes), level)
     return ULira(Estimate(found.value, found.low, min(1.0, found.high)), per_record)
-
-
-def _accuracy(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> float:
-    """The accuracy in a bootstrap replicate, in which each model occurs `counts` times."""
-    right = _right(sides, counts)
-    means = [np.average(each.mean(axis=1), weights=count) for each, count in zip(right, counts, strict=True)]
-    return float(np.mean(means))
 
 
 def _right(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:

@@ -1,6 +1,5 @@
-"""The result of all tests of use: was a query set used, how much of it, and the verdict.
-
-The verdict follows from the numbers:
+"""The result of all tests of use: was a query set used, how much of it, and the verdict, which follows from the
+numbers.
 
 - `not forgotten`: the p-value of "never used", adjusted for all targets of the audit, is at most alpha. If the test's
   assumption holds, a target that never used the query set gets this verdict with probability at most alpha.
@@ -260,13 +259,7 @@ def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
 
 
 def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -> Usage:
-    """Removes the fraction and its limits, so that the verdict is never `forgotten`; `why` precedes the doubts.
-
-    >>> usage = Usage("holdout", "forgotten", 0.3, 0.01, 0.1, 0.0, 0.2, 0.2, (), 0.2)
-    >>> left = without_fraction(usage, ("how much this model remembers is not known",))
-    >>> left.verdict, left.upper, left.p_never, left.p_fully
-    ('inconclusive', 1.0, 0.3, None)
-    """
+    """Removes the fraction and its limits, so that the verdict is never `forgotten`; `why` precedes the doubts."""
     fraction, low, high, upper, detectable = UNKNOWN
     left = usage._replace(fraction=fraction, fraction_low=low, fraction_high=high, upper=upper, detectable=detectable)
     return decided(left._replace(p_fully=None, doubts=(), unsettled=(*why, *usage.doubts)), alpha)
@@ -275,9 +268,9 @@ def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     """p-values adjusted for multiple testing, in the same order (Holm 1979).
 
-    The probability that any true null hypothesis has an adjusted p-value of u or less is at most u, for any dependence
-    between the p-values. The k-th smallest of m p-values is multiplied by m - k + 1, and is at least the adjusted one
-    before it and at most 1.
+    The probability that any true null hypothesis has an adjusted p-value of u or less is at most u, for any dependence.
+    The k-th smallest of m p-values is multiplied by m - k + 1, and is at least the adjusted one before it and at most
+    1.
 
     >>> holm([0.01, 0.04, 0.03])
     (0.03, 0.06, 0.06)

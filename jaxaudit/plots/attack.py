@@ -1,26 +1,14 @@
 """Charts of membership attacks: ROC curves, accuracies, and the exposure of single records, also against their PDTP."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 
-from jaxaudit.plots.style import (
-    BLUE,
-    DASHES,
-    INK,
-    MUTED,
-    SERIES,
-    VERMILION,
-    draw_interval,
-    draw_marks,
-    dress,
-    legend,
-    name_rows,
-    series_line,
-)
+from jaxaudit.plots import style
+from jaxaudit.plots.style import BLUE, DASHES, INK, MUTED, dress
 
 LEAST = 1e-5
 """The lowest false positive and true positive rate that is drawn."""
@@ -32,14 +20,14 @@ def draw_accuracies(
     """Draws the accuracy of each attack on each target record against the record's PDTP."""
     most = _most(pdtp, 0.01)
     for place, (name, accuracies) in enumerate(attacks):
-        draw_marks(axes, place, np.minimum(pdtp, most), accuracies, name, size=4.5, alpha=0.7)
+        style.draw_marks(axes, place, np.minimum(pdtp, most), accuracies, name, size=4.5, alpha=0.7)
     dress(axes, "PDTP of the target (nats)", "attack accuracy")
     _set_pdtp(axes, most, (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0))
     axes.set_ylim(-0.02, 1.02)
     axes.axhline(0.5, color=MUTED, linewidth=1.4, linestyle=DASHES[2])
     if most > 1:
-        axes.axvline(1.0, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
-    legend(axes, 3)
+        axes.axvline(1.0, **style.LIMIT)
+    style.legend(axes, 3)
 
 
 class Row(NamedTuple):
@@ -55,11 +43,11 @@ def draw_estimates(axes: Axes, rows: Sequence[Row], across: str, chance: float) 
     """Draws estimates with their intervals, one per row, and a line at the value of guessing."""
     for place, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
-            draw_interval(axes, place, row.low, row.high)
+            style.draw_interval(axes, place, row.low, row.high)
         axes.plot([row.value], [place], "D", color=BLUE, markersize=6)
     dress(axes, across)
     axes.axvline(chance, color=INK, linewidth=1.4, linestyle=DASHES[2])
-    name_rows(axes, [row.name for row in rows])
+    style.name_rows(axes, [row.name for row in rows])
     finite = [value for row in rows for value in row[1:] if np.isfinite(value)]
     axes.set_xlim(min([*finite, chance]) - 0.05, max([*finite, chance]) + 0.05)
 
@@ -75,28 +63,20 @@ class Band(NamedTuple):
 
 
 def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
-    """Draws ROC curves on logarithmic axes from 1e-5; the first one with its confidence band."""
+    """Draws ROC curves on logarithmic axes from 1e-5, with the line of guessing; the first with its confidence band."""
     for place, curve in enumerate(curves):
-        across = np.maximum(curve.false_positive, LEAST)
+        across, up, low, high = (np.maximum(each, LEAST) for each in curve[1:])
         if not place:
-            axes.fill_between(
-                across,
-                np.maximum(curve.low, LEAST),
-                np.maximum(curve.high, LEAST),
-                color=SERIES[0],
-                alpha=0.2,
-                linewidth=0,
-                step="post",
-            )
-        axes.plot(
-            across,
-            np.maximum(curve.true_positive, LEAST),
-            drawstyle="steps-post",
-            linewidth=2.2 if not place else 1.4,
-            label=curve.name,
-            **series_line(place),
-        )
-    _set_rates(axes)
+            axes.fill_between(across, low, high, color=style.SERIES[0], alpha=0.2, linewidth=0, step="post")
+        how: dict[str, Any] = {"drawstyle": "steps-post", "linewidth": 1.4 if place else 2.2, "label": curve.name}
+        axes.plot(across, up, **how, **style.series_line(place))
+    guess = np.geomspace(LEAST, 1, 50)
+    axes.plot(guess, guess, color=MUTED, linewidth=1.2, linestyle=DASHES[2], label="guessing")
+    dress(axes, "false positive rate", "true positive rate")
+    ticks = [10.0**power for power in range(round(np.log10(LEAST)), 1)]
+    for name in "xy":
+        style.logarithmic(axes, name, ticks, [f"{tick:g}" for tick in ticks], (LEAST, 1.05))
+    style.legend(axes, 2)
 
 
 def draw_separations(axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int[np.ndarray, " bins"]) -> None:
@@ -112,14 +92,13 @@ def draw_beside_pdtp(
 ) -> None:
     """Draws the share of models for which a record is called a member against its PDTP (nats), with risk thresholds."""
     most = _most(pdtp, 3.0)
-    axes.plot(
-        np.minimum(pdtp, most), named, "o", color=BLUE, markersize=4.5, alpha=0.45, markeredgewidth=0, clip_on=False
-    )
+    how: dict[str, Any] = {"color": BLUE, "markersize": 4.5, "alpha": 0.45, "markeredgewidth": 0, "clip_on": False}
+    axes.plot(np.minimum(pdtp, most), named, "o", **how)
     dress(axes, "PDTP (nats)", "share of its models that name it")
     _set_pdtp(axes, most, (0.01, 0.1, 1.0, 10.0))
     axes.set_ylim(-0.03, 1.03)
-    axes.axvline(risky[0], color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
-    axes.axhline(risky[1], color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
+    axes.axvline(risky[0], **style.LIMIT)
+    axes.axhline(risky[1], **style.LIMIT)
 
 
 def _most(pdtp: Float[np.ndarray, " n"], least: float) -> float:
@@ -129,24 +108,6 @@ def _most(pdtp: Float[np.ndarray, " n"], least: float) -> float:
 
 def _set_pdtp(axes: Axes, most: float, ticks: Sequence[float]) -> None:
     """Sets the horizontal axis to PDTP, logarithmic except for the lowest values."""
-    axes.set_xscale("symlog", linthresh=0.01, linscale=0.4)
     shown = [0.0, *(tick for tick in ticks if tick < most)]
-    axes.set_xticks(shown, [f"{tick:g}" for tick in shown])
-    axes.minorticks_off()
-    axes.set_xlim(-0.001, most)
-
-
-def _set_rates(axes: Axes) -> None:
-    """Sets logarithmic axes for both rates, and draws the line of guessing."""
-    guess = np.geomspace(LEAST, 1, 50)
-    axes.plot(guess, guess, color=MUTED, linewidth=1.2, linestyle=DASHES[2], label="guessing")
-    dress(axes, "false positive rate", "true positive rate")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    ticks = [10.0**power for power in range(round(np.log10(LEAST)), 1)]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_xlim(LEAST, 1.05)
-    axes.set_ylim(LEAST, 1.05)
-    legend(axes, 2)
+    names = [f"{tick:g}" for tick in shown]
+    style.logarithmic(axes, "x", shown, names, (-0.001, most), "symlog", linthresh=0.01, linscale=0.4)

@@ -1,13 +1,14 @@
 """Charts of the `ks` audit: confidences, rho of every replicate, distances between seeds, and used fractions."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from jaxaudit.plots import style
 from jaxaudit.plots.style import (
     BLUE,
     DASHES,
@@ -15,13 +16,11 @@ from jaxaudit.plots.style import (
     INK,
     LINE,
     MUTED,
-    SIZE,
     VERMILION,
     draw_interval,
     dress,
     legend,
     name_rows,
-    say,
 )
 
 VERTICES = 400
@@ -34,13 +33,8 @@ Sample = Float[np.ndarray, " n"]
 
 
 class Gap(NamedTuple):
-    """The widest gap between two empirical CDFs, and its location.
-
-    Attributes:
-        distance: the Kolmogorov-Smirnov distance.
-        confidence: the smallest confidence at which it is attained.
-        low, high: the values of the two CDFs at that confidence, the lower one first.
-    """
+    """The widest gap between two empirical CDFs: the Kolmogorov-Smirnov distance, the smallest confidence at which it
+    is attained, and the lower and the higher CDF there."""
 
     distance: float
     confidence: float
@@ -49,7 +43,7 @@ class Gap(NamedTuple):
 
 
 def widest_gap(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> Gap:
-    """The widest gap between two empirical CDFs, which is the Kolmogorov-Smirnov distance.
+    """The widest gap between two empirical CDFs.
 
     >>> widest_gap(np.array([0.5, 0.75]), np.array([0.75, 1.0]))
     Gap(distance=0.5, confidence=0.5, low=0.0, high=0.5)
@@ -87,12 +81,8 @@ def log_odds(confidences: Sample) -> Sample:
 def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: float, *, stretched: bool) -> None:
     """Draws empirical CDFs of the confidences of the query model, the target and the calibration model.
 
-    Args:
-        axes: the axes to draw on.
-        samples: the confidences of these three models, in this order.
-        gap: the widest gap between the first two.
-        distance: the distance that is written beside the gap, on which the verdict is based.
-        stretched: whether the axis shows log-odds.
+    The gap between the first two is marked, with the `distance` on which the verdict is based. If `stretched`, the axis
+    shows log-odds.
     """
     scale = log_odds if stretched else np.asarray
     low, high = (-LOG_ODDS, LOG_ODDS) if stretched else (0.0, 1.0)
@@ -104,22 +94,15 @@ def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: 
     axes.plot([at, at], [gap.low, gap.high], color=GREEN, linewidth=3, solid_capstyle="butt", zorder=6)
     left = at > (low + high) / 2
     reach = 0.03 * (high - low)
-    say(
-        axes,
-        f"gap {distance:.3f}",
-        (at - reach if left else at + reach, (gap.low + gap.high) / 2),
-        ha="right" if left else "left",
-        va="center",
-        color=GREEN,
-        fontweight="bold",
-    )
-    dress(axes, "confidence in the true class" + (", log-odds (nats)" if stretched else ""), "share of query records")
+    middle = (at - reach if left else at + reach, (gap.low + gap.high) / 2)
+    how = {"ha": "right" if left else "left", "va": "center", "color": GREEN, "fontweight": "bold"}
+    style.say(axes, f"gap {distance:.3f}", middle, **how)
+    dress(axes, "confidence in the true class" + (" (log-odds axis)" if stretched else ""), "share of query records")
     axes.set_xlim(low, high) if stretched else axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(-0.02, 1.02)
     if stretched:
         ticks = ("0.00001", "0.001", "0.05", "0.5", "0.95", "0.999", "0.99999")
         axes.set_xticks(log_odds(np.array(ticks, float)).tolist(), ticks)
-        axes.set_xlabel("confidence in the true class (log-odds axis)")
     legend(axes, 3)
 
 
@@ -143,14 +126,15 @@ def draw_rho(axes: Axes, rows: Sequence[Row]) -> None:
     finite = [value for row in rows for value in (*row.values, row.median, row.low, row.high) if np.isfinite(value)]
     dress(axes, "rho")
     most = max([*finite, 1.0]) * 1.12
-    axes.axvline(1.0, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
+    axes.axvline(1.0, **style.LIMIT)
     name_rows(axes, [row.name for row in rows])
     axes.set_xlim(0.0, most)
     # Where 1 is near an edge there is room for one of the two only.
+    how: dict[str, Any] = {"va": "bottom", "fontsize": style.SIZE, "color": MUTED}
     if most < 3:
-        axes.text(1 - 0.02 * most, -0.72, "remembered", ha="right", va="bottom", fontsize=SIZE, color=MUTED)
+        axes.text(1 - 0.02 * most, -0.72, "remembered", ha="right", **how)
     if most > 1.4:
-        axes.text(1 + 0.02 * most, -0.72, "forgotten", ha="left", va="bottom", fontsize=SIZE, color=MUTED)
+        axes.text(1 + 0.02 * most, -0.72, "forgotten", ha="left", **how)
 
 
 def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..."]]]) -> None:
@@ -169,7 +153,7 @@ def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..
 
 
 class Share(NamedTuple):
-    """A test of one target: the used fraction, its interval and upper limit, and the minimum detectable fraction.
+    """A test of one target: the used fraction, its interval and upper limit, and the `least` fraction that it detects.
 
     Shares are from 0 to 1; NaN if not available.
     """
@@ -184,13 +168,16 @@ class Share(NamedTuple):
 
 def draw_shares(axes: Axes, rows: Sequence[Share], fraction: str = "used fraction") -> None:
     """Draws the used fraction of each test with its interval and limit, and the minimum detectable fraction."""
+    tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8}
+    marks = [
+        (fraction, "share", "D", {"color": BLUE, "markersize": 6}),
+        ("upper limit", "upper", "<", {"color": BLUE, "markersize": 7}),
+        ("min. detectable", "least", "|", tick),
+    ]
     for place, row in enumerate(rows):
         draw_interval(axes, place, row.low, row.high)
-        axes.plot([row.share], [place], "D", color=BLUE, markersize=6, label=fraction if not place else None)
-        limit = {"color": BLUE, "markersize": 7, "linestyle": "none", "label": None if place else "upper limit"}
-        axes.plot([row.upper], [place], "<", **limit)
-        tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8, "linestyle": "none"}
-        axes.plot([row.least], [place], "|", label="min. detectable" if not place else None, **tick)
+        for label, number, mark, how in marks:
+            axes.plot([getattr(row, number)], [place], mark, label=None if place else label, linestyle="none", **how)
     dress(axes, "fraction of the query set")
     name_rows(axes, [row.name for row in rows])
     axes.set_xlim(-0.02, 1.02)

@@ -52,26 +52,20 @@ def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:
         highest = max(highest, int(floors.max()))
         for place, height in zip(places.tolist(), floors.tolist(), strict=True):
             if height:
-                axes.plot(
-                    [place - 0.44, place + 0.44],
-                    [height, height],
-                    color=style.INK,
-                    linewidth=2,
-                    label="by seed floor" if height == floors[floors > 0][0] else None,
-                )
+                ends = [place - 0.44, place + 0.44]
+                label = "by seed floor" if height == floors[floors > 0][0] else None
+                axes.plot(ends, [height, height], color=style.INK, linewidth=2, label=label)
     for place, height in zip(places.tolist(), counts.tolist(), strict=True):
         if height:
             words = f"{height:,}"
             axes.text(place, height * 1.12, words, ha="center", va="bottom", fontsize=style.SIZE, color=style.INK)
     style.dress(axes, "PDTP (nats)", "records")
-    axes.set_yscale("symlog", linthresh=1, linscale=0.6)
     ticks = [0, *(10**power for power in range(math.ceil(math.log10(max(highest, 10))) + 1))]
-    axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_ylim(0, highest * 4)
+    names = [f"{tick:,}" for tick in ticks]
+    style.logarithmic(axes, "y", ticks, names, (0, highest * 4), "symlog", linthresh=1, linscale=0.6)
     axes.set_xticks(places, [bar.name for bar in bars], rotation=38, ha="right", rotation_mode="anchor")
     axes.grid(False, axis="x")
-    axes.axvline(limit, color=style.VERMILION, linewidth=1.6, linestyle=style.DASHES[1])
+    axes.axvline(limit, **style.LIMIT)
     style.say(axes, "DTP-1", (limit + 0.06, highest * 1.9), color=style.VERMILION, ha="left", fontweight="bold")
     style.legend(axes, 2)
 
@@ -86,19 +80,11 @@ def draw_risks(axes: Axes, risks: Sequence[Risk], *, seeded: bool) -> None:
             name = "seed floor, up to its largest" if not place else None
             axes.barh(place, min(risk.floor_max, most), label=name, **bar)
             axes.plot([min(risk.floor, most)] * 2, [place - 0.28, place + 0.28], color=style.MUTED, linewidth=2)
-        above = risk.pdtp > DTP_1
-        axes.plot(
-            [min(risk.pdtp, most)],
-            [place],
-            "D" if above else "o",
-            color=style.VERMILION if above else style.BLUE,
-            markersize=6,
-            zorder=5,
-            clip_on=False,
-        )
+        mark, colour = ("D", style.VERMILION) if risk.pdtp > DTP_1 else ("o", style.BLUE)
+        axes.plot([min(risk.pdtp, most)], [place], mark, color=colour, markersize=6, zorder=5, clip_on=False)
         if math.isinf(risk.pdtp):
             style.say(axes, "infinite", (most * 0.96, place), ha="right", va="center", color=style.VERMILION)
-    axes.axvline(DTP_1, color=style.VERMILION, linewidth=1.6, linestyle=style.DASHES[1], label="DTP-1")
+    axes.axvline(DTP_1, **style.LIMIT, label="DTP-1")
     style.dress(axes, "PDTP (nats)")
     style.name_rows(axes, [risk.name for risk in risks])
     axes.set_xlim(0, most)
@@ -112,47 +98,32 @@ def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"]) -
     most = max([*finite.tolist(), DTP_1]) * 1.15
     heights = np.minimum(largest, most)
     axes.plot(steps, heights, color=style.BLUE, linewidth=1.6)
-    above = largest > DTP_1
+    above, warning = largest > DTP_1, {"va": "center", "color": style.VERMILION}
     axes.plot(steps[~above], heights[~above], "o", color=style.BLUE, markersize=4.5)
     axes.plot(steps[above], heights[above], "D", color=style.VERMILION, markersize=5.5, clip_on=False, zorder=5)
     for step in steps[np.isinf(largest)].tolist():
-        style.say(axes, "infinite", (step + 0.04 * len(largest), most), ha="left", va="center", color=style.VERMILION)
-    axes.axhline(DTP_1, color=style.VERMILION, linewidth=1.6, linestyle=style.DASHES[1])
+        style.say(axes, "infinite", (step + 0.04 * len(largest), most), ha="left", **warning)
+    axes.axhline(DTP_1, **style.LIMIT)
     style.dress(axes, "records removed", "largest PDTP (nats)")
     axes.set_ylim(0, most)
     axes.set_xlim(-0.4, len(largest) - 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    style.say(
-        axes, "DTP-1", (len(largest) - 0.75, DTP_1), ha="right", va="center", color=style.VERMILION, fontweight="bold"
-    )
+    style.say(axes, "DTP-1", (len(largest) - 0.75, DTP_1), ha="right", fontweight="bold", **warning)
 
 
 def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " _"]]]) -> None:
     """Draws, for each run, the share of records with a PDTP above each value: a curve further right is riskier."""
-    least = 1e-3
+    least, fewest = 1e-3, min(1 / len(values) for _, values in runs)
     most = max([*(float(v[np.isfinite(v)].max(initial=0.0)) for _, v in runs), DTP_1]) * 1.3
-    fewest = 1.0
     places = np.geomspace(least, most, 200)
     for place, (name, values) in enumerate(runs):
         shares = 1 - np.searchsorted(np.sort(values), places, side="right") / len(values)
-        fewest = min(fewest, 1 / len(values))
-        axes.step(
-            places,
-            np.where(shares > 0, shares, np.nan),
-            where="post",
-            linewidth=1.8,
-            label=style.short(name),
-            **style.series_line(place),
-        )
+        seen = np.where(shares > 0, shares, np.nan)
+        axes.step(places, seen, where="post", linewidth=1.8, label=style.short(name), **style.series_line(place))
     style.dress(axes, "PDTP (nats)", "share of records above it")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
     ticks = [tick for tick in (0.001, 0.01, 0.1, 1.0, 10.0) if tick <= most]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    style.logarithmic(axes, "x", ticks, [f"{tick:g}" for tick in ticks], (least, most))
     shares = [10.0**-power for power in range(math.ceil(-math.log10(fewest)) + 1)]
-    axes.set_yticks(shares, [f"{100 * tick:g}%" for tick in shares])
-    axes.minorticks_off()
-    axes.set_xlim(least, most)
-    axes.set_ylim(fewest * 0.7, 1.3)
-    axes.axvline(DTP_1, color=style.VERMILION, linewidth=1.6, linestyle=style.DASHES[1])
+    style.logarithmic(axes, "y", shares, [f"{100 * tick:g}%" for tick in shares], (fewest * 0.7, 1.3))
+    axes.axvline(DTP_1, **style.LIMIT)
     style.legend(axes, 2 if max(len(style.short(name)) for name, _ in runs) < 18 else 1)

@@ -1,14 +1,14 @@
 """The chart of detection probabilities."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from jaxaudit.plots.style import DASHES, MARKERS, MUTED, dress, legend, series_line
+from jaxaudit.plots.style import DASHES, MARKERS, MUTED, dress, legend, logarithmic, series_line
 
 WANTED = 0.95
 """The desired probability of detection."""
@@ -40,24 +40,14 @@ def draw_probabilities(axes: Axes, lines: Sequence[Line], asked: float) -> None:
     A vertical line marks the fraction `asked`, a horizontal one `WANTED`.
     """
     for place, line in enumerate(lines):
-        axes.plot(
-            line.fractions,
-            line.probabilities,
-            MARKERS[place % len(MARKERS)],
-            linewidth=2.6 if line.given else 1.4,
-            markersize=6 if line.given else 4.5,
-            clip_on=False,
-            label=line.name,
-            **series_line(place),
-        )
+        sizes = {"linewidth": 2.6, "markersize": 6} if line.given else {"linewidth": 1.4, "markersize": 4.5}
+        how: dict[str, Any] = {**sizes, "clip_on": False, "label": line.name, **series_line(place)}
+        axes.plot(line.fractions, line.probabilities, MARKERS[place % len(MARKERS)], **how)
     axes.axhline(WANTED, color=MUTED, linewidth=1.2, linestyle=DASHES[2])
     axes.axvline(asked, color=MUTED, linewidth=1.2, linestyle=DASHES[3])
     dress(axes, "used fraction of the query set", "probability of detection")
-    axes.set_xscale("log")
     ticks = np.unique(np.concatenate([line.fractions for line in lines]))
-    axes.set_xticks(ticks, [f"{100 * tick:g}%" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_xlim(min(ticks[0], asked) / 1.15, 1.15)
+    logarithmic(axes, "x", ticks, [f"{100 * tick:g}%" for tick in ticks], (min(ticks[0], asked) / 1.15, 1.15))
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     legend(axes, 2)

@@ -18,6 +18,9 @@ DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (6, 2, 1.2, 2)), (0, (10, 3)))
 """A series has a colour and a marker or a dash, so that colour is never the only difference. The numbers of colours and
 of markers or dashes have no common divisor, so no pair repeats among 42 series of marks, or 30 lines."""
 
+LIMIT: dict[str, Any] = {"color": VERMILION, "linewidth": 1.6, "linestyle": DASHES[1]}
+"""The line of a threshold."""
+
 WIDTH, HEIGHT = 4.6, 3.1
 """The size of a chart in inches: about the width of a phone, so that text is not scaled down there."""
 SIZE = 9.0
@@ -61,6 +64,22 @@ def dress(axes: Axes, across: str, up: str = "") -> None:
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(MUTED)
         spine.set_linewidth(0.8)
+
+
+def logarithmic(
+    axes: Axes,
+    name: str,
+    ticks: ArrayLike,
+    labels: Sequence[str],
+    ends: tuple[float, float],
+    scale: str = "log",
+    **how: Any,
+) -> None:
+    """Sets the scale, ticks and ends of the axis `x` or `y`."""
+    getattr(axes, f"set_{name}scale")(scale, **how)
+    getattr(axes, f"set_{name}ticks")(ticks, labels)
+    getattr(axes, f"set_{name}lim")(*ends)
+    axes.minorticks_off()
 
 
 def legend(axes: Axes, columns: int) -> None:

@@ -9,7 +9,19 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from jaxaudit.plots.attack import Row, draw_estimates
-from jaxaudit.plots.style import BLUE, DASHES, INK, LINE, MUTED, draw_marks, dress, legend, name_rows, short
+from jaxaudit.plots.style import (
+    BLUE,
+    DASHES,
+    INK,
+    LINE,
+    MUTED,
+    draw_marks,
+    dress,
+    legend,
+    logarithmic,
+    name_rows,
+    short,
+)
 
 MARGIN, EDGE = 3.0, 1.5
 """Factors: how far an axis extends beyond the finite values, and how far from its end infinite values are drawn."""
@@ -32,9 +44,8 @@ def draw_efficacies(axes: Axes, methods: Sequence[Method], band: tuple[float, fl
     """Draws the efficacy of every model on a logarithmic axis, one row per method, and the band of retrained models."""
     low, high = _limits([method.efficacy for method in methods])
     if band is not None:
-        axes.axvspan(
-            max(band[0], low), min(band[1], high), color=LINE, alpha=0.7, linewidth=0, label="retrained models"
-        )
+        ends = max(band[0], low), min(band[1], high)
+        axes.axvspan(*ends, color=LINE, alpha=0.7, linewidth=0, label="retrained models")
     for place, method in enumerate(methods):
         inside = _inside(method.efficacy, low, high)
         rows = np.full(len(inside), place)
@@ -125,11 +136,7 @@ def _logarithmic(axes: Axes, name: str, low: float, high: float) -> None:
     if first > last:
         first = last = round((math.log10(low) + math.log10(high)) / 2)
     powers = list(range(first, last + 1, max(1, math.ceil((last - first) / 5))))
-    ticks, labels = [10.0**power for power in powers], [_power(power) for power in powers]
-    getattr(axes, f"set_{name}scale")("log")
-    getattr(axes, f"set_{name}ticks")(ticks, labels)
-    getattr(axes, f"set_{name}lim")(low, high)
-    axes.minorticks_off()
+    logarithmic(axes, name, [10.0**power for power in powers], [_power(power) for power in powers], (low, high))
 
 
 def _power(power: int) -> str:

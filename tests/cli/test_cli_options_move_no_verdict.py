@@ -23,6 +23,7 @@ from jaxaudit.audits.unlearn.against_retrained import protocol_of
 from jaxaudit.cli.app import COMMANDS
 from jaxaudit.cli.options import fields_of
 from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.members import members_test
 from jaxaudit.metrics.permutation import better_than_guessing
@@ -161,7 +162,7 @@ def test_tests_of_use_on_noise_keep_their_rate_at_every_level():
         for level in LEVELS:
             how = {"permutations": 199, "level": level}
             holdout.add(holdout_test(key, odds[:60], odds[60:120], shadows, membership, **how).verdict)
-            answer = members_test(key, odds, (60, 60, 60), np.ones((180, 1)), **how)
+            answer = members_test(key, residual_scores(odds, np.ones((180, 1))), (60, 60, 60), **how)
             members.add(answer.usage.verdict)
         assert len(holdout) == len(members) == 1
         found["holdout"] += holdout != {"inconclusive"}

@@ -11,9 +11,9 @@ from jaxaudit.metrics.attack_rates import (
     FALSE_POSITIVE_RATES,
     attack_rates,
     called_at,
-    clopper_pearson,
     positive_predictive_value,
 )
+from jaxaudit.metrics.over_models import clopper_pearson
 
 MODELS, RECORDS = 7, 60
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from support.simulated_shadows import halves, provider
 
-from jaxaudit.metrics.looks_used import bound_of_one_more, holdout_used
 from jaxaudit.metrics.reference import reference_test
+from jaxaudit.metrics.resemblance import bound_of_one_more, holdout_used
 from jaxaudit.metrics.scores import membership_scores
 from jaxaudit.metrics.usage import Usage
 

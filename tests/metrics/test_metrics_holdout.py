@@ -253,9 +253,8 @@ def test_the_sampling_variance_of_a_difference_is_that_of_drawn_records() -> Non
     # Of 4,000 normal differences the variance is off by sqrt(2 / 4,000) = 2%: 4 standard errors.
     assert abs(found / differences(scores, rows).var() - 1) < 0.09
     assert abs(found / (9 / 20 + 1 / 40) - 1) < 0.09
-    np.testing.assert_allclose(
-        *(_sampling_variance(scores[0], members, groups) for groups in (np.arange(60), None)),
-    )
+    one, other = (_sampling_variance(scores[0], members, groups) for groups in (np.arange(60), None))
+    np.testing.assert_allclose(one, other)
     test = permutation_test(jax.random.key(1), scores[0, :20], scores[0, 20:])
     effect = effect_of(test, scores[:4], 20, rows[1:4])
     np.testing.assert_allclose(effect.variance, scores[0, :20].var(ddof=1) / 20 + scores[0, 20:].var(ddof=1) / 40)

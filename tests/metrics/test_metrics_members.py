@@ -51,7 +51,9 @@ class World:
 
     def answer(self, **options: Any) -> MembersAnswer:
         key = jax.random.key(self.trial)
-        return members_test(key, self.odds, self.sizes, self.predictors, **{"permutations": 99, **options})
+        return members_test(
+            key, residual_scores(self.odds, self.predictors), self.sizes, **{"permutations": 99, **options}
+        )
 
     def sides(self, *, grouped: bool = False) -> Sides:
         cuts = np.cumsum(self.sizes)[:2]

@@ -36,7 +36,7 @@ def simulated(measured: Separation, sizes: tuple[int, int, int], used: float, se
         # So small that the log-probability is linear in the log-odds, and nothing is cut.
         outputs = 0.01 * (memory * inside + spread * random.normal(size=sum(sizes)))
         key = jax.random.fold_in(jax.random.key(1), run)
-        verdicts.append(members_test(key, outputs, sizes, nothing, permutations=199).usage.verdict)
+        verdicts.append(members_test(key, residual_scores(outputs, nothing), sizes, permutations=199).usage.verdict)
     return verdicts.count("forgotten") / RUNS, verdicts.count("not forgotten") / RUNS
 
 

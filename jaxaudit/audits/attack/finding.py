@@ -9,9 +9,9 @@ from scipy import special
 from jaxaudit.audits.attack.result import AttackOutcome, AttackResult
 from jaxaudit.audits.attack.sections import Splits
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
-from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised, clopper_pearson
+from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.over_models import Estimate, mean_of_models
+from jaxaudit.metrics.over_models import Estimate, clopper_pearson, mean_of_models
 
 FEW_TARGETS, FEW_MODELS = 30, 16
 CLEARLY = 0.01

@@ -14,10 +14,9 @@ from jaxaudit.audits.ks.tests.memory import NO_FRACTION, NOT_KNOWN
 from jaxaudit.audits.ks.tests.test import USED, Words
 from jaxaudit.data.scores.table import Role, ScoredModel, ScoreTable, asked
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, compared_with_members
+from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.score_share import ShareLeft, share_left
-from jaxaudit.metrics.score_test import ScoreTest, normal_scores, residuals, score_test
+from jaxaudit.metrics.score_test import ScoreTest, ShareLeft, normal_scores, residuals, score_test, share_left
 from jaxaudit.metrics.usage import UNKNOWN, Limits, Question
 from jaxaudit.randomness import stream
 
@@ -141,7 +140,7 @@ def _by_members(
     left, directions = _residuals(table, target, rows, know_members(table))
     if not directions.any():
         return NO_DIRECTION
-    return compared_with_members(
+    return members_test(
         stream(key, "members of scores"),
         (left * directions)[:, directions != 0].mean(axis=1),
         (len(sets[0]), len(sets[1]), len(sets[2])),

@@ -132,7 +132,7 @@ def rates_cells(rates: Sequence[Rates]) -> Cells:
 
 def _counted(count: int, targets: int) -> str:
     """A share with its exact 95% interval (Clopper & Pearson 1934)."""
-    from jaxaudit.metrics.attack_rates import clopper_pearson  # with scipy.stats, which few runs need
+    from jaxaudit.metrics.over_models import clopper_pearson
 
     found = clopper_pearson(count, targets, 0.95)
     return f"{count / targets:.0%} ({100 * found.low:.0f}-{100 * found.high:.0f})"

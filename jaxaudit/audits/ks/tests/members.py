@@ -14,6 +14,7 @@ from jaxaudit.audits.ks.tests.test import USED, Judgement, WithoutModels, Words,
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
+from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
 from jaxaudit.metrics.members import LEAST_MEMBERS, MembersAnswer, members_test
@@ -130,9 +131,8 @@ class MembersTest(WithoutModels):
         p_never = measured(key, said, evidence, level, self.stated).p_never if evidence.count(Kind.MIXED) else None
         return members_test(
             stream(key, "members test"),
-            said.log_odds[indices],
+            residual_scores(said.log_odds[indices], predictors_of(key, said, evidence, indices, groups)),
             (evidence.queries, evidence.dealt.stop - evidence.queries, evidence.known.stop - evidence.known.start),
-            predictors_of(key, said, evidence, indices, groups),
             groups=groups,
             p_never=p_never,
             level=level,

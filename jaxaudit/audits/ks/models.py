@@ -30,12 +30,7 @@ LEAST = 19
 
 
 class Design(NamedTuple):
-    """A design of shadow models: a network and its recipe.
-
-    Attributes:
-        name: its name.
-        learner: trains its models.
-    """
+    """A design of shadow models: the name of a network and its recipe, and what trains it."""
 
     name: str
     learner: Learner
@@ -103,14 +98,9 @@ def train_rows(
     """Trains all models; the seed of a model follows from its kind and number.
 
     Args:
-        key: random key.
-        rows: the membership masks.
-        pool: the records.
         learners: one for each design.
         designs: the index of each model's design, by kind; models of kinds without an entry have the first design.
-        design_names: names of the designs.
         with_signals: whether to compute EMA's signals.
-        execution: models per batch, progress, and where finished models are kept.
     """
     membership, order = np.concatenate(list(rows.values())), pool.training_order
     keys = joined(several(stream(key, kind), len(own)) for kind, own in rows.items() if len(own))

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
 
 from jaxaudit.audits.bank_odds import log_odds_of
-from jaxaudit.audits.pool import shadow_row
+from jaxaudit.audits.pool import share_row
 from jaxaudit.data.groups import numbered
 from jaxaudit.ensemble import Execution, fit_many, kept_models_per_batch, log_probs_many, measure_models_per_batch
 from jaxaudit.learners import Learner
@@ -62,8 +62,11 @@ def shadow_rows(
     units = groups.max() + 1 if groups is not None else len(records)
     found = [np.zeros((0, len(pool.examples)), bool)]
     for own in generators(key, kind, models):
-        drawn = draw_records(own, records, count, groups)
-        row = shadow_row(own, pool, drawn, SHARE, with_reference=with_reference)
+        row = only(draw_records(own, records, count, groups), len(pool.examples))
+        if pool.calibration.stop > pool.calibration.start:
+            row |= share_row(own, pool, pool.calibration, SHARE)
+        if with_reference and pool.reference_apart:
+            row |= share_row(own, pool, pool.reference, SHARE)
         if len(known):
             of_members = None if pool.member_groups is None else numbered(pool.member_groups)
             size = len(known) if of_members is None else int(of_members.max()) + 1

@@ -11,7 +11,7 @@ from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, train_rows
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests.members import MembersTest
-from jaxaudit.audits.pool import calibration_row, make_pool
+from jaxaudit.audits.pool import make_pool, share_row
 from jaxaudit.audits.power.finding import Measured, find
 from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size, conclusions
 from jaxaudit.data.examples import Examples
@@ -234,7 +234,7 @@ def _halves(
     half = (len(records) if groups is None else int(groups.max()) + 1) // 2
     return np.concatenate(
         [
-            calibration_row(generator_of(stream(key, "calibration", int(draw))), pool, SHARE)
+            share_row(generator_of(stream(key, "calibration", int(draw))), pool, pool.calibration, SHARE)
             | only(draw_records(own, records, half, groups), len(pool.examples))
             for own, draw in zip(generators(key, Kind.HALF, len(draws)), draws, strict=True)
         ]

@@ -58,10 +58,6 @@ def leave_group_out(groups: Int[np.ndarray, " examples"], left_out: Int[np.ndarr
 class AllBut:
     """The masks of `leave_one_out`, computed on access: a matrix of 100,000 models by 100,000 records takes 10 GB.
 
-    Attributes:
-        left_out: the record that each model is trained without.
-        examples: the size of the pool.
-
     >>> rows = AllBut(np.array([0, 2]), 3)
     >>> len(rows), rows[np.array([1])]
     (2, array([[ True,  True, False]]))
@@ -78,16 +74,13 @@ class AllBut:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of models and examples."""
         return len(self), self.examples
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stored indices."""
         return self.left_out.nbytes
 
     def take(self, rows: Int[np.ndarray, " some"], axis: int = 0) -> "AllBut":
-        """The masks of some of the models."""
         return AllBut(self.left_out[rows], self.examples)
 
 
@@ -105,9 +98,7 @@ def member_counts(membership: Membership | AllBut) -> Int[np.ndarray, " models"]
 def random_subset(
     generator: np.random.Generator, indices: Int[np.ndarray, " pool"], fraction: float, examples: int
 ) -> Membership:
-    """The mask of one model trained on a random share of `indices`, drawn without replacement.
-
-    `round(fraction * len(indices))` records, at least one.
+    """The mask of one model trained on `round(fraction * len(indices))` of `indices`, at least one, drawn at random.
 
     >>> random_subset(np.random.default_rng(3), np.arange(2, 6), 0.5, 8).sum()
     np.int64(2)

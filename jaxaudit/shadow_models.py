@@ -65,15 +65,13 @@ class Pool(NamedTuple):
         examples: all records; without inputs if they come from a bank.
         query, holdout, calibration: the indices of these sets' records.
         groups: the group of each query and holdout record, if whole groups were chosen at random.
-        reference: the indices of records that the target is known not to have used and for which its outputs are known:
-            the calibration set, or a separate set; otherwise empty.
-        members: the indices of known members: records that the targets are known to have used.
-        member_groups: the group of each known member, numbered together with `groups`.
+        reference: the indices of known non-members on which the target's outputs are known: the calibration set, or a
+            separate set; otherwise empty.
+        members: the indices of known members. `member_groups`: the group of each, numbered together with `groups`.
         kept: by role, which records of a set as it was given are in the pool; no entry if all are.
-        sampled_alike: the p-values of "query set and holdout are exchangeable", if they were measured before and the
-            inputs are not available.
-        at_hand: known members, query set and holdout with their inputs, in this order, if `examples` have no inputs.
-            They are used only to check whether the sets are exchangeable.
+        sampled_alike: the p-values of "query set and holdout are exchangeable", if measured before, on inputs.
+        at_hand: known members, query set and holdout with their inputs, in this order, if `examples` have no inputs; to
+            check whether the sets are exchangeable.
     """
 
     examples: Examples
@@ -126,14 +124,10 @@ class Pool(NamedTuple):
             for part in (self.query, self.holdout, self.calibration, self.reference, self.members)
         )
         groups, of_members = self.groups, self.member_groups
-        return Pool(
-            self.examples.take(records),
-            *(query, holdout, calibration),
-            groups=None if groups is None else groups[records[: holdout.stop]],
-            reference=reference,
-            members=members,
-            member_groups=None if of_members is None else of_members[records[members] - self.members.start],
-        )
+        groups = None if groups is None else groups[records[: holdout.stop]]
+        of_members = None if of_members is None else of_members[records[members] - self.members.start]
+        examples = self.examples.take(records)
+        return Pool(examples, query, holdout, calibration, groups, reference, members, of_members)
 
     @property
     def training_order(self) -> slice | Int[np.ndarray, " n"]:
@@ -161,13 +155,12 @@ class ShadowModels:
         correct: whether each record is classified correctly; with several views, the share of views.
         confidences: the probability of each record's own class.
         own_accuracy: each model's accuracy on its training records; NaN without any.
-        designs: the index of each model's design (architecture and training recipe).
-        design_names: the names of all designs; empty if there is only one.
+        designs: the index of each model's design; `design_names` are the names of all if there are several.
         signals: EMA's signals on query and calibration records; None unless they were requested.
         resolutions: outputs of some models as they were stored, one for each resolution of the files; empty if the
             outputs were not stored.
-        content_hash: the hash of the bank that the models come from; empty if they were trained here.
-        bank: the bank that the models come from; None if they were trained here. `numbers`: their numbers there.
+        bank: the bank that the models come from, and its `content_hash`; None and empty if they were trained here.
+        numbers: the models' numbers there.
         views: for attacks, log-odds (nats) in each view of a record, in float64 and all at the coarsest of
             `resolutions`; None unless they were requested.
         scale: of a bank of scores, the scale on which log-odds are the ranks of scores; None for log-odds in nats.
@@ -206,27 +199,18 @@ class ShadowModels:
         records: Int[np.ndarray, " records"] | None = None,
         pool: Pool | None = None,
     ) -> "ShadowModels":
-        """Selects some of the models, and some of the records.
-
-        Args:
-            models: indices of models.
-            records: indices of records, ascending unless `pool` is given.
-            pool: the pool of these records, if they are to be in other sets than before.
-        """
+        """Selects some of the models, and some of the records: ascending, unless they are in another `pool`."""
 
         def taken(array: Any) -> Any:
             # As `array[models][..., records]`, in C order.
             return array[models] if records is None else np.take(array[models], records, axis=-1)
 
-        kinds: Sequence[str] = np.array(self.kinds, object)[models].tolist() if self.kinds else ()
+        by_record = {name: taken(getattr(self, name)) for name in ("membership", "log_odds", "correct", "confidences")}
         return replace(
             self,
             pool=pool or (self.pool if records is None else self.pool.take(records)),
-            kinds=tuple(kinds),
-            membership=taken(self.membership),
-            log_odds=taken(self.log_odds),
-            correct=taken(self.correct),
-            confidences=taken(self.confidences),
+            kinds=tuple(np.array(self.kinds, object)[models].tolist()) if self.kinds else (),
+            **by_record,
             own_accuracy=self.own_accuracy[models],
             designs=self.designs[models],
             signals=self.signals and Signals(*(each[models] for each in self.signals)),

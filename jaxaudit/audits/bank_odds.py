@@ -52,18 +52,13 @@ class ModelOutputs(NamedTuple):
             return _mean_of_views(self.by_view).astype(np.float32)
 
 
-def model_outputs(bank: Bank, model: int) -> ModelOutputs:
-    """The outputs of one model of a bank, read from its file.
+def model_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views values"] | None = None) -> ModelOutputs:
+    """The outputs of one model of a bank, read from its file unless the values are given.
 
     Raises:
         InputError: as `Bank.outputs`.
     """
-    return decode_outputs(bank, model, bank.outputs(model))
-
-
-def decode_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
-    """The outputs of a model from values that were read before."""
-    found = said(bank, values)
+    found = said(bank, bank.outputs(model) if values is None else values)
     if bank.correct is None:
         return found
     return found._replace(correct=np.where(bank.dropped, np.nan, bank.correct[model] > 0).astype(np.float32))
@@ -91,7 +86,9 @@ def as_logits(
     own = np.arange(values.shape[2]) == labels[:, None]
     for part in _parts(values):
         found, _ = _of_class(bank.description.outputs, values[part], labels[part])
-        made[part] = np.log(np.maximum(_probabilities(bank, values[part]).mean(axis=1), np.exp(-LIMIT)))
+        some = values[part].astype(np.float64)
+        shares = special.softmax(some, axis=2) if bank.description.outputs == "logits" else some.clip(0, 1)
+        made[part] = np.log(np.maximum(shares.mean(axis=1), np.exp(-LIMIT)))
         rest = special.logsumexp(np.where(own[part], -np.inf, made[part]), axis=1)
         made[part][own[part]] = cut(_mean_of_views(found)) + rest
     return made
@@ -113,11 +110,6 @@ def _parts(values: np.ndarray) -> Iterator[slice]:
 
 def _mean_of_views(found: Float[np.ndarray, "n views"]) -> Float[np.ndarray, " n"]:
     return found[:, 0] if found.shape[1] == 1 else cut(found).mean(axis=1)
-
-
-def _probabilities(bank: Bank, values: np.ndarray) -> np.ndarray:
-    values = values.astype(np.float64)
-    return special.softmax(values, axis=2) if bank.description.outputs == "logits" else values.clip(0, 1)
 
 
 def log_odds_of(

@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy import special
 
 from jaxaudit.audits.bank_odds import (
     LARGEST,
     as_logits,
-    decode_outputs,
     model_outputs,
     own_accuracy,
     own_logits,
@@ -98,7 +97,7 @@ def open_bank(
     most = LARGEST[bank.description.outputs]
 
     def read(index: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
-        outputs = decode_outputs(bank, numbers[index], values)
+        outputs = model_outputs(bank, numbers[index], values)
         odds[index], correct[index] = outputs.log_odds[columns], outputs.correct[columns]
         own[index] = own_accuracy(bank, numbers[index], outputs)
         if views is not None:
@@ -173,14 +172,9 @@ def _with_members(
     )
     none = np.zeros((len(models), len(members)), bool)
     unknown = np.full(none.shape, np.nan, np.float32)
-    return replace(
-        models,
-        pool=wider,
-        membership=np.concatenate([models.membership, none], axis=1),
-        log_odds=np.concatenate([models.log_odds, unknown], axis=1),
-        correct=np.concatenate([models.correct, unknown], axis=1),
-        confidences=np.concatenate([models.confidences, unknown], axis=1),
-    )
+    added = {"membership": none, **dict.fromkeys(("log_odds", "correct", "confidences"), unknown)}
+    both = {name: np.concatenate([getattr(models, name), each], axis=1) for name, each in added.items()}
+    return replace(models, pool=wider, **both)
 
 
 def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarray, " kept"]]:
@@ -222,12 +216,7 @@ def target_outputs(path: Path, bank: Bank, columns: slice, of: str | None = None
 
 
 class Usable(NamedTuple):
-    """The models of a bank that have outputs.
-
-    Attributes:
-        accuracy: of each model with usable outputs, by its number: the accuracy on its own training records.
-        refused: of each other model, why its outputs cannot be used.
-    """
+    """The models of a bank, by number: their accuracy on their own training records, or why outputs were refused."""
 
     accuracy: dict[int, float]
     refused: dict[int, str]
@@ -266,16 +255,10 @@ def kinds_of(bank: Bank) -> list[Kind]:
         rows = bank.membership[part, : bank.holdout.stop][:, kept]
         some, every = (reduce.reduceat(rows[:, order], starts, axis=1) for reduce in (np.logical_or, np.logical_and))
         whole = (some == every).all(axis=1) & dealt_alike(some.sum(axis=1), of_query, len(starts))
-        found += _kinds(rows, asked, whole)
+        query, holdout = rows[:, asked].sum(axis=1), rows[:, ~asked].sum(axis=1)
+        pure = (query == 0) | (query == asked.sum())
+        mixed = whole & ~(pure & ((holdout == 0) | (holdout == (~asked).sum())))
+        alone = np.where(pure, np.where(query > 0, Kind.FULLY, Kind.NEVER), Kind.HALF)
+        kinds = np.where(holdout == 0, alone, np.where(mixed, Kind.MIXED, Kind.OTHER))
+        found += map(Kind, kinds.tolist())
     return found
-
-
-def _kinds(
-    rows: Bool[np.ndarray, "models kept"], asked: Bool[np.ndarray, " kept"], whole: Bool[np.ndarray, " models"]
-) -> list[Kind]:
-    """The kinds of models with these membership masks."""
-    query, holdout = rows[:, asked].sum(axis=1), rows[:, ~asked].sum(axis=1)
-    of_query, of_holdout = ((count == 0) | (count == side.sum()) for count, side in ((query, asked), (holdout, ~asked)))
-    mixed = whole & ~(of_query & of_holdout)
-    alone = np.where(of_query, np.where(query > 0, Kind.FULLY, Kind.NEVER), Kind.HALF)
-    return [Kind(kind) for kind in np.where(holdout == 0, alone, np.where(mixed, Kind.MIXED, Kind.OTHER)).tolist()]

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.groups import Groups
@@ -52,36 +52,33 @@ def make_pool(
             holdout and members.
     """
     sets = {"query set": query, "calibration set": calibration}
-    if holdout is not None:
-        for role, other in sets.items():
-            if other is not None:
-                refuse_held(other, holdout, role)
+    for role, other in sets.items():
+        if holdout is not None and other is not None:
+            refuse_held(other, holdout, role)
     apart = None if reference is calibration else reference
     if apart is not None:
         refuse_in_reference(apart, query, calibration or query, holdout)
-    if members is not None:
-        for role, other in {**sets, "holdout": holdout, "reference": reference}.items():
-            if other is not None:
-                refuse_held(other, members, role, of=MEMBERS)
+    for role, other in {**sets, "holdout": holdout, "reference": reference}.items():
+        if members is not None and other is not None:
+            refuse_held(other, members, role, of=MEMBERS)
     given = (query, holdout, calibration, apart, members)
     ends = np.cumsum([0, *(0 if each is None else len(each) for each in given)]).tolist()
     query_at, holdout_at, calibration_at, apart_at, members_at = (slice(*each) for each in pairwise(ends))
     parts = [each for each in given if each is not None]
     known = {record for each in parts for record in each.record_hashes.tolist()}
-    for target in targets:
-        for part in target.parts:
-            if not 0 < part.fraction <= 1:
-                raise InputError(
-                    f"{target.name}: the fraction of {part.examples.name} is {part.fraction:g}; give one above 0 and "
-                    "at most 1, such as 0.5."
-                )
-            extra = align_target_data(query, part.examples)
-            if holdout is not None:
-                refuse_held(extra, holdout, "target's data", "remove them from one of the two")
-            fresh = np.array([h not in known for h in extra.record_hashes.tolist()])
-            if fresh.any():
-                parts.append(extra.take(np.flatnonzero(fresh)))
-                known.update(parts[-1].record_hashes.tolist())
+    for target, part in [(each, part) for each in targets for part in each.parts]:
+        if not 0 < part.fraction <= 1:
+            raise InputError(
+                f"{target.name}: the fraction of {part.examples.name} is {part.fraction:g}; give one above 0 and at "
+                "most 1, such as 0.5."
+            )
+        extra = align_target_data(query, part.examples)
+        if holdout is not None:
+            refuse_held(extra, holdout, "target's data", "remove them from one of the two")
+        fresh = np.flatnonzero([each not in known for each in extra.record_hashes.tolist()])
+        if len(fresh):
+            parts.append(extra.take(fresh))
+            known.update(parts[-1].record_hashes.tolist())
     sizes = len(query), len(holdout or ()), len(members or ())
     if groups is not None and tuple(map(len, groups)) != sizes:
         raise InputError(
@@ -117,36 +114,14 @@ def _indices(pool: Pool, part: Examples) -> np.ndarray:
     for own in (pool.query, pool.calibration):
         if np.array_equal(pool.examples.record_hashes[own], part.record_hashes):
             return np.arange(own.start, own.stop)
-    place: dict[bytes, int] = {}
-    for index, record in enumerate(pool.examples.record_hashes.tolist()):
-        place.setdefault(record, index)
+    hashes = pool.examples.record_hashes.tolist()
+    # The first index of each record.
+    place = dict(zip(reversed(hashes), range(len(hashes) - 1, -1, -1), strict=True))
     return np.unique([place[record] for record in part.record_hashes.tolist()])
 
 
-def calibration_row(generator: np.random.Generator, pool: Pool, fraction: float) -> Bool[np.ndarray, "1 examples"]:
-    """The membership mask of a model trained on a random share of the calibration set."""
-    return _share_of(generator, pool, pool.calibration, fraction)
-
-
-def shadow_row(
-    generator: np.random.Generator,
-    pool: Pool,
-    given: Int[np.ndarray, " records"],
-    share: float,
-    *,
-    with_reference: bool = False,
-) -> Bool[np.ndarray, "1 examples"]:
-    """The mask of a model trained on the given records and a random share of the calibration set, if there is one.
-
-    `with_reference` adds the same share of a separate reference, drawn after the share of the calibration set.
-    """
-    row = only(given, len(pool.examples))
-    if pool.calibration.stop > pool.calibration.start:
-        row |= calibration_row(generator, pool, share)
-    return row | _share_of(generator, pool, pool.reference, share) if with_reference and pool.reference_apart else row
-
-
-def _share_of(
+def share_row(
     generator: np.random.Generator, pool: Pool, part: slice, fraction: float
 ) -> Bool[np.ndarray, "1 examples"]:
+    """The membership mask of a model trained on a random share of one set of the pool."""
     return random_subset(generator, np.arange(part.start, part.stop), fraction, len(pool.examples))

@@ -47,9 +47,11 @@ def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
 
 def rounded(confidences: Float[np.ndarray, "*any"], grids: tuple[Outputs, ...]) -> Float[np.ndarray, "*any"]:
     """Log-odds of confidences rounded as in these files; 0 and 1 count as half a step inside the interval."""
-    step = max(map(_step, grids))
+    step = 10.0**-MOST_DECIMALS
     for file in grids:
         confidences = match_precision(confidences, file)
+        if file.kind != "logits":
+            step = max(step, step_near(1.0, file.decimals, file.significant, file.dtype))
     return special.logit(np.clip(confidences.astype(np.float64), step / 2, 1 - step / 2))
 
 
@@ -84,13 +86,6 @@ def grid_of(said: Description, values: Float[np.ndarray, "n views values"], dtyp
     return Outputs(first, kind, decimals, dtype, name, significant_of(first, dtype))
 
 
-def _step(file: Outputs) -> float:
-    """The step between neighbouring probabilities near 1 in a file."""
-    if file.kind == "logits":
-        return 10.0**-MOST_DECIMALS
-    return max(10.0**-MOST_DECIMALS, step_near(1.0, file.decimals, file.significant, file.dtype))
-
-
 class Detail(NamedTuple):
     """The resolution at which a file stores log-odds.
 
@@ -107,11 +102,6 @@ class Detail(NamedTuple):
     dtype: str
     step: float
 
-    @property
-    def relative(self) -> float:
-        """The step between neighbouring probabilities near 1, from their digits alone."""
-        return step_near(1.0, None, self.significant, self.dtype)
-
     def coarsens(self, other: "Detail") -> bool:
         """Whether log-odds of the other file lose precision when they are rounded to this resolution."""
         if self[:4] == other[:4] and (self.logits or self.step == other.step):
@@ -119,7 +109,9 @@ class Detail(NamedTuple):
         if self.logits:
             # The resolution of logits cannot be seen in a softmax of them.
             return other.logits and self.step > other.step
-        return other.logits or self.step > other.step or self.relative > other.relative
+        # Steps between neighbouring probabilities near 1, from their digits alone.
+        own, others = (step_near(1.0, None, each.significant, each.dtype) for each in (self, other))
+        return other.logits or self.step > other.step or own > others
 
     def round(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
         """Log-odds (nats) in float64, rounded to this resolution.
@@ -130,19 +122,20 @@ class Detail(NamedTuple):
         odds = odds.astype(np.float64)
         if self.logits:
             return np.rint(odds / self.step) * self.step
+
+        def log_of(shares: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+            if self.significant is not None:
+                shares = round_significant(shares, self.significant)
+            if self.decimals is not None:
+                shares = round_decimals(shares, self.decimals)
+            elif self.step:
+                shares = np.rint(shares / self.step) * self.step
+            return np.log(as_dtype(shares, self.dtype))
+
         with np.errstate(divide="ignore"):
-            made = np.log(self._rounded(special.expit(odds))) - np.log(self._rounded(special.expit(-odds)))
+            made = log_of(special.expit(odds)) - log_of(special.expit(-odds))
         # Scores of equal log-odds must stay equal, so log-odds beyond the cut are not rounded.
         return cut(np.where(np.abs(odds) < LIMIT, made, odds))
-
-    def _rounded(self, shares: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
-        if self.significant is not None:
-            shares = round_significant(shares, self.significant)
-        if self.decimals is not None:
-            shares = round_decimals(shares, self.decimals)
-        elif self.step:
-            shares = np.rint(shares / self.step) * self.step
-        return as_dtype(shares, self.dtype)
 
 
 def coarser(own: Sequence[Detail], others: Sequence[Detail]) -> tuple[Detail, ...]:

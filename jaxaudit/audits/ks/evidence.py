@@ -22,16 +22,10 @@ Value = TypeVar("Value")
 
 
 class Compared(NamedTuple):
-    """The numbers that rho compares on the query set, at the target's resolution.
+    """The numbers that rho compares on the query set, at the target's resolution; and its `confidences`, for display.
 
     All are confidences, or all are log-odds of each record's own class if the target's logits are known. KS distances
-    are the same for both, except for the rounding of confidences near 1.
-
-    Attributes:
-        query, calibration: of the shadow models, one row per replicate; no rows without models for rho.
-        controls: of the positive controls, trained on both sets.
-        target: of the target, one row.
-        confidences: the target's probabilities, for display.
+    are the same for both, except for the rounding of confidences near 1. No rows without models for rho.
     """
 
     query: Float[np.ndarray, "replicates n"]
@@ -42,12 +36,7 @@ class Compared(NamedTuple):
 
 
 class Before(NamedTuple):
-    """Outputs of a target before a deletion, on query and holdout records.
-
-    Attributes:
-        log_odds: nats, of each record's own class; query set first, then holdout.
-        at_resolution: rounds models' log-odds to the resolution of these outputs.
-    """
+    """Log-odds (nats) of a target before a deletion, on query and holdout records, and what rounds others like them."""
 
     log_odds: Float[np.ndarray, " asked"]
     at_resolution: Coarsening
@@ -57,7 +46,6 @@ class TargetOutputs(NamedTuple):
     """Outputs of one target on query and holdout records.
 
     Attributes:
-        name: the name of the target.
         truth: its training data; None for a file of outputs.
         log_odds: nats, of each record's own class, for the records at `Pool.asked`.
         at_resolution: rounds models' log-odds to the target's resolution.
@@ -84,15 +72,7 @@ class TargetOutputs(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What to do about a verdict: parts of sentences that fit the audit at hand.
-
-    Attributes:
-        recipe: how to get shadow models that fit their training data better.
-        power: the command that computes how many records are needed.
-        unused: further records that a target's outputs may cover.
-        holdout: how to get a holdout test.
-        more_models: how to get more shadow models.
-    """
+    """How to get better shadow models, the power, outputs on unused records, a holdout test, more models: in words."""
 
     recipe: str
     power: str
@@ -122,7 +102,6 @@ class Evidence:
     """The evidence by which the tests of an audit judge targets.
 
     Attributes:
-        models: the shadow models; models for rho are optional.
         min_accuracy: minimum training accuracy of a model that fits its data.
         own_recipe: whether the user states that the shadow models have the targets' own recipe.
         reduced: how the shadow models differ from those that were requested, in words.
@@ -145,7 +124,6 @@ class Evidence:
 
     @property
     def query(self) -> Examples:
-        """The query set."""
         return self.once("query", lambda: self.pool.examples.take(self.pool.query, "query set"))
 
     @property
@@ -237,35 +215,31 @@ def of_file(
     labels: tuple[Int[np.ndarray, " _"], ...],
     models: ShadowModels,
 ) -> tuple[Float[np.ndarray, " asked"], Coarsening, Compared]:
-    """A target's log-odds from its files on the query set and the holdout, if any, and the numbers that rho compares.
+    """A target's log-odds from its files on the compared sets, their resolution, and the numbers that rho compares.
 
-    Logits give log-odds directly. Probabilities near 1 have little information on log-odds: if a file contains
-    probabilities, the outputs of all models are rounded like them; where the models' outputs were stored, the target's
-    are rounded like those. A value that is rounded to 0 or 1 counts as half a step away from it. Scores are brought to
-    the scale of the models.
+    The outputs of all models are rounded like the files (`resolution_of`); where the models' outputs were stored, the
+    target's are rounded like those. Scores are brought to the scale of the models.
     """
     if models.scale is not None:
         models.scale.refuse_coarse(max(map(logit_step, files)), files[0].name)
         odds = models.scale(np.concatenate([_log_odds(*each) for each in zip(files, labels, strict=True)]))
         none, own = np.zeros((0, len(labels[0]))), special.expit(odds[None, : len(labels[0])]).astype(np.float32)
         return odds, lambda odds: odds, Compared(none, none, none, own, own)
-    compared = _compared(files[0], labels[0], models)
-    grids = (*files, *models.resolutions)
-    if as_logits(grids):
-        target = np.concatenate([_log_odds(*each) for each in zip(files, labels, strict=True)])
-        return match_logits(target, *grids), resolution_of(grids), compared
-    said = np.concatenate([confidence_of(*each) for each in zip(files, labels, strict=True)])
-    return rounded(said, grids), resolution_of(grids), compared
-
-
-def _compared(file: Outputs, labels: Int[np.ndarray, " n"], models: ShadowModels) -> Compared:
-    own, n = confidence_of(file, labels)[None], len(labels)
+    asked = list(zip(files, labels, strict=True))
+    file, n, own = files[0], len(labels[0]), confidence_of(*asked[0])[None]
     if file.kind == "logits":
         query, calibration, controls = (match_logits(each, file) for each in of_rho(models, models.log_odds[:, :n]))
-        return Compared(query, calibration, controls, match_logits(_log_odds(file, labels)[None], file), own)
-    query, calibration, controls = (match_precision(each, file) for each in of_rho(models, models.confidences[:, :n]))
-    own = match_precision(own, file)
-    return Compared(query, calibration, controls, own, own)
+        compared = Compared(query, calibration, controls, match_logits(_log_odds(*asked[0])[None], file), own)
+    else:
+        own = match_precision(own, file)
+        query, calibration, controls = (match_precision(x, file) for x in of_rho(models, models.confidences[:, :n]))
+        compared = Compared(query, calibration, controls, own, own)
+    grids = (*files, *models.resolutions)
+    if as_logits(grids):
+        odds = match_logits(np.concatenate([_log_odds(*each) for each in asked]), *grids)
+    else:
+        odds = rounded(np.concatenate([confidence_of(*each) for each in asked]), grids)
+    return odds, resolution_of(grids), compared
 
 
 def _log_odds(file: Outputs, labels: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

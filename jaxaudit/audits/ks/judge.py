@@ -64,21 +64,19 @@ def judge(
         own_recipe: states that the shadow models have the targets' own network and recipe. Without this statement and
             without known members, it is unknown how much a target from a file memorises: no used fraction is given, and
             no target is called `forgotten`.
-        reduced: how the shadow models differ from what was requested, in words; findings then say so, and do not rely
-            on `own_recipe`.
+        reduced: how the shadow models differ from what was requested, in words; `own_recipe` then counts for nothing.
         level: confidence level of the intervals; no verdict depends on it.
         min_accuracy: minimum training accuracy of a shadow model that counts as well trained.
         rates: also measure the error rates of each test, by judging each shadow model with the others
-            (`leave_one_out`).
-        progress: called after each model so judged.
+            (`leave_one_out`), after each of which `progress` is called.
 
     Returns:
-        One result per target, in the same order: its `verdict` (`forgotten`, `not forgotten` or `inconclusive`), the
-        `finding` with the reasons, and for each test of use the p-values and the used fraction, from 0 to 1.
+        One result per target, in the same order: the verdict with its reasons, and for each test of use the p-values
+        and the used fraction, from 0 to 1.
 
     Raises:
-        InputError: there is no target; outputs do not fit the sets; no test can be made; a test is named twice, or
-            lacks models or outputs, which the message names; or the level is out of range.
+        InputError: there is no target; outputs do not fit the sets; a test cannot be made or is named twice; or the
+            level is out of range.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -94,14 +92,13 @@ def judge(
     >>> answer.targets[0].verdict, answer.targets[0].usage[0].p_never < 0.05
     ('not forgotten', True)
     """
+    of_scores = [each for each in tests or () if isinstance(each, ScoresTest)]
     if isinstance(shadows, ScoreTable):
-        if targets or any(not isinstance(each, ScoresTest) for each in tests or ()):
+        if targets or len(of_scores) < len(tests or ()):
             raise InputError(
                 "a table of scores has its targets, and is judged by a `ScoresTest` alone; leave others out."
             )
-        return judge_scores(
-            key, shadows, test=next((each for each in tests or () if isinstance(each, ScoresTest)), None), level=level
-        )
+        return judge_scores(key, shadows, test=of_scores[0] if of_scores else None, level=level)
     tests = None if tests is None else [each for each in tests if not isinstance(each, ScoresTest)]
     if not targets:
         raise InputError("there is no target: give a file of its outputs (`targets`), or simulate one.")
@@ -143,9 +140,6 @@ def evidence_for(
 
     The holdout is omitted if no test needs it and no target from a file has outputs on it. The calibration set serves
     as reference if a test needs one, or if all targets are files with outputs on it.
-
-    Raises:
-        InputError: as `judge`.
     """
     shadows, pool = evidence.models, evidence.pool
     kept = tuple(target.of_kept(pool) if isinstance(target, FileTarget) else target for target in targets)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 from jaxtyping import Array, Key
@@ -26,12 +26,8 @@ SHARES = (0.0, 0.5, 1.0)
 """Used fractions of the simulated targets, in the order of `OF_QUERY`."""
 
 
-class _Case(NamedTuple):
-    """A target of known truth, and the evidence by which it is judged."""
-
-    evidence: Evidence
-    said: TargetOutputs
-    used: float
+_Case = tuple[Evidence, TargetOutputs]
+"""A target of known truth, and the evidence by which it is judged."""
 
 
 def leave_one_out(
@@ -65,10 +61,10 @@ def leave_one_out(
         verdicts: dict[float, Counter[str]] = {used: Counter() for used in SHARES}
         sizes: dict[float, list[int]] = {used: [] for used in SHARES}
         for make, used in of_test:
-            case = make()
-            judged = judge_outputs(key, case.evidence, [case.said], [test], level=level)
+            judging, said = make()
+            judged = judge_outputs(key, judging, [said], [test], level=level)
             verdicts[used][judged.targets[0].verdict] += 1
-            sizes[used].append(case.evidence.queries)
+            sizes[used].append(judging.queries)
             done += 1
             if progress is not None:
                 progress(done, total)
@@ -99,14 +95,14 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
     if holding:
         for used in SHARES:
             for index in range(evidence.count(Kind.MIXED)):
-                yield lambda used=used, index=index: _dealt_anew(key, evidence, index, used), used
+                yield partial(_dealt_anew, key, evidence, index, used), used
         return
     for kind, used in zip(OF_QUERY, SHARES, strict=True):
         for index in evidence.models.of(kind).tolist():
-            yield lambda index=index, used=used: _as_target(evidence, index, used, test), used
+            yield partial(_as_target, evidence, index, test), used
 
 
-def _as_target(evidence: Evidence, index: int, used: float, test: KSTest) -> _Case:
+def _as_target(evidence: Evidence, index: int, test: KSTest) -> _Case:
     """A model as a target, judged by the others."""
     models, records = evidence.models, evidence.pool.asked
     unseen = None
@@ -114,7 +110,7 @@ def _as_target(evidence: Evidence, index: int, used: float, test: KSTest) -> _Ca
         # Its known non-members are the reference records that it was not trained on.
         unseen = evidence.in_reference & ~models.membership[index, records]
     said = _target_outputs(evidence, models.log_odds[index, records], evidence.queries)._replace(unseen=unseen)
-    return _Case(evidence.among(np.arange(len(models)) != index), said, used)
+    return evidence.among(np.arange(len(models)) != index), said
 
 
 def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float) -> _Case:
@@ -149,7 +145,7 @@ def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float
     groups = None if pool.groups is None else numbered(pool.groups[columns])
     small = Pool(pool.examples.take(records), slice(0, len(query)), slice(len(query), end), slice(end, end), groups)
     judged = replace(evidence, models=models.take(mixed[rest], records, small), _known={})
-    return _Case(judged, _target_outputs(evidence, models.log_odds[mixed[index], records], len(query)), used)
+    return judged, _target_outputs(evidence, models.log_odds[mixed[index], records], len(query))
 
 
 def _target_outputs(evidence: Evidence, log_odds: np.ndarray, queries: int) -> TargetOutputs:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
 
 from jaxaudit.audits.bank_odds import log_odds_of
-from jaxaudit.audits.pool import shadow_row
+from jaxaudit.audits.pool import share_row
 from jaxaudit.data.groups import numbered
 from jaxaudit.ensemble import Execution, fit_many, kept_models_per_batch, log_probs_many, measure_models_per_batch
 from jaxaudit.learners import Learner
@@ -30,12 +30,7 @@ LEAST = 19
 
 
 class Design(NamedTuple):
-    """A design of shadow models: a network and its recipe.
-
-    Attributes:
-        name: its name.
-        learner: trains its models.
-    """
+    """A design of shadow models: the name of a network and its recipe, and what trains it."""
 
     name: str
     learner: Learner
@@ -67,8 +62,11 @@ def shadow_rows(
     units = groups.max() + 1 if groups is not None else len(records)
     found = [np.zeros((0, len(pool.examples)), bool)]
     for own in generators(key, kind, models):
-        drawn = draw_records(own, records, count, groups)
-        row = shadow_row(own, pool, drawn, SHARE, with_reference=with_reference)
+        row = only(draw_records(own, records, count, groups), len(pool.examples))
+        if pool.calibration.stop > pool.calibration.start:
+            row |= share_row(own, pool, pool.calibration, SHARE)
+        if with_reference and pool.reference_apart:
+            row |= share_row(own, pool, pool.reference, SHARE)
         if len(known):
             of_members = None if pool.member_groups is None else numbered(pool.member_groups)
             size = len(known) if of_members is None else int(of_members.max()) + 1
@@ -103,14 +101,9 @@ def train_rows(
     """Trains all models; the seed of a model follows from its kind and number.
 
     Args:
-        key: random key.
-        rows: the membership masks.
-        pool: the records.
         learners: one for each design.
         designs: the index of each model's design, by kind; models of kinds without an entry have the first design.
-        design_names: names of the designs.
         with_signals: whether to compute EMA's signals.
-        execution: models per batch, progress, and where finished models are kept.
     """
     membership, order = np.concatenate(list(rows.values())), pool.training_order
     keys = joined(several(stream(key, kind), len(own)) for kind, own in rows.items() if len(own))

@@ -33,13 +33,11 @@ class Work(NamedTuple):
     """The models of an audit, as far as they affect its time.
 
     Attributes:
-        query, calibration, holdout: records of each set.
-        targets: training records of each simulated target, for whole `query` and `calibration` sets.
-        whole: the number of query records for which `targets` was counted.
+        query, calibration, holdout, reference: records of each set; of a reference only if it is a set of its own.
+        targets: training records of each simulated target, for `whole` query records.
         tests: the tests, including rho.
         epochs, batch_size: the recipe.
         design_cost: the time that a model of a test takes on average, in that of the guessed design.
-        reference: records of a reference that is a set of its own; 0 without one.
     """
 
     query: int
@@ -55,16 +53,11 @@ class Work(NamedTuple):
 
     @property
     def records(self) -> tuple[int, int, int, int]:
-        """Of query set, calibration set, holdout and reference."""
         return self.query, self.calibration, self.holdout, self.reference
 
 
 class Free(NamedTuple):
-    """What a plan may reduce: options that were not given.
-
-    Attributes:
-        records, epochs, replicates, shadows: whether it may.
-    """
+    """What a plan may reduce: options that were not given."""
 
     records: bool
     epochs: bool
@@ -73,14 +66,7 @@ class Free(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """An audit that fits the budget.
-
-    Attributes:
-        design: the index of the model that it trains.
-        work: what is trained.
-        seconds: its estimated time.
-        speed: the speed used for the estimate.
-    """
+    """An audit that fits the budget: the index of the model that it trains, and its estimated time at this speed."""
 
     design: int
     work: Work
@@ -148,24 +134,16 @@ def choose(full: Work, designs: Iterable[Callable[[], Speed]], budget: float, fr
     In this order: the full work; fewer replicates of rho; the fewest shadow models for a p-value of 0.05; fewer
     records, down to `FEWEST`; the same with the next model; then fewer epochs, and even fewer records.
 
-    Args:
-        full: the full work.
-        designs: functions that measure the speed of each model, first the preferred one; called only if needed.
-        budget: seconds.
-        free: what may be reduced.
+    `designs` measure the speed of each model, first the preferred one; they are called only if needed.
     """
-    looked_at: list[tuple[int, Speed]] = []
     for index, measure in enumerate(designs):
         speed = measure()
-        looked_at.append((index, speed))
         for work in _lighter(full, free):
             if seconds_of(work, speed) <= budget:
                 return Plan(index, work, seconds_of(work, speed), speed)
         fewer = _fewer_records(work, speed, budget, free, min(FEWEST, full.query))
         if fewer is not None:
             return Plan(index, fewer, seconds_of(fewer, speed), speed)
-    index, speed = looked_at[-1]
-    *_, work = _lighter(full, free)
     epochs = min(work.epochs, LEAST_EPOCHS) if free.epochs else work.epochs
     short = _fewer_records(work._replace(epochs=epochs), speed, budget, free._replace(epochs=False), LEAST_RECORDS)
     return None if short is None else Plan(index, short, seconds_of(short, speed), speed)
@@ -180,22 +158,13 @@ def least(full: Work, speed: Speed, free: Free) -> Work:
 
 
 def _lighter(full: Work, free: Free) -> Iterator[Work]:
-    """The work with fewer and fewer models."""
     yield full
     work = full
-    for lighter, may in ((_fewer_replicates, free.replicates), (_fewer_shadows, free.shadows)):
-        tests = tuple(map(lighter, work.tests))
+    for kinds, may in ((RhoTest, free.replicates), ((HoldoutTest, ShadowTest), free.shadows)):
+        tests = tuple(test.lighter() if isinstance(test, kinds) else test for test in work.tests)
         if may and tests != work.tests:
             work = work._replace(tests=tests)
             yield work
-
-
-def _fewer_replicates(test: KSTest) -> KSTest:
-    return test.lighter() if isinstance(test, RhoTest) else test
-
-
-def _fewer_shadows(test: KSTest) -> KSTest:
-    return test.lighter() if isinstance(test, HoldoutTest | ShadowTest) else test
 
 
 def _fewer_records(work: Work, speed: Speed, budget: float, free: Free, fewest: int) -> Work | None:

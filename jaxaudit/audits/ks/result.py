@@ -28,8 +28,7 @@ class Truth(StrictStruct, frozen=True):
     """What a simulated target was trained on.
 
     Attributes:
-        used_fraction: the share of the query records among its training data.
-        training_records: the size of its training set.
+        used_fraction: the share of the query records that it used. `training_records`: of all sets together.
         expected: the correct verdict: `not forgotten` if any query record was used, else `forgotten`.
     """
 
@@ -103,9 +102,7 @@ class TestResult(StrictStruct, frozen=True):
 class Resembles(StrictStruct, frozen=True):
     """The design of shadow models that a target's outputs resemble most.
 
-    Attributes:
-        design: its name.
-        recognised: the share of shadow models whose own design is identified correctly by the same method.
+    `recognised` is the share of shadow models whose own design is identified correctly by the same method.
     """
 
     design: str
@@ -136,28 +133,21 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     """The result for one target; all fields about rho are None in an audit without rho.
 
     Attributes:
-        name: the target's name.
         truth: its training data, if simulated; None for a file of outputs.
-        finding: the verdict with its reasons, by the first test; `verdict` is its one-word verdict.
-        because: the reasons for the verdict, in one line.
+        finding: the verdict with its reasons, by the first test; `because`: the reasons in one line.
         method: the name of the test that gave the verdict.
         paper_rule: the verdict of the paper's own rule, from the median of rho alone.
-        rho: rho over replicates, whichever test gave the verdict.
+        rho: rho over replicates, whichever test gave the verdict. `ks`: the distances whose ratio it is.
         rho_verdict: the verdict of rho's interval and its checks.
-        ks: the distances whose ratio is rho.
-        controls: rho of the positive controls, trained on the calibration set and the whole query set, computed in the
-            same way.
+        controls: rho of the positive controls, trained on the calibration set and the whole query set.
         usage: the numbers of each test of use, in the order of the tests.
-        change: the used fraction before a deletion minus the fraction after, by the holdout test; None without outputs
-            before.
+        change: the used fraction before a deletion minus the fraction after; None without outputs before.
         ema: the result of EMA; None without EMA.
         tests: the result of each test, the deciding one first.
         checks: all checks, on the numbers that were compared.
-        resembles: the design of shadow models that its outputs resemble most; None with a single design, or without
-            known non-members.
-        forget_quality: TOFU's, beside the first retrained model of a table of scores with truth ratios; it decides
-            nothing.
-        privleak: MUSE's, in percent, beside the same model, where the table has Min-K% of both sets.
+        resembles: None with a single design of shadow models, or without known non-members.
+        forget_quality: TOFU's, beside the first retrained model of a table of scores; it decides nothing.
+        privleak: MUSE's, in percent, beside the same model.
         retrained: both between retrained models, if there are several.
     """
 
@@ -192,15 +182,7 @@ class NoiseFloor(StrictStruct, frozen=True):
 
 
 class Rates(StrictStruct, frozen=True):
-    """How often a test gave each verdict, for targets that used the same fraction.
-
-    Attributes:
-        test: its name.
-        used: the fraction of the query set that the targets used.
-        records: number of query records by which each target was judged.
-        targets: number of targets.
-        not_forgotten, forgotten, inconclusive: number of targets with this verdict.
-    """
+    """Of `targets` that used the same fraction, the number with each verdict by a test of `records` query records."""
 
     test: str
     used: float
@@ -216,7 +198,6 @@ class KSResult(StrictStruct, frozen=True, kw_only=True):
 
     Attributes:
         level: confidence level of the intervals.
-        targets: one result per target, in the given order.
         noise_floor: distances that a change of the random seed alone causes; None without rho.
         rates: error rates of each test, measured on the shadow models; None unless requested.
     """
@@ -232,12 +213,10 @@ class KSAudit:
     """The results for all targets, and the outputs of the shadow models.
 
     Attributes:
-        result: the results.
-        target_confidences: `float32[targets, n]`, each target's probability of each query record's ground-truth class.
-        query_confidences, calibration_confidences: `float32[replicates, n]`, in full precision; 0 replicates without
-            rho.
-        control_confidences: `float32[controls, n]`, of the positive controls, trained on both sets.
-        labels: labels of the query set.
+        target_confidences: each target's probability of each query record's ground-truth class.
+        query_confidences, calibration_confidences: in full precision; no replicates without rho.
+        control_confidences: of the positive controls, trained on both sets.
+        labels: of the query set.
         sources: the papers that the tests rest on.
         models_per_batch: how many models were trained at the same time; None if none was trained.
         shadows: the models that the tests used; None from `judge_outputs`.
@@ -261,9 +240,7 @@ class KSAudit:
         return self.result.targets
 
     def plot(self, target: int = 0) -> "Figure":
-        """A Matplotlib figure: confidences of one target on two axes, and rho of all targets against 1.
-
-        Without rho, it shows the used fractions of all targets by each test of use.
+        """Confidences of one target on two axes, and rho of all against 1; without rho, used fractions of all targets.
 
         Raises:
             InputError: no test has a chart.
@@ -281,7 +258,13 @@ def check(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
     """
     demand(bool(result.targets), "it has no target")
     for target in result.targets:
-        _check_rho(target, made=result.noise_floor is not None)
+        parts = target.paper_rule, target.rho, target.rho_verdict, target.ks, target.controls
+        lacking = "there is rho without a noise floor" if result.noise_floor is None else "a part of rho is missing"
+        demand({part is None for part in parts} == {result.noise_floor is None}, lacking)
+        if target.rho is not None and target.ks is not None:
+            lengths = {len(target.rho.values), len(target.ks.target), len(target.ks.calibration)}
+            demand(len(lengths) == 1, "replicates of rho and its distances differ in number")
+            demand(lengths != {0}, "a target has no replicate")
         tests = [test.name for test in target.tests]
         demand(bool(tests) and tests[0] == target.method, "a target's verdict rests on a test that is not there")
         demand(target.verdict == target.finding.verdict == target.tests[0].finding.verdict, "a target has two verdicts")
@@ -298,17 +281,6 @@ def array_names(result: KSResult) -> tuple[str, ...]:
         return ()
     models = () if result.noise_floor is None else ("query", "calibration")
     return (*models, *(f"target_{index}" for index in range(len(result.targets))))
-
-
-def _check_rho(target: TargetResult, *, made: bool) -> None:
-    parts = (target.paper_rule, target.rho, target.rho_verdict, target.ks, target.controls)
-    there = {part is not None for part in parts}
-    demand(there == {made}, "a part of rho is missing" if made else "there is rho without a noise floor")
-    rho, ks = target.rho, target.ks
-    if rho is not None and ks is not None:
-        lengths = {len(rho.values), len(ks.target), len(ks.calibration)}
-        demand(len(lengths) == 1, "replicates of rho and its distances differ in number")
-        demand(lengths != {0}, "a target has no replicate")
 
 
 def _check_arrays(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:

@@ -41,16 +41,11 @@ class ScoreEvidence(NamedTuple):
     """What a target's scores show.
 
     Attributes:
-        p_never: p-value of "never used"; None if nothing tells.
-        p_trust: how far to trust it.
+        p_never: p-value of "never used"; None if nothing tells. `p_trust`: how far to trust it.
         p_smaller: p-value of a query set that looks less used than the holdout.
-        p_fully, limits: see `Usage`; the limits are unknown if nothing shows what use looks like.
-        why: why they are unknown; else empty.
-        trust: how far to trust the limits.
-        words: the sentences of the finding.
+        limits: see `Usage`. `why`: why they are unknown, else empty. `trust`: how far to trust them.
         invalid: reasons why no verdict can be given.
-        caveats: what a reader must know first.
-        strange: what to say of a detected use that the members contradict.
+        caveats: what a reader must know first. `strange`: of a detected use that the members contradict.
         by_members: whether the limits are by known members.
     """
 
@@ -82,7 +77,17 @@ def score_evidence(
         found = ScoreEvidence(exact.p_never, EXACT, exact.p_smaller)
     members = _by_members(key, table, target, question, level, found.p_never)
     if isinstance(members, MembersAnswer):
-        return _of_members(found, members, question)
+        remembers, usage = members.p_memory <= ALPHA, members.usage
+        return found._replace(
+            p_fully=usage.p_fully,
+            limits=Limits(usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper, usage.detectable),
+            why="" if remembers else NO_MEMORY if question == "used" else NO_MEMORY_LEFT,
+            trust=measured_by(members.memory) if remembers else FAINT,
+            words=LEFT if question == "left" else OF_USE,
+            invalid=usage.invalid,
+            strange=() if remembers else (STRANGE[question],),
+            by_members=True,
+        )
     used = _used(table, target)
     if share is None or not used:
         return found._replace(why=members or found.why)
@@ -162,21 +167,6 @@ def know_members(table: ScoreTable) -> frozenset[str]:
         name
         for name in members.keys() & holdout.keys()
         if np.asarray(scipy.stats.ttest_ind(members[name], holdout[name], equal_var=False))[1] <= ALPHA
-    )
-
-
-def _of_members(found: ScoreEvidence, answer: MembersAnswer, question: Question) -> ScoreEvidence:
-    remembers = answer.p_memory <= ALPHA
-    usage = answer.usage
-    return found._replace(
-        p_fully=usage.p_fully,
-        limits=Limits(usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper, usage.detectable),
-        why="" if remembers else NO_MEMORY if question == "used" else NO_MEMORY_LEFT,
-        trust=measured_by(answer.memory) if remembers else FAINT,
-        words=LEFT if question == "left" else OF_USE,
-        invalid=usage.invalid,
-        strange=() if remembers else (STRANGE[question],),
-        by_members=True,
     )
 
 

@@ -51,31 +51,24 @@ def train_shadows(
         key: random key. Each kind of model has its own random stream, so a further test, target or replicate changes no
             existing number.
         query: the data in question, preprocessed as the learner requires. Texts (`sequences`) are judged by the holdout
-            and the members test alone.
-        calibration: data of the same domain with no record of `query` among them, same classes in the same order. None
-            with known members only: then no model is trained, and only the members test can be made.
+            and the members test alone. All sets have the same classes in the same order, and share no record.
+        calibration: data of the same domain. None with known members only: then no model is trained, and only the
+            members test can be made.
         learner: the design and recipe of the shadow models: the target's own, as far as it is known. Models of rho and
             simulated targets also have it. None without a calibration set.
         targets: the models to judge. A `SimulatedTarget` is trained here; a `FileTarget` that does not fit these sets
             is rejected before anything is trained.
-        tests: the tests to be made, from `jaxaudit.audits.ks.tests` or your own `KSTest`. By default those of
-            `default_tests`.
-        holdout: records of the query set's provider that the target was not trained on, sampled as the query set was,
-            same classes in the same order.
-        members: known members: records that the targets did use, sampled as the query set was, none of them in another
-            set, same classes in the same order. How much a target remembers of them shows how much of the query set it
-            used, whatever its network and recipe.
-        reference: known non-members: records that the targets from files did not use, like their other data, none of
-            them in another set, same classes in the same order. By default the calibration set, if a target has outputs
-            on it.
+        tests: the tests to be made, from `jaxaudit.audits.ks.tests` or your own; by default `default_tests`.
+        holdout: records of the query set's provider that the target was not trained on, sampled as the query set was.
+        members: known members: records that the targets did use, sampled as the query set was. How much a target
+            remembers of them shows how much of the query set it used, whatever its network and recipe.
+        reference: known non-members: records that the targets from files did not use, like their other data. By default
+            the calibration set, if a target has outputs on it.
         groups: one value (integer or text) per query record, per holdout record and per member, if the provider
             assigned whole groups, such as patients, to these sets. Tests then randomise and permute whole groups.
         designs: further designs. The models of every test take turns among `learner` and these, so that their spread
             includes the effect of the design, since the design of a target is not known exactly.
         execution: models per batch, progress, and where finished models are kept.
-
-    Returns:
-        The membership mask of each model, and its log-odds (nats) of each record's own class.
 
     Raises:
         InputError: sets overlap, a group lies in both query set and holdout, outputs do not fit the sets, a test is
@@ -104,10 +97,20 @@ def train_shadows(
     refers = any(isinstance(test, ReferenceTest) for test in tests)
     referred = calibration if reference is None and refers else reference
     refuse(targets, tests, query, holdout, referred, members)
-    _refuse_few_models(tests, len(targets))
-    alone = calibration is None or learner is None
-    if alone:
-        _refuse_without_models(targets, tests, members)
+    least, ranked = least_models(len(targets)), [test.never for test in tests if isinstance(test, ShadowTest)]
+    if len(ranked) == len(tests) and max(ranked) < least:
+        # p-values are adjusted for all targets.
+        raise InputError(
+            f"no target could be called not forgotten: {max(ranked)} shadow models without the query set give p-values "
+            f"of at least {1 / (1 + max(ranked)):.2g}, and {len(targets) / (1 + max(ranked)):.2g} adjusted for "
+            f"{len(targets)} targets. Train at least {least} of them (`never`)."
+        )
+    others = [*(test for test in tests if not isinstance(test, MembersTest)), *(each for each in targets if each.parts)]
+    if (calibration is None or learner is None) and (members is None or others):
+        raise InputError(
+            "without a calibration set and a learner no model is trained: only the members test can then be made, of "
+            "targets from files (`members`, FileTarget(on_members=)). Give a calibration set and a learner for others."
+        )
     if calibration is not None:
         refuse_overlap(query, calibration)
     trainable = tuple(target for target in targets if target.parts)
@@ -170,28 +173,6 @@ def default_tests(
     if given and holdout is not None and are_texts(holdout):
         return given
     return (*(given or (ShadowTest(**of_shadows),)), RhoTest())
-
-
-def _refuse_without_models(targets: Sequence[Target], tests: Sequence[KSTest], members: Examples | None) -> None:
-    """Rejects targets and tests that need models, if none can be trained."""
-    other = next((test for test in tests if not isinstance(test, MembersTest)), None)
-    if members is None or other is not None or any(target.parts for target in targets):
-        raise InputError(
-            "without a calibration set and a learner no model is trained: only the members test can then be made, of "
-            "targets from files (`members`, FileTarget(on_members=)). Give a calibration set and a learner for others."
-        )
-
-
-def _refuse_few_models(tests: Sequence[KSTest], targets: int) -> None:
-    """Rejects tests that could never detect use, since their p-values are adjusted for so many targets."""
-    least = least_models(targets)
-    ranked = [test.never for test in tests if isinstance(test, ShadowTest)]
-    if len(ranked) == len(tests) and max(ranked) < least:
-        raise InputError(
-            f"no target could be called not forgotten: {max(ranked)} shadow models without the query set give p-values "
-            f"of at least {1 / (1 + max(ranked)):.2g}, and {targets / (1 + max(ranked)):.2g} adjusted for {targets} "
-            f"targets. Train at least {least} of them (`never`)."
-        )
 
 
 def _together(drawn: Sequence[Rows]) -> Rows:

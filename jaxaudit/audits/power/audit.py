@@ -1,17 +1,18 @@
 """The `power` audit: the minimum detectable fraction of the holdout test, computed before there is a target."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 from jaxtyping import Array, Int, Key, Shaped
-from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, train_rows
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests.members import MembersTest
-from jaxaudit.audits.pool import calibration_row, make_pool
-from jaxaudit.audits.power.finding import find
+from jaxaudit.audits.pool import make_pool, share_row
+from jaxaudit.audits.power.finding import Measured, find
 from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size, conclusions
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import checked_groups, numbered
@@ -68,18 +69,15 @@ def measure_power(
 
     Args:
         key: random key of all draws.
-        query: the query set.
         calibration: data of the same domain with no query record.
         learner: the model and training recipe of the target, as far as they are known.
         designs: further designs, as for `train_shadows`; a target is assumed to have one of them, it is unknown which.
         groups: one value (integer or text) per query record, if whole groups, such as patients, are assigned to query
             set and holdout.
-        query_size: number of query records in the planned audit; by default as many as `query` has. `query` may be a
-            random part of them, to save time.
-        holdout_size: number of holdout records; by default `query_size`.
-        members_size: number of known members, records that a target is known to have used; by default `query_size`.
+        query_size: number of query records in the planned audit, of which `query` may be a random part, to save time.
+        holdout_size, members_size: numbers of holdout records and known members; by default `query_size`.
         fraction: the used fraction to detect.
-        models: number of shadow models in the measurement, and in the planned audit.
+        models: number of shadow models, here and in the planned audit.
         reduced: what was reduced to fit a time budget, in words, which become part of the finding.
         execution: as for `train_shadows`.
 
@@ -101,12 +99,10 @@ def measure_power(
     ('insufficient', 5000, True)
     """
     size = len(query) if query_size is None else query_size
-    holdout = size if holdout_size is None else holdout_size
-    _check_members(members_size)
-    if holdout < 2 or len(query) < 4 or not 0 < fraction <= 1 or models < LEAST_MODELS:
+    sizes = planned_sizes(size, holdout_size, members_size, fraction)
+    if len(query) < 4 or models < LEAST_MODELS:
         raise InputError(
-            f"power needs at least 4 query records (got {len(query)}), 2 in the holdout (got {holdout}), "
-            f"{LEAST_MODELS} shadow models (got {models}), and a fraction above 0 and at most 1 (got {fraction:g})."
+            f"power needs at least 4 query records (got {len(query)}) and {LEAST_MODELS} shadow models (got {models})."
         )
     refuse_overlap(query, calibration)
     dealt = None if groups is None else _dealt(groups, len(query))
@@ -122,9 +118,8 @@ def measure_power(
         *(stream(key, "difficulty"), odds, membership, query.labels, inputs, in_turn, dealt),
         stretch=measured.stretch,
     )
-    sizes = size, holdout, size if members_size is None else members_size
-    result = result_of(measured, memory, sizes, fraction)
-    return PowerAudit(replace(result, finding=find(result, "training", reduced)), trained.models_per_batch)
+    audit = audit_of(measured, memory, sizes, fraction, "training", reduced)
+    return replace(audit, models_per_batch=trained.models_per_batch)
 
 
 def power_of_models(
@@ -147,38 +142,43 @@ def power_of_models(
     """
     pool, mixed = shadows.pool, shadows.take(shadows.of(Kind.MIXED))
     query, asked = pool.query.stop, pool.holdout.stop
-    wanted, models = asked - query if holdout_size is None else holdout_size, len(mixed)
+    models = len(mixed)
     if models < LEAST_MODELS:
         raise InputError(
             f"power is measured on models of the holdout test, trained on random records of query set and holdout; the "
             f"bank has {models}, and {LEAST_MODELS} are needed."
         )
-    check_sizes(wanted, fraction, members_size)
+    sizes = planned_sizes(query, asked - query if holdout_size is None else holdout_size, members_size, fraction)
     membership, odds, designs = mixed.membership[:, :asked], mixed.log_odds[:, :asked], mixed.designs
     measured = separation(odds, membership, designs=designs, groups=pool.groups)
     labels = pool.examples.labels[:asked]
     memory = memory_of_models(None, odds, membership, labels, None, designs, pool.groups, helped=False)
-    result = result_of(measured, memory, (query, wanted, query if members_size is None else members_size), fraction)
-    return PowerAudit(replace(result, finding=find(result, "bank")))
+    return audit_of(measured, memory, sizes, fraction, "bank")
 
 
-def result_of(
-    measured: Separation, memory: Memory, given: tuple[int, int, int], fraction: float, models: int | None = None
-) -> PowerResult:
-    """The result for given sizes of the three sets, from how far scores separate members from non-members.
+def audit_of(
+    measured: Separation,
+    memory: Memory,
+    given: tuple[int, int, int],
+    fraction: float,
+    of: Measured,
+    reduced: Sequence[str] = (),
+    models: int | None = None,
+) -> PowerAudit:
+    """The audit for given sizes of the three sets, from how far scores separate members from non-members.
 
     The planned audit has as many shadow models as were measured, unless `models` says another number.
     """
     models = measured.models if models is None else models
     query, holdout, members = given
-    scaled = [(_scaled(scale, query), _scaled(scale, holdout), _scaled(scale, members)) for scale in SCALES]
+    scaled = [tuple(max(2, round(scale * records)) for records in (query, holdout, members)) for scale in SCALES]
 
     def size_of(n: int, m: int, given: bool) -> Size:
         chances = tuple(Chance(each, detection_probability(measured, n, m, each)) for each in FRACTIONS)
         return Size(n, m, given, chances, min_detectable_fraction(measured, n, m, models))
 
     least = ((count, min_detectable_fraction(measured, query, holdout, count)) for count in MODELS)
-    return PowerResult(
+    result = PowerResult(
         finding=UNDECIDED,
         separation=measured,
         sizes=tuple(size_of(n, m, scale == 1) for scale, (n, m, _) in zip(SCALES, scaled, strict=True)),
@@ -189,34 +189,27 @@ def result_of(
         memory=memory,
         conclusions=conclusions(measured, memory, scaled),
     )
+    return PowerAudit(msgspec.structs.replace(result, finding=find(result, of, reduced)))
 
 
-def _scaled(scale: float, records: int) -> int:
-    """The scaled number of records, at least two."""
-    return max(2, round(scale * records))
-
-
-def check_sizes(holdout: int, fraction: float, members: int | None) -> None:
-    """Refuses planned sizes or a fraction that are out of range.
+def planned_sizes(query: int, holdout: int | None, members: int | None, fraction: float) -> tuple[int, int, int]:
+    """Planned numbers of query and holdout records and known members; by default as many as query records.
 
     Raises:
-        InputError: they are.
+        InputError: a number, or the fraction to detect, is out of range.
     """
-    if holdout < 2 or not 0 < fraction <= 1:
-        raise InputError(
-            f"power needs at least 2 holdout records (got {holdout}), and a fraction above 0 and at most 1 (got "
-            f"{fraction:g})."
-        )
-    _check_members(members)
-
-
-def _check_members(members: int | None) -> None:
-    """Rejects fewer known members than the members test needs."""
     if members is not None and members < LEAST_MEMBERS:
         raise InputError(
             f"the members test of ks needs at least {LEAST_MEMBERS} known members; plan with as many, or leave their "
             f"number out (got {members})."
         )
+    holdout = query if holdout is None else holdout
+    if holdout < 2 or not 0 < fraction <= 1:
+        raise InputError(
+            f"power needs at least 2 holdout records (got {holdout}), and a fraction above 0 and at most 1 (got "
+            f"{fraction:g})."
+        )
+    return query, holdout, query if members is None else members
 
 
 def _dealt(groups: Shaped[np.ndarray, " n"], records: int) -> Int[np.ndarray, " n"]:
@@ -241,7 +234,7 @@ def _halves(
     half = (len(records) if groups is None else int(groups.max()) + 1) // 2
     return np.concatenate(
         [
-            calibration_row(generator_of(stream(key, "calibration", int(draw))), pool, SHARE)
+            share_row(generator_of(stream(key, "calibration", int(draw))), pool, pool.calibration, SHARE)
             | only(draw_records(own, records, half, groups), len(pool.examples))
             for own, draw in zip(generators(key, Kind.HALF, len(draws)), draws, strict=True)
         ]

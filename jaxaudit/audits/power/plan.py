@@ -26,10 +26,8 @@ class Pace(NamedTuple):
     """How long training takes.
 
     Attributes:
-        speed: of the guessed design on this machine.
-        batch_size: records of a step.
         designs: number of designs that take turns; models of each design are trained separately.
-        cost: the mean time of a model, relative to the guessed design.
+        cost: the mean time of a model, relative to the guessed design, whose `speed` was measured.
     """
 
     speed: Speed
@@ -83,8 +81,7 @@ def choose(full: Work, pace: Pace, budget: float, free: Free) -> Work | None:
 
 def least(full: Work, free: Free) -> Work:
     """The smallest work that `choose` tries."""
-    *_, work = _lighter(full, free)
-    return work
+    return [*_lighter(full, free)][-1]
 
 
 def reduced(full: Work, work: Work) -> tuple[str, ...]:
@@ -93,14 +90,9 @@ def reduced(full: Work, work: Work) -> tuple[str, ...]:
     >>> reduced(Work(2000, 300, 40, 15), Work(500, 300, 19, 15))
     ('models 40 to 19', 'query records 2,000 to 500')
     """
-    names = {
-        "models": "models",
-        "query": "query records",
-        "calibration": "calibration records",
-        "epochs": "epochs",
-    }
-    sizes = {words: (getattr(full, name), getattr(work, name)) for name, words in names.items()}
-    return tuple(f"{words} {before:,} to {now:,}" for words, (before, now) in sizes.items() if now < before)
+    names = {"models": "models", "query": "query records", "calibration": "calibration records", "epochs": "epochs"}
+    sizes = ((words, getattr(full, name), getattr(work, name)) for name, words in names.items())
+    return tuple(f"{words} {before:,} to {now:,}" for words, before, now in sizes if now < before)
 
 
 def _lighter(full: Work, free: Free) -> Iterator[Work]:

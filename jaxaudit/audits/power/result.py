@@ -141,51 +141,38 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
         return figure
 
 
-def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int, int, int]]) -> tuple[Conclusion, ...]:
+def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int, ...]]) -> tuple[Conclusion, ...]:
     """The probable conclusions at these sizes of query set, holdout and known members.
 
-    Args:
-        measured: how far the score of the holdout test separates members from non-members. If there are shadow models,
-            that test detects use, also beside known members.
-        memory: the same for the members test.
-        sizes: numbers of records.
+    `measured` says how far the score of the holdout test separates members from non-members, `memory` the same for the
+    members test. If there are shadow models, the holdout test detects use, also beside known members.
     """
-    known = {
+    known: dict[By, tuple[Separation | None, Separation]] = {
         "members and shadow models": (memory.helped, measured),
         "members": (memory.alone, memory.alone),
         "holdout": (None, measured),
     }
 
-    def one(by: By, query: int, holdout: int, members: int, factor: float) -> Conclusion:
+    def one(by: By, factor: float, query: int, holdout: int, members: int) -> Conclusion:
         limited, testing = known[by]
-        limited = limited and remembering(limited, factor)
-        testing = remembering(testing, factor)
-        possible = limited is not None and members >= LEAST_MEMBERS
-        return Conclusion(
-            by,
-            query,
-            holdout,
-            0 if limited is None else members,
-            factor,
-            None if limited is None else memory_in_errors(limited, holdout, members),
-            forgotten_probability(limited, query, holdout, members, units=memory.units)
-            if limited and possible
-            else None,
-            *(detection_probability(testing, query, holdout, used) for used in (ALL, PART)),
-        )
+        limited, testing = limited and remembering(limited, factor), remembering(testing, factor)
+        errors = forgotten = None
+        if limited is not None:
+            errors = memory_in_errors(limited, holdout, members)
+            if members >= LEAST_MEMBERS:
+                forgotten = forgotten_probability(limited, query, holdout, members, units=memory.units)
+        used = (detection_probability(testing, query, holdout, used) for used in (ALL, PART))
+        return Conclusion(by, query, holdout, 0 if limited is None else members, factor, errors, forgotten, *used)
 
-    every: tuple[By, ...] = ("members and shadow models", "members", "holdout")
-    return tuple(one(by, *each, factor) for each in sizes for by in every for factor in REMEMBERS)
+    return tuple(one(by, factor, *each) for each in sizes for by in known for factor in REMEMBERS)
 
 
 @dataclass(frozen=True)
 class PowerAudit:
     """The result of the `power` audit.
 
-    Attributes:
-        result: the result.
-        models_per_batch: number of models trained at the same time; None if the models of a bank were measured, in
-            which case `separation.stretch` is unknown.
+    `models_per_batch` is the number of models trained at the same time; None if none was trained here, in which case
+    `separation.stretch` is unknown.
     """
 
     result: PowerResult
@@ -212,12 +199,11 @@ def check(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
     demand(len(fractions) == 1 and fractions != {()}, "its sizes have different fractions, or none")
     every = [result.fraction, *fractions.pop()]
     demand(all(0 < fraction <= 1 for fraction in every), "a fraction is not above 0 and at most 1")
-    for size in (*result.sizes, *result.holdouts):
-        fits = all(0 <= each.probability <= 1 for each in size.chances)
-        demand(fits, "a probability is not between 0 and 1")
-    for each in result.conclusions:
-        chances = each.all_used, each.part_used, 0.0 if each.forgotten is None else each.forgotten
-        demand(all(0 <= chance <= 1 for chance in chances), "a probability is not between 0 and 1")
+    chances = [each.probability for size in (*result.sizes, *result.holdouts) for each in size.chances]
+    chances += [
+        chance for each in result.conclusions for chance in (each.all_used, each.part_used, each.forgotten or 0)
+    ]
+    demand(all(0 <= chance <= 1 for chance in chances), "a probability is not between 0 and 1")
     planned = {(each.query, each.holdout, each.by, each.remembers) for each in result.conclusions}
     of_sizes = {
         (size.query, size.holdout, by, factor) for size in result.sizes for by in get_args(By) for factor in REMEMBERS

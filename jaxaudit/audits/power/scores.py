@@ -5,8 +5,7 @@ from jaxtyping import Array, Bool, Float, Key
 from msgspec.structs import replace
 
 from jaxaudit.audits.ks.score_evidence import know_members, known_columns
-from jaxaudit.audits.power.audit import check_sizes, result_of
-from jaxaudit.audits.power.finding import find
+from jaxaudit.audits.power.audit import audit_of, planned_sizes
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
 from jaxaudit.errors import InputError
@@ -57,8 +56,7 @@ def power_of_scores(
     True
     """
     query = len(table.rows("query")) if query_size is None else query_size
-    sizes = query, query if holdout_size is None else holdout_size, query if members_size is None else members_size
-    check_sizes(sizes[1], fraction, members_size)
+    sizes = planned_sizes(query, holdout_size, members_size, fraction)
     if table.of("unused") and table.of("used"):
         rows, (scores, membership) = table.rows("query"), _of_models(key, table)
         models = max(len(table.of("unused")), len(table.of("used")))
@@ -70,8 +68,7 @@ def power_of_scores(
     twice = (scores, membership) if len(scores) > 1 else (np.repeat(scores, 2, 0), np.repeat(membership, 2, 0))
     measured = replace(separation_of(*twice, groups), models=models)
     units = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
-    found = result_of(measured, Memory(measured, measured, units), sizes, fraction, MANY)
-    return PowerAudit(replace(found, finding=find(found, "scores")))
+    return audit_of(measured, Memory(measured, measured, units), sizes, fraction, "scores", models=MANY)
 
 
 def _score(table: ScoreTable, models: dict[str, np.ndarray], rows: np.ndarray, without: tuple[str, ...]) -> np.ndarray:

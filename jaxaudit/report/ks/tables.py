@@ -1,12 +1,13 @@
 """The tables of a `ks` run, and how its numbers are shown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, UsageResult
 from jaxaudit.audits.ks.tests.test import TONES
 from jaxaudit.audits.ks.tests.test import percent as fraction_text
 from jaxaudit.errors import visible
+from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
 from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Cells
@@ -20,58 +21,61 @@ RATES = "Error rates on these data: each shadow model as a target, judged by the
 def verdicts(result: KSResult) -> Cells:
     """The verdict on each target, and the numbers to read with it; further tests stand below, by their names."""
     targets = result.targets
-    known = any(target.truth for target in targets)
-    questions = "/".join(asked(targets))
-    of_use = [f"share {questions}\n({percent(result.level)} interval)", p_columns(targets)[0]]
+    known = ["truly\nused"] if any(target.truth for target in targets) else []
+    of_use = [f"share {'/'.join(asked(targets))}\n({percent(result.level)} interval)", _p_columns(targets)[0]]
     numbers = of_use if any(target.usage for target in targets) else []
-    columns = ["model", *(["truly\nused"] if known else []), "verdict", *numbers]
-    rows: list[tuple[str, ...]] = []
-    for target in targets:
-        truth = [_truth(target)] if known else []
-        shown = _brief(target, target.method) if numbers else ()
-        rows.append((visible(target.name), *truth, _verdict(target, target.method), *shown))
-        for test in target.tests[1:] if numbers and _several(target) else ():
-            shown = _brief(target, test.name)
-            rows.append((f"  {by(test)}", *[""] * len(truth), _verdict(target, test.name), *shown))
-    limited = {row[1 + known] for row in rows if row[1 + known].startswith("forgotten")}
-    tones: dict[str, Tone] = {**TONES, **dict.fromkeys(limited, TONES["forgotten"])}
-    return Cells("", tuple(columns), tuple(rows), (*columns[1 : 1 + known], *numbers), tones=tones, on="terminal")
 
-
-def _verdict(target: TargetResult, test: str) -> str:
-    """The verdict by a test; `forgotten` with its upper limit, without which it is not to be read."""
-    verdict = test_of(target, test).finding.verdict
-    limit = next((usage.upper for usage in target.usage if usage.method == test), None)
-    return verdict if verdict != "forgotten" or limit is None else f"{verdict}\n(at most {at_most(limit)})"
-
-
-def _brief(target: TargetResult, test: str) -> tuple[str, str]:
-    """Of one test: the fraction with its interval, and the p-value that the verdict follows."""
-    for usage in target.usage:
-        if usage.method == test:
+    def cells(target: TargetResult, test: str) -> tuple[str, ...]:
+        usage, verdict, shown = usage_of(target, test), test_of(target, test).finding.verdict, ("", "")
+        if usage is not None:
+            # `forgotten` is not to be read without its limit.
+            verdict = f"{verdict}\n(at most {at_most(usage.upper)})" if verdict == "forgotten" else verdict
             adjusted = usage.p_never if usage.p_never_adjusted is None else usage.p_never_adjusted
-            return interval(usage).replace("-", " to ").replace(")", "%)"), p_column(adjusted)
-    return "", ""
+            shown = interval(usage).replace("-", " to ").replace(")", "%)"), p_column(adjusted)
+        truth = _truth(target) if test == target.method else ""
+        return *([truth] if known else ()), verdict, *(shown if numbers else ())
+
+    columns, rows = ("model", *known, "verdict", *numbers), _by_test(targets, cells, further=bool(numbers))
+    limited = {row[1 + len(known)] for row in rows if row[1 + len(known)].startswith("forgotten")}
+    tones: dict[str, Tone] = {**TONES, **dict.fromkeys(limited, TONES["forgotten"])}
+    return Cells("", columns, rows, (*known, *numbers), tones=tones, on="terminal")
 
 
 def grid(result: KSResult) -> Cells:
     """All numbers of each target and test, for a terminal with `--details`."""
-    targets = result.targets
+    targets, level = result.targets, percent(result.level)
     tests = any(target.usage or target.ema for target in targets)
-    of_fraction = [f"{'/'.join(asked(targets))}\n({percent(result.level)})", "at\nmost", "min.\ndetect."]
-    of_use = [*p_columns(targets), *of_fraction] if tests else []
-    ratio = ["rho"] if tests else ["rho", f"{percent(result.level)}\ninterval", "paper's rule"]
-    ratio = ratio if result.noise_floor is not None else []
-    columns = ["model", *of_use, *ratio]
-    rows: list[tuple[str, ...]] = []
-    for target in targets:
-        numbers = _test_numbers(target, target.method) if tests else ()
-        ratios = _ratios(target)[: len(ratio)]
-        rows.append((visible(target.name), *numbers, *ratios))
-        for test in target.tests[1:] if tests and _several(target) else ():
-            rows.append((f"  {by(test)}", *_test_numbers(target, test.name), *[""] * len(ratios)))
+    of_use = [*_p_columns(targets), f"{'/'.join(asked(targets))}\n({level})", "at\nmost", "min.\ndetect."]
+    ratio = ["rho"] if tests else ["rho", f"{level}\ninterval", "paper's rule"]
+    columns = ("model", *(of_use if tests else ()), *(ratio if result.noise_floor is not None else ()))
+
+    def cells(target: TargetResult, test: str) -> tuple[str, ...]:
+        usage, numbers, rho, ratios = usage_of(target, test), ("",) * 5, target.rho, ()
+        if usage is not None:
+            p_values = p_column(usage.p_never), p_column(usage.p_fully)
+            numbers = *p_values, interval(usage), upper(usage), percent_cell(usage.detectable)
+        elif test == "ema" and target.ema is not None:
+            numbers = "", p_column(target.ema.p_value), f"{percent_cell(target.ema.member_share)} flagged", "", ""
+        if rho is not None:
+            ratios = number(rho.median, 2), span(rho).replace(" to ", "-") or "none", str(target.paper_rule)
+        ratios = ratios[: len(columns) - 1 - len(of_use) * tests]
+        return *(numbers if tests else ()), *(ratios if test == target.method else [""] * len(ratios))
+
     numbers = tuple(column for column in columns if column not in ("model", "paper's rule"))
-    return Cells("", tuple(columns), tuple(rows), numbers, on="details" if tests else "terminal")
+    rows = _by_test(targets, cells, further=tests)
+    return Cells("", columns, rows, numbers, on="details" if tests else "terminal")
+
+
+def _by_test(
+    targets: Iterable[TargetResult], cells: Callable[[TargetResult, str], tuple[str, ...]], *, further: bool
+) -> tuple[tuple[str, ...], ...]:
+    """A row for each target by its deciding test; with `further`, below it one for each other, but for rho alone."""
+    rows = []
+    for target in targets:
+        rows.append((visible(target.name), *cells(target, target.method)))
+        if further and any(test.name != "rho" for test in target.tests[1:]):
+            rows += [(f"  {by(test)}", *cells(target, test.name)) for test in target.tests[1:]]
+    return tuple(rows)
 
 
 def asked(targets: Iterable[TargetResult]) -> tuple[Question, ...]:
@@ -85,44 +89,21 @@ def fractions(targets: Iterable[TargetResult]) -> str:
     return fraction_name(asked(targets))
 
 
-def p_columns(targets: Iterable[TargetResult]) -> list[str]:
-    """The titles of the columns of both p-values, in two lines each."""
+def _p_columns(targets: Iterable[TargetResult]) -> list[str]:
     return ["\n".join(name.rsplit(" ", 1)) for name in P_NAMES[asked(targets)[0]]]
 
 
-def _ratios(target: TargetResult) -> tuple[str, ...]:
-    """rho, its interval, and what the paper's rule says of it; nothing without rho."""
-    rho = target.rho
-    if rho is None:
-        return ()
-    return number(rho.median, 2), span(rho).replace(" to ", "-") or "none", str(target.paper_rule)
-
-
-def _several(target: TargetResult) -> bool:
-    """Whether other tests stand beside the deciding one; rho alone has a column."""
-    return any(test.name != "rho" for test in target.tests[1:])
-
-
-def _test_numbers(target: TargetResult, test: str) -> tuple[str, str, str, str, str]:
-    """Of one test: both p-values, the fraction, its upper limit, the minimum detectable one."""
-    for usage in target.usage:
-        if usage.method == test:
-            p_values = p_column(usage.p_never), p_column(usage.p_fully)
-            return *p_values, interval(usage), upper(usage), percent_cell(usage.detectable)
-    if test == "ema" and target.ema is not None:
-        return "", p_column(target.ema.p_value), f"{percent_cell(target.ema.member_share)} flagged", "", ""
-    return "", "", "", "", ""
-
-
 def rates_cells(rates: Sequence[Rates]) -> Cells:
-    """How often the tests err here: shadow models as targets of known truth."""
+    """How often the tests err here, with exact 95% intervals (Clopper & Pearson 1934)."""
+
+    def counted(count: int, targets: int) -> str:
+        found = clopper_pearson(count, targets, 0.95)
+        return f"{count / targets:.0%} ({100 * found.low:.0f}-{100 * found.high:.0f})"
+
     rows = (
         (
-            each.test,
-            "none" if each.used == 0 else f"{each.used:.0%}",
-            f"{each.records:,}",
-            str(each.targets),
-            *(_counted(count, each.targets) for count in (each.not_forgotten, each.forgotten, each.inconclusive)),
+            *(each.test, "none" if each.used == 0 else f"{each.used:.0%}", f"{each.records:,}", str(each.targets)),
+            *(counted(count, each.targets) for count in (each.not_forgotten, each.forgotten, each.inconclusive)),
         )
         for each in rates
     )
@@ -130,58 +111,46 @@ def rates_cells(rates: Sequence[Rates]) -> Cells:
     return Cells(RATES, ("test", "truly\nused", *numbers), tuple(rows), numbers, on="both")
 
 
-def _counted(count: int, targets: int) -> str:
-    """A share with its exact 95% interval (Clopper & Pearson 1934)."""
-    from jaxaudit.metrics.over_models import clopper_pearson
-
-    found = clopper_pearson(count, targets, 0.95)
-    return f"{count / targets:.0%} ({100 * found.low:.0f}-{100 * found.high:.0f})"
-
-
 def usage_cells(targets: Sequence[TargetResult]) -> Cells:
     """All targets' tests of use in full."""
     several = any(usage.p_never_adjusted is not None for target in targets for usage in target.usage)
+
+    def row(target: TargetResult, test: str, *numbers: str, adjusted: float | None = None) -> tuple[str, ...]:
+        """Target, test, verdict, fraction, its limit, the minimum detectable one, p-values, reasons."""
+        *first, full, reasons = numbers
+        of_several = ["-" if adjusted is None else precise(adjusted)] if several else []
+        found = test_of(target, test)
+        title = "EMA" if test == "ema" else visible(found.title)
+        return (visible(target.name), title, found.finding.verdict, *first, *of_several, full, reasons)
+
     rows = [
-        (
-            visible(target.name),
-            visible(test_of(target, usage.method).title),
-            test_of(target, usage.method).finding.verdict,
-            interval(usage),
-            upper(usage),
-            precise(usage.detectable),
-            precise(usage.p_never),
-            *(["-" if usage.p_never_adjusted is None else precise(usage.p_never_adjusted)] if several else []),
-            precise(usage.p_fully),
+        row(
+            *(target, usage.method, interval(usage), upper(usage)),
+            *map(precise, (usage.detectable, usage.p_never, usage.p_fully)),
             "; ".join(map(visible, usage.reasons)) or "-",
+            adjusted=usage.p_never_adjusted,
         )
         for target in targets
         for usage in target.usage
     ]
     rows += [
-        (
-            *(visible(each.name), "EMA", test_of(each, "ema").finding.verdict),
-            *(f"{percent_cell(each.ema.member_share)} flagged", "-", "-", "-", *(["-"] if several else [])),
-            *(precise(each.ema.p_value), "-"),
-        )
+        row(each, "ema", f"{percent_cell(each.ema.member_share)} flagged", *"---", precise(each.ema.p_value), "-")
         for each in targets
         if each.ema is not None
     ]
     of_several = [f"adjusted for {len(targets)} targets"] if several else []
-    left = asked(targets) == ("left",)
     none, full = P_NAMES[asked(targets)[0]]
     numbers = ("upper limit", "minimum detectable fraction", none, *of_several, full)
     columns = ("target", "test", "verdict", fractions(targets), *numbers, "reasons")
+    left = asked(targets) == ("left",)
     return Cells("Memory of the query set" if left else "Use of the query set", columns, tuple(rows), numbers)
 
 
 def rho_cells(targets: Sequence[TargetResult]) -> Cells:
     rows = (
         (
-            visible(target.name),
-            str(target.rho_verdict),
-            number(target.rho.median, 4),
-            span(target.rho, 4) or "none",
-            str(target.paper_rule),
+            *(visible(target.name), str(target.rho_verdict), number(target.rho.median, 4)),
+            *(span(target.rho, 4) or "none", str(target.paper_rule)),
         )
         for target in targets
         if target.rho is not None
@@ -192,12 +161,10 @@ def rho_cells(targets: Sequence[TargetResult]) -> Cells:
 def replicates(targets: Sequence[TargetResult]) -> Cells:
     numbers = ("replicate", "to the target", "to the calibration model", "rho")
     rows = (
-        (visible(target.name), str(place), precise(above), precise(below), precise(value))
+        (visible(target.name), str(place), *map(precise, each))
         for target in targets
         if target.rho is not None and target.ks is not None
-        for place, (above, below, value) in enumerate(
-            zip(target.ks.target, target.ks.calibration, target.rho.values, strict=True), 1
-        )
+        for place, each in enumerate(zip(target.ks.target, target.ks.calibration, target.rho.values, strict=True), 1)
     )
     title = "Replicates: rho is the first distance divided by the second"
     return Cells(title, ("target", *numbers), tuple(rows), numbers, folded=True)
@@ -211,18 +178,15 @@ def test_of(target: TargetResult, name: str) -> TestResult:
     return next(test for test in target.tests if test.name == name)
 
 
+def usage_of(target: TargetResult, name: str) -> UsageResult | None:
+    """The numbers of a test; None if it is no test of use."""
+    return next((usage for usage in target.usage if usage.method == name), None)
+
+
 def interval(usage: UsageResult) -> str:
     if usage.fraction is None or usage.fraction_low is None or usage.fraction_high is None:
         return UNKNOWN
     return f"{100 * usage.fraction:.0f}% ({100 * usage.fraction_low:.0f}-{100 * usage.fraction_high:.0f})"
-
-
-def p_unused(usage: UsageResult, targets: int) -> str:
-    """The p-value, and what it is where it is adjusted for several targets."""
-    alone = precise(usage.p_never)
-    if usage.p_never_adjusted is None:
-        return alone
-    return f"{alone}, adjusted for {targets} targets: {precise(usage.p_never_adjusted)}"
 
 
 def upper(usage: UsageResult) -> str:

@@ -20,7 +20,6 @@ from jaxaudit.report.ks.tables import (
     by,
     fractions,
     grid,
-    p_unused,
     percent_cell,
     rates_cells,
     replicates,
@@ -28,6 +27,7 @@ from jaxaudit.report.ks.tables import (
     test_of,
     upper,
     usage_cells,
+    usage_of,
     verdicts,
 )
 from jaxaudit.report.numbers import number, percent, precise, share, span
@@ -69,7 +69,6 @@ LEGENDS = {
 
 
 def ks_part(run: Run[KSResult], top: int = 0) -> Part:
-    """The content of a run of `ks`."""
     result = run.result
     targets, data = result.targets, run.provenance.data
     used = any(target.usage or target.ema for target in targets)
@@ -115,8 +114,11 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     for usage in target.usage:
         title = visible(test_of(target, usage.method).title)
         fraction, (none, full) = WORDING[usage.question].fraction, P_NAMES[usage.question]
+        p_none = precise(usage.p_never)
+        if usage.p_never_adjusted is not None:
+            p_none += f", adjusted for {targets} targets: {precise(usage.p_never_adjusted)}"
         facts += [
-            (f"{none}, {title}", p_unused(usage, targets)),
+            (f"{none}, {title}", p_none),
             (f"Confidence in {none}, {title}", trusted(usage.p_confidence)),
             (f"{full}, {title}", precise(usage.p_fully)),
             (f"{fraction.capitalize()}, upper limit, {title}", upper(usage)),
@@ -129,8 +131,7 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     for test in target.tests:
         title = visible(test.title)
         facts += [(f"{visible(name)}, {title}", precise(value)) for name, value in test.numbers.items()]
-    for test in target.tests[1:]:
-        facts.append((by(test).capitalize(), test.finding.verdict))
+    facts += [(by(test).capitalize(), test.finding.verdict) for test in target.tests[1:]]
     if target.resembles is not None:
         recognised = percent_cell(target.resembles.recognised)
         own = f"(a shadow model's own design is recognised {recognised} of the time)"
@@ -138,47 +139,35 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     if target.truth is not None:
         truth = target.truth
         facts.append(("Truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
-    name, shown, between = _measured(target)
-    alone = ""
-    if target.verdict == "forgotten" and target.usage and target.usage[0].method == target.method:
-        alone = f"forgotten (at most {at_most(target.usage[0].upper)})"
+    # The number that the deciding test rests on.
+    usage, rho = usage_of(target, target.method), target.rho
+    name, shown, between = "test", visible(test_of(target, target.method).title), ""
+    if usage is not None:
+        name, shown = f"estimated {WORDING[usage.question].fraction}", UNKNOWN
+        if usage.fraction is not None:
+            shown = percent_cell(usage.fraction)
+            between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
+    elif target.method == "ema" and target.ema is not None:
+        name, shown = "query records that look like training records", percent_cell(target.ema.member_share)
+    elif target.method == "rho" and rho is not None:
+        name, shown, between = "rho", number(rho.median, 2), span(rho)
+    first = target.usage[0] if target.usage else None
+    limited = target.verdict == "forgotten" and first is not None and first.method == target.method
+    alone = f"forgotten (at most {at_most(first.upper)})" if limited and first is not None else ""
     between = f"{between} ({percent(level)} interval)" if between else ""
     # Confidence in the used fraction, where that is not the one in the verdict.
-    trust = next((usage.fraction_confidence for usage in target.usage if usage.method == target.method), None)
-    trust = None if trust is None or trust.word == target.finding.confidence.word else trust
+    differs = usage is not None and usage.fraction_confidence.word != target.finding.confidence.word
+    trust = usage.fraction_confidence if usage is not None and differs else None
     return Answer(visible(target.name), target.finding, name, shown, between, tuple(facts), alone, trust)
-
-
-def _differs(target: TargetResult) -> bool:
-    """Whether the paper's rule on rho says something else than the verdict."""
-    return target.paper_rule is not None and target.paper_rule != target.verdict
 
 
 def _paper_rule(target: TargetResult) -> str:
     """What the paper's rule says and, where that is not the verdict, why, and which one decides."""
-    if not _differs(target):
+    if target.paper_rule == target.verdict:
         return str(target.paper_rule)
     return (
         f"{target.paper_rule}. {WHY_RULE} The verdict is that of the {visible(test_of(target, target.method).title)}."
     )
-
-
-def _measured(target: TargetResult) -> tuple[str, str, str]:
-    """The number that the deciding test rests on: what it is called, how it is shown, its interval."""
-    for usage in target.usage:
-        if usage.method == target.method:
-            between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
-            known = usage.fraction is not None
-            return (
-                f"estimated {WORDING[usage.question].fraction}",
-                percent_cell(usage.fraction) if known else UNKNOWN,
-                between if known else "",
-            )
-    if target.method == "ema" and target.ema is not None:
-        return "query records that look like training records", percent_cell(target.ema.member_share), ""
-    if target.method == "rho" and target.rho is not None:
-        return "rho", number(target.rho.median, 2), span(target.rho)
-    return "test", visible(test_of(target, target.method).title), ""
 
 
 def _legend(result: KSResult) -> tuple[str, ...]:
@@ -193,32 +182,35 @@ def _legend(result: KSResult) -> tuple[str, ...]:
     p_value, never = P_NAMES[asked(targets)[0]][0], "remembers none of" if left else "never used"
     lines.append(f"{p_value}: how often a model that {never} the query set looks at least as suspicious{several}.")
     deciding = [usage for target in targets for usage in target.usage if usage.method == target.method]
+    titles = {target.method: visible(test_of(target, target.method).title) for target in targets}
     for method in dict.fromkeys(usage.method for usage in deciding):
-        title = next(test.title for target in targets for test in target.tests if test.name == method)
         # Nothing is known of what would be missed where nothing shows what use looks like.
         shown = [each for each in deciding if each.method == method and (method != SCORES or each.p_fully is not None)]
         if not shown:
             continue
-        least = [usage.detectable for usage in shown]
-        known = [each for each in least if each is not None]
+        known = [usage.detectable for usage in shown if usage.detectable is not None]
         use, missed = ("memory", "even memory of all") if left else ("use", "even use of all")
-        if len(known) == len(least):
+        if len(known) == len(shown):
             limits = dict.fromkeys(map(percent_cell, (min(known), max(known))))
             missed = f"{use} of less than {' to '.join(limits)}{' (by model)' if len(limits) > 1 else ''}"
-        lines.append(f"{visible(title)[0].upper()}{visible(title)[1:]}: {missed} of the query set may be missed.")
+        lines.append(f"{titles[method][0].upper()}{titles[method][1:]}: {missed} of the query set may be missed.")
     return tuple(lines)
 
 
 def _details(result: KSResult) -> tuple[str, ...]:
     """How to read all numbers, and those that stand in no table."""
     lines, floor = [], result.noise_floor
+
+    def called(target: TargetResult) -> str:
+        return f", {visible(target.name)}" if len(result.targets) > 1 else ""
+
     if any(target.usage for target in result.targets):
         lines.append(
             LEGENDS[asked(result.targets)]
             + (" rho: ratio of Liu & Tsaftaris (2020); their rule: 1 or more is forgotten." if floor else "")
         )
     lines += [
-        f"{BEFORE_AFTER}{f', {visible(target.name)}' if len(result.targets) > 1 else ''}: {change_text(target.change)}."
+        f"{BEFORE_AFTER}{called(target)}: {change_text(target.change)}."
         for target in result.targets
         if target.change is not None
     ]
@@ -233,9 +225,9 @@ def _details(result: KSResult) -> tuple[str, ...]:
         share = percent_cell(like[0][1].recognised)
         lines.append(f"Most like the design (recognised for {share} of shadow models): {each}.")
     lines += [
-        f"The paper's rule{f', {visible(target.name)}' if len(result.targets) > 1 else ''}: {_paper_rule(target)}"
+        f"The paper's rule{called(target)}: {_paper_rule(target)}"
         for target in result.targets
-        if _differs(target)
+        if target.paper_rule not in (None, target.verdict)
     ]
     if result.rates:
         lines.append(

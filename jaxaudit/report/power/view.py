@@ -47,6 +47,7 @@ HOW_TO_READ = (
 )
 WHERE: tuple[Where, ...] = ("terminal", "page")
 BY_SIZE = "Probability of detecting use of part of the query set"
+BY_MODELS = "By number of shadow models, at the sizes given"
 LARGER = "The same query set with larger holdouts"
 
 
@@ -54,6 +55,8 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
     """The content of a run of `power`, which lists no records: `top` has no effect."""
     result, scored = run.result, "scores" in run.provenance.data
     given = result.given
+    columns = ("shadow models", "min. detectable")
+    by_models = tuple((str(each.models), _fraction(each.min_detectable)) for each in result.by_models)
     # If the records do not suffice, the finding already gives the number that would.
     enough = result.finding.verdict == "sufficient"
     return Part(
@@ -77,7 +80,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
             *(table(result, on, scored) for on in WHERE for table in (_concluded, _scaled)),
             *(_detection(BY_SIZE, result.sizes, on) for on in WHERE),
             *(_detection(LARGER, result.holdouts, on) for on in WHERE),
-            *(() if scored else (_by_models(result),)),
+            *(() if scored else (Cells(BY_MODELS, columns, by_models, columns, on="both"),)),
             _separation(result),
         ),
         (
@@ -101,7 +104,6 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
 
 
 def _picture(result: PowerResult) -> Picture:
-    """Detection probability by used fraction, one line for each size."""
     seen = (f"{percent(each.fraction)}: {100 * each.probability:.0f}%" for each in result.given.chances)
     return Picture(
         "detection",
@@ -114,7 +116,6 @@ def _picture(result: PowerResult) -> Picture:
 
 
 def _detection(title: str, sizes: Sequence[Size], on: Where) -> Cells:
-    """The probability of detection by size and used fraction, and the minimum detectable fraction."""
     breaks = "\n" if on == "terminal" else " "
     columns = (
         *(f"{name}{breaks}records" for name in ("query", "holdout")),
@@ -125,18 +126,12 @@ def _detection(title: str, sizes: Sequence[Size], on: Where) -> Cells:
         (
             f"{'*' if size.given else ''}{size.query:,}",
             f"{size.holdout:,}",
-            *(f"{100 * each.probability:.0f}%" for each in size.chances),
+            *(_percent(each.probability) for each in size.chances),
             _fraction(size.min_detectable),
         )
         for size in sizes
     )
     return Cells(title, columns, tuple(rows), columns, on=on)
-
-
-def _by_models(result: PowerResult) -> Cells:
-    rows = ((str(each.models), _fraction(each.min_detectable)) for each in result.by_models)
-    columns = ("shadow models", "min. detectable")
-    return Cells("By number of shadow models, at the sizes given", columns, tuple(rows), columns, on="both")
 
 
 def _separation(result: PowerResult) -> Cells:
@@ -163,7 +158,6 @@ def _needed(result: PowerResult) -> str:
 
 
 def _about(run: Run[PowerResult]) -> str:
-    """A sentence on what was measured."""
     count, data = run.result.separation.models, run.provenance.data
     detects = "of the query set the holdout test would detect, for a target of such a design"
     if "scores" in data:
@@ -190,21 +184,14 @@ def _fraction(value: float | None) -> str:
 
 def _concluded(result: PowerResult, on: Where, scored: bool) -> Cells:
     """Probabilities of each verdict by available evidence and by how much a target memorises, at the given sizes."""
-    columns = tuple(
-        _laid(each, on)
-        for each in (
-            *("with", "remembers", "memory"),
-            *("unused:\nforgotten", "all used:\nnot forgotten", "25% used:\nnot forgotten"),
-        )
-    )
+    what = ("unused:\nforgotten", "all used:\nnot forgotten", "25% used:\nnot forgotten")
+    columns = tuple(_laid(each, on) for each in ("with", "remembers", "memory", *what))
     rows = (
         (
             WITH[each.by],
             MUCH.get(each.remembers, f"{each.remembers:g}"),
             number(each.memory, 1),
-            CANNOT if each.forgotten is None else _percent(each.forgotten),
-            _percent(each.all_used),
-            _percent(each.part_used),
+            *map(_percent, (each.forgotten, each.all_used, each.part_used)),
         )
         for each in result.concluded
         if not (scored and each.by == WITH_MODELS)
@@ -229,7 +216,7 @@ def _scaled(result: PowerResult, on: Where, scored: bool) -> Cells:
                 f"{'*' if (query, holdout) == given else ''}{query:,}",
                 f"{holdout:,}",
                 f"{cells[0].members:,}",
-                *(CANNOT if each.forgotten is None else _percent(each.forgotten) for each in cells),
+                *(_percent(each.forgotten) for each in cells),
             )
         )
     return Cells(SCALED, columns, tuple(rows), columns, on=on)
@@ -240,8 +227,8 @@ def _laid(text: str, on: Where) -> str:
     return text if on == "terminal" else text.replace("\n", " ")
 
 
-def _percent(chance: float) -> str:
-    return f"{100 * chance:.0f}%"
+def _percent(chance: float | None) -> str:
+    return CANNOT if chance is None else f"{100 * chance:.0f}%"
 
 
 POWER = Kind("power", record_type("power", PowerResult), power_part, check, charted=False)

@@ -16,7 +16,7 @@ from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, generators
 from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, recipe_of
 from jaxaudit.audits.ks.tests.test import TONES, Judgement, WithoutModels
-from jaxaudit.audits.pool import calibration_row
+from jaxaudit.audits.pool import share_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only
@@ -84,7 +84,9 @@ class RhoTest(WithoutModels):
         query, both = (only(np.r_[each], len(pool.examples)) for each in (pool.query, (pool.query, pool.calibration)))
         return {
             Kind.QUERY: np.repeat(query, self.replicates, axis=0),
-            Kind.CALIBRATION: np.concatenate([calibration_row(own, pool, self.subsample) for own in calibrations]),
+            Kind.CALIBRATION: np.concatenate(
+                [share_row(own, pool, pool.calibration, self.subsample) for own in calibrations]
+            ),
             Kind.BOTH: np.repeat(both, self.controls, axis=0),
         }
 

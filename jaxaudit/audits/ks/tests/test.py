@@ -36,8 +36,7 @@ class Judgement(NamedTuple):
     Attributes:
         test: name of the test. `title`: its name in words.
         finding: the verdict; the audit adds the checks.
-        rests_on: names of the checks that this verdict depends on.
-        weakened_by: those among them that only weaken it when they fail.
+        rests_on: names of the checks that it depends on. `weakened_by`: those that only weaken it when they fail.
         checks: the checks that the test itself made.
         usage: the numbers of a test of use.
         p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
@@ -89,11 +88,9 @@ class KSTest(Protocol):
     def references(self) -> int: ...
 
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
-        """Numbers of models, and their numbers of training records, for sets of these sizes.
+        """Numbers of models, and their numbers of training records, for sets of so many records.
 
-        Args:
-            query, calibration: records of each set.
-            reference: records of a separate reference; 0 without one.
+        `reference` is 0 without a reference that is a set of its own.
         """
         ...
 
@@ -123,7 +120,9 @@ class KSTest(Protocol):
     def judge(
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        """The judgement on one target: `forgotten`, `not forgotten` or `inconclusive`.
+        """The judgement on one target from the numbers alone.
+
+        The audit adds the checks to the finding, and gives no verdict if a decisive check that it depends on failed.
 
         Args:
             key: random key of the audit; every test uses the stream of its name.
@@ -131,10 +130,6 @@ class KSTest(Protocol):
             evidence: the outputs of the models.
             common: checks that all tests share.
             level: confidence level of intervals.
-
-        Returns:
-            The judgement from the numbers alone. The audit adds the checks to the finding, and gives no verdict if a
-            decisive check that it depends on failed.
         """
         ...
 
@@ -200,8 +195,6 @@ def judgement_of_use(
     """The judgement that follows from the numbers of a test of use, and from numbers adjusted for several targets.
 
     Args:
-        test: the test.
-        usage: the numbers.
         checks: the checks of this test.
         needs: names of the checks that the verdict depends on. `of_p`: of those that a detected use depends on.
         p_trust: confidence in the p-value. `trust`: in the fraction; `fraction_trust`: in it after all checks.

@@ -29,9 +29,7 @@ from jaxaudit.unlearning.method import cites
 class Recorded(NamedTuple):
     """The parameters of models, and of the same models without the updates that involved records of a forget set.
 
-    Attributes:
-        original: the trained models' parameters; leading axis: models.
-        amnesiac: the parameters after amnesiac unlearning of each forget set; leading axes: models, sets.
+    The leading axis is models; of `amnesiac`, the parameters after unlearning of each forget set, models and sets.
     """
 
     original: Any

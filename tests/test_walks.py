@@ -36,8 +36,8 @@ finally:
 @pytest.mark.parametrize(
     ("words", "functions", "files"),
     [
-        (("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy"), 426, 82),
-        (("attack", "--attacks", "lira"), 200, 45),
+        (("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy"), 416, 82),
+        (("attack", "--attacks", "lira"), 282, 65),
     ],
 )
 def test_a_bank_is_read_through_so_many_functions(words: tuple[str, ...], functions: int, files: int, tmp_path: Path):
@@ -48,6 +48,6 @@ def test_a_bank_is_read_through_so_many_functions(words: tuple[str, ...], functi
     command = [sys.executable, "-c", COUNT, words[0], "--shadows", "bank", *words[1:]]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     counted = json.loads(done.stderr.splitlines()[-1])
-    assert counted[0] <= functions, counted
+    assert counted[0] <= functions
     assert counted[1] <= files
     assert counted[2] == []

@@ -139,10 +139,7 @@ def learned_probabilities(
 
     If outputs carry no information, a network gives the share of members among its training records.
 
-    Args:
-        attack: the attack networks, from `fit_learned`.
-        outputs: each target model's outputs on the records, of the kind that the attack was trained on.
-        labels: the records' classes.
+    The outputs are each target model's, of the kind that the attack was trained on; labels are the records' classes.
 
     Raises:
         InputError: the number of models or features is not that of the attack.

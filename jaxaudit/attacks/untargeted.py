@@ -157,11 +157,8 @@ def untargeted_scores(
 ) -> Float[np.ndarray, " targets"]:
     """log p_in - log p_out of every target, in nats: above 0 the attack answers `in`.
 
-    Args:
-        attack: from `fit_untargeted`.
-        inputs: the target records, as the candidates were given.
-        labels: their classes.
-        target_log_probs: of the attacked model at each target, nats.
+    `attack` is from `fit_untargeted`; `inputs` are the target records, as the candidates were given, and
+    `target_log_probs` the attacked model's log-probabilities (nats) of them.
 
     Raises:
         InputError: as `attack_examples`.

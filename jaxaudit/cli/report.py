@@ -99,8 +99,7 @@ def _print(runs: list[Path]) -> None:
 def _print_markdown(runs: list[Path], card: bool) -> None:
     from jaxaudit.cli.show import show_text
     from jaxaudit.report.build import part_of
-    from jaxaudit.report.card import as_card
-    from jaxaudit.report.markdown import as_markdown
+    from jaxaudit.report.markdown import as_card, as_markdown
     from jaxaudit.runs.saved import read_run
 
     parts = [part_of(read_run(path)) for path in runs]

@@ -43,10 +43,8 @@ class Objectives(NamedTuple):
 class Inverse(NamedTuple):
     """A symmetric, positive definite matrix: block-diagonal, plus a term of rank n if there is a `coupling`.
 
-    Attributes:
-        blocks: one block per row of parameters, or one for all rows.
-        chances: the factors by which each record couples the rows.
-        coupling: the matrix that couples records with one another.
+    One block per row of parameters, or one for all rows; `chances` are the factors by which each record couples the
+    rows, and `coupling` the matrix that couples records with one another.
     """
 
     blocks: Float[Array, "blocks columns columns"]

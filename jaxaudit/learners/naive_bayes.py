@@ -21,13 +21,10 @@ EXACT = jax.lax.Precision.HIGHEST  # an accelerator would else round the factors
 
 
 class NaiveBayesParams(NamedTuple):
-    """A trained naive Bayes model.
+    """A trained naive Bayes model: log p(class), and log p(category | class), in nats; moments of numeric columns.
 
-    Attributes:
-        log_prior: log p(class) in nats; -inf for a class without members.
-        log_likelihood: log p(category | class) in nats; the categories of all columns one after another.
-        mean: the mean of every numeric column in every class.
-        variance: the variance of every numeric column in every class, with the floor added.
+    A class without members has a prior of -inf. The categories of all columns are one after another. Variances have the
+    floor added.
     """
 
     log_prior: Float[Array, " classes"]

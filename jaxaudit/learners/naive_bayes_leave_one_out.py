@@ -35,9 +35,6 @@ def leave_one_out(
 
     Time is proportional to records times columns times classes. Memory holds a copy of the inputs, the result and some
     chunks. Identical records are computed once if many are expected.
-
-    Raises:
-        InputError: see `NaiveBayes.leave_one_out`.
     """
     classes = learner.classes
     check_columns(inputs, len(learner.category_counts))

@@ -17,11 +17,8 @@ def compiled(*static: str, **options: Any) -> Callable[[Callable[..., Any]], Cal
     """`jax.jit` for a function of a `learner`, its first argument, which is static, and of arrays.
 
     The arrays that all models of a learner share (its attribute `shared`, see `Shared`) become arguments of the
-    program. As constants they would be copied into every program.
-
-    Args:
-        static: names of further static arguments.
-        options: of `jax.jit`.
+    program. As constants they would be copied into every program. `static` names further static arguments, and
+    `options` are those of `jax.jit`.
     """
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,12 +22,9 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Stored(NamedTuple):
-    """The arrays that a run directory holds beside the result.
+    """The arrays that a run directory holds beside the result: their file and their names.
 
-    Attributes:
-        file: an .npz, or a .parquet with one row per record.
-        names: names of its arrays or columns.
-        rows: number of rows of the columns; 0 for an .npz.
+    An .npz, or a .parquet with one row per record, whose number is `rows` (0 for an .npz).
     """
 
     file: str

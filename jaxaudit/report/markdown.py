@@ -1,10 +1,19 @@
-"""The content of a run as Markdown, for a ticket, a wiki or a model card."""
+"""The content of a run as Markdown, for a ticket or a wiki, or for a model card.
 
+A card is metadata that the Hugging Face Hub reads (`model-index`), and prose. All comes from the view of a run: no
+number is computed here, and no verdict decided.
+"""
+
+import json
 import re
+from collections.abc import Iterator, Sequence
 
+from jaxaudit.audits.finding import Confidence
 from jaxaudit.errors import visible
-from jaxaudit.report.page import Answer, Cells, Part
+from jaxaudit.report.page import Answer, Part
 
+FENCE = "---"
+"""The line before and after the metadata, which come first in a card."""
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!~&$@]|(?<=:)(?=//)|(?<=www)(?=\.))")
 _BEGINS = re.compile(r"^(\d*)(?=[.)]\s|[-+](?:\s|$)|[-=]{2})")
 """Beginnings of a text that Markdown would read as a list, a rule or a heading."""
@@ -18,13 +27,18 @@ def as_markdown(part: Part) -> str:
     lines = [f"## {plain(part.question)}", ""]
     for answer in part.answers:
         lines += [answer_line(answer), ""]
-    lines += [line for cells in shown_tables(part)[:1] for line in table_lines(cells)]
-    return "\n".join([*lines, *limits(part), f"Repeat: `{repeat_line(part)}`", ""])
+    return "\n".join([*lines, *first_table(part), *limits(part), f"Repeat: `{repeat_line(part)}`", ""])
 
 
-def shown_tables(part: Part) -> list[Cells]:
-    """The tables that a page does not fold."""
-    return [cells for cells in part.tables if cells.on in ("page", "both") and not cells.folded and cells.rows]
+def first_table(part: Part) -> list[str]:
+    """The title and the rows of the first table that a page does not fold."""
+    for cells in part.tables:
+        if cells.on in ("page", "both") and not cells.folded and cells.rows:
+            rows = [cells.columns, tuple("---" for _ in cells.columns), *cells.rows]
+            head = [f"**{plain(cells.title)}**", ""] if cells.title else []
+            shown = [row if index == 1 else tuple(map(plain, row)) for index, row in enumerate(rows)]
+            return [*head, *(f"| {' | '.join(row)} |" for row in shown), ""]
+    return []
 
 
 def limits(part: Part) -> list[str]:
@@ -58,14 +72,6 @@ def answer_line(answer: Answer) -> str:
     return f"{about}**{plain(finding.verdict)}**. {plain(finding.sentence)}"
 
 
-def table_lines(cells: Cells) -> list[str]:
-    """The title and the rows of a table."""
-    rows = [cells.columns, tuple("---" for _ in cells.columns), *cells.rows]
-    head = [f"**{plain(cells.title)}**", ""] if cells.title else []
-    shown = [row if index == 1 else tuple(map(plain, row)) for index, row in enumerate(rows)]
-    return [*head, *(f"| {' | '.join(row)} |" for row in shown), ""]
-
-
 def plain(text: str) -> str:
     r"""Text escaped so that Markdown shows it unchanged.
 
@@ -73,3 +79,111 @@ def plain(text: str) -> str:
     a\|b \<i\> \`c\`
     """
     return _BEGINS.sub(r"\1\\", _SPECIAL.sub(r"\\\1", visible(" ".join(text.split()))))
+
+
+def as_card(parts: Sequence[Part]) -> str:
+    """The metadata of all runs as one block, and a section for each.
+
+    The metadata are YAML. Every text in them is a quoted JSON scalar, so a name from data cannot change their
+    structure.
+    """
+    return "\n".join([FENCE, *_metadata(parts), FENCE, "", *(line for part in parts for line in _section(part))])
+
+
+def _metadata(parts: Sequence[Part]) -> Iterator[str]:
+    yield "model-index:"
+    yield f"- name: {_text(parts[0].name)}  # the name of your model"
+    yield "  results:"
+    for part in parts:
+        data = next((value for _, what, value in part.repeat.data.rows if what == "name"), "data of the provider")
+        for answer in part.answers:
+            yield "  - task:"
+            yield f"      type: {_text('other')}"
+            yield f"      name: {_text(part.question)}"
+            yield "    dataset:"
+            yield f"      type: {_text(_slug(data))}"
+            yield f"      name: {_text(data)}"
+            yield "    metrics:"
+            finding = answer.finding
+            yield from _metric("verdict", finding.verdict, "", finding.confidence, part, answer)
+            trust = finding.confidence if answer.trust is None else answer.trust
+            yield from _metric(answer.measure, _number(answer.number), answer.interval, trust, part, answer)
+
+
+def _metric(
+    name: str, value: str | float, interval: str, confidence: Confidence, part: Part, answer: Answer
+) -> Iterator[str]:
+    facts = dict(part.repeat.facts)
+    args = {
+        "about": answer.about,
+        "interval": interval,
+        "confidence": confidence.word,
+        "seed": facts.get("Seed", ""),
+        "program": facts.get("Program", ""),
+    }
+    yield f"    - type: {_text(_slug(name))}"
+    yield f"      name: {_text(name)}"
+    yield f"      value: {_text(value) if isinstance(value, str) else json.dumps(value)}"
+    yield "      args:"
+    yield from (f"        {key}: {_text(text)}" for key, text in args.items() if text)
+
+
+def _section(part: Part) -> Iterator[str]:
+    facts = dict(part.repeat.facts)
+    yield from ("## Audit of what the model remembers", "", f"**{plain(part.question)}** {plain(part.intro)}", "")
+    for answer in part.answers:
+        yield f"- {answer_line(answer)}{_measured(answer)}"
+    yield ""
+    yield from first_table(part)
+    if part.errors:
+        yield from ("**Error rates**", "", *(f"- {plain(each)}" for each in part.errors), "")
+    yield from limits(part)
+    versions = ", ".join(" ".join(row) for row in part.repeat.versions.rows)
+    made = (
+        f"Seed: {facts.get('Seed', 'none')}",
+        f"{facts.get('Program', '')} ({versions})",
+        f"Device: {facts.get('Device', '')}",
+        f"Started: {facts.get('Started', '')}",
+    )
+    yield from (
+        "**How it was made**",
+        "",
+        *(f"- {plain(each)}" for each in made),
+        f"- Repeat: `{repeat_line(part)}`",
+        "",
+    )
+
+
+def _measured(answer: Answer) -> str:
+    """The main number as a further sentence; empty if the finding's own sentence gives it."""
+    sentence = answer.finding.sentence
+    if answer.measure.lower() in sentence.lower() or answer.around_number:
+        return ""
+    between, name = f", {plain(answer.interval)}" if answer.interval else "", answer.measure
+    return f" {plain(name[:1].upper() + name[1:])}: {plain(answer.number)}{between}."
+
+
+def _number(shown: str) -> str | float:
+    """A displayed number as a number; other text unchanged.
+
+    >>> _number("1,234.5"), _number("12%"), _number("none"), _number("infinite"), _number("under 0.1%")
+    (1234.5, 0.12, 'none', 'infinite', 'under 0.1%')
+    """
+    if not re.fullmatch(r"-?[\d,]*\.?\d+(e[+-]?\d+)?%?", shown):
+        return shown
+    value = float(shown.replace(",", "").rstrip("%"))
+    return round(value / 100, 12) if shown.endswith("%") else value
+
+
+def _slug(text: str) -> str:
+    """Small letters, digits and hyphens.
+
+    >>> _slug("largest PDTP in nats (DTP-1 allows 1)")
+    'largest-pdtp-in-nats-dtp-1-allows-1'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "other"
+
+
+def _text(text: str) -> str:
+    """A quoted scalar of YAML. Letters stay unescaped; a lone surrogate, which JSON allows, is invalid in YAML."""
+    return json.dumps(visible(" ".join(text.split())), ensure_ascii=False)

@@ -59,17 +59,11 @@ class Picture(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One answer.
+    """One answer, about a target, classifier or method (empty if the question names it).
 
-    Attributes:
-        about: the target, classifier or method; empty if the question names it.
-        finding: the finding.
-        measure: the name of its main number.
-        number: the main number, formatted.
-        interval: its interval, formatted, with the level; empty if not available.
-        facts: names and values shown with it.
-        alone: a shorter verdict to show by itself; empty if it is the same.
-        trust: confidence in the main number; None if it equals the confidence in the verdict.
+    The main number has a name (`measure`), is formatted, and has its interval with the level, if available. `facts` are
+    names and values shown with it, `alone` is a shorter verdict to show by itself, `trust` the confidence in the main
+    number; each is empty or None if there is nothing to add.
     """
 
     about: str

@@ -29,9 +29,7 @@ from jaxaudit.unlearning.method import cites
 class Recorded(NamedTuple):
     """The parameters of models, and of the same models without the updates that involved records of a forget set.
 
-    Attributes:
-        original: the trained models' parameters; leading axis: models.
-        amnesiac: the parameters after amnesiac unlearning of each forget set; leading axes: models, sets.
+    The leading axis is models; of `amnesiac`, the parameters after unlearning of each forget set, models and sets.
     """
 
     original: Any
@@ -44,10 +42,8 @@ def take_back(params: Any, updates: Any, touched: Bool[Array | np.ndarray, " ste
     If no step is touched, the parameters are unchanged; if all steps are, they are the initial ones up to rounding.
     Forgetting sets one after another equals forgetting them together, if no update is undone twice.
 
-    Args:
-        params: the trained parameters, a pytree of arrays.
-        updates: theta(t+1) - theta(t) of every step; the same pytree with a leading `steps` axis.
-        touched: whether the step's minibatch contained a record to forget.
+    `updates` are theta(t+1) - theta(t) of every step, a pytree as `params` with a leading `steps` axis; `touched` is
+    whether the step's minibatch contained a record to forget.
 
     >>> take_back(jnp.array([5.0]), jnp.array([[1.0], [2.0]]), np.array([False, True]))
     Array([3.], dtype=float32)

@@ -270,9 +270,6 @@ def _descend(
 
     Each step also has a minibatch of remaining records: the first ones of a pass over these, which every epoch begins.
     `begun` is whether a step was taken before.
-
-    Raises:
-        InputError: a number is out of range.
     """
     passes.check_recipe(recipe.epochs, recipe.learning_rate, recipe.batch_size)
     if not (0 <= recipe.gamma < float("inf") and 0 <= recipe.alpha < float("inf")):

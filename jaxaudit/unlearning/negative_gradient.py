@@ -78,10 +78,8 @@ def gradient_ascent(
     `fine_tune`.
 
     Args:
-        key, log_probs, params, inputs, labels, forget: as for `fine_tune`.
+        key, log_probs, params, inputs, labels, forget, learning_rate, batch_size: as for `fine_tune`.
         epochs: passes over the forget set.
-        learning_rate: the learning rate of plain gradient ascent.
-        batch_size: records per step.
 
     Raises:
         InputError: a number of the recipe is out of range.
@@ -109,10 +107,8 @@ def negative_gradient(
     records; the forget set is repeated as often as needed. With `beta` 1 it is `fine_tune`. Pure, like `fine_tune`.
 
     Args:
-        key, log_probs, params, inputs, labels, forget: as for `fine_tune`.
+        key, log_probs, params, inputs, labels, forget, epochs, learning_rate: as for `fine_tune`.
         beta: the weight of the remaining records, from 0 to 1.
-        epochs: passes over the remaining records.
-        learning_rate: the learning rate of plain gradient descent.
         batch_size: records per step of each of the two minibatches.
 
     Raises:

@@ -36,11 +36,9 @@ class Minibatch(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """One pass over a set in random order.
+    """One pass over a set in random order: the minibatches, as many as all records would need.
 
-    Attributes:
-        minibatches: indices and weights; leading axis: steps, as many as all records would need.
-        steps: the number of minibatches that contain a record of the set.
+    `steps` is the number of minibatches that contain a record of the set; they come first.
     """
 
     minibatches: Minibatch

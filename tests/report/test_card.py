@@ -17,7 +17,7 @@ from support.saved_runs.names import HOSTILE
 
 from jaxaudit.errors import visible
 from jaxaudit.report.build import part_of
-from jaxaudit.report.card import as_card
+from jaxaudit.report.markdown import as_card
 from jaxaudit.report.record import Run
 
 pytestmark = pytest.mark.usefixtures("no_charts")

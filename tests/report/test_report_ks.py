@@ -19,9 +19,8 @@ from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.report.build import build, part_of
-from jaxaudit.report.card import as_card
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.markdown import as_markdown
+from jaxaudit.report.markdown import as_card, as_markdown
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.record import Run
 from jaxaudit.report.terminal import as_terminal

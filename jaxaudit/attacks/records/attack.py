@@ -75,10 +75,7 @@ class ShadowScores(NamedTuple):
 class Least(NamedTuple):
     """The least numbers of shadow models that an attack needs to score a record. The target does not count.
 
-    Attributes:
-        inside: shadow models trained with the record.
-        outside: shadow models trained without it.
-        together: shadow models in total.
+    Models trained with the record (`inside`), without it, and both together.
     """
 
     inside: int = 0

@@ -18,9 +18,7 @@ LEAST_VARIANCE = 1e-12
 class Prior(NamedTuple):
     """The normal-inverse-gamma prior of models with a record, or without it; one per target, or one for all targets.
 
-    Attributes:
-        mean, models: the prior mean (mu0) and its weight, as a number of models (k0).
-        shape, scale: the parameters of the variance (a0 and b0).
+    The mean (mu0) and its weight, as a number of models (k0); the shape (a0) and scale (b0) of the variance.
     """
 
     mean: Float[np.ndarray, " targets"]

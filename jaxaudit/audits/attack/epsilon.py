@@ -26,9 +26,6 @@ def bound_by_halves(own: ShadowScores, attack: RecordAttack, *, delta: float, le
 
     The halves are fixed before any output is read, and the attack is given no membership mask of an audited model
     (`metrics/epsilon.py` says why this is sound). Every entry of the masks must be an independent fair coin.
-
-    Raises:
-        InputError: as `epsilon_bound`.
     """
     half = len(own.models) // 2
     references = ShadowScores(own.models[:half], own.membership[:half])

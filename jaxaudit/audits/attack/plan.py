@@ -28,11 +28,9 @@ shadow models of different targets less independent."""
 
 
 class Drawn(NamedTuple):
-    """The targets, and the training sets of the models that are attacked.
+    """The attacked records, in ascending order, and the attacked models' training sets.
 
-    Attributes:
-        targets: the attacked records, in ascending order.
-        membership: the attacked models' training sets; rows 2 i and 2 i + 1 are the halves of iteration i.
+    Rows 2 i and 2 i + 1 are the halves of iteration i.
     """
 
     targets: Int[np.ndarray, " targets"]

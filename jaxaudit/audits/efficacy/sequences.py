@@ -41,11 +41,9 @@ def measure_sequence_efficacy(
             adapter, and a model's other tensors.
         judged: the weights being judged. The names of layers end at the last `/` of those of parameters.
         tokens: the records, of one length; `log_likelihood` must leave out what fills them up.
-        references: weights to compare with; names must differ.
         vocabulary: the number of tokens that the model knows.
         framework: what the model is written in.
-        chunk: records per step; by default as many as fit into moderate memory.
-        notes: limitations of the input, in sentences, which become part of the finding.
+        references, chunk, notes: as for `measure_efficacy`.
 
     Returns:
         as `measure_efficacy`; the accuracy is None, and the mean log-probability is that of whole records.

@@ -163,11 +163,8 @@ def reduce_pdtp(
 
     Args:
         key: random key, the same for every model.
-        examples: the training set.
-        learner: the model and training recipe.
         steps: records to remove, one at a time.
-        bins: as for `measure_pdtp`.
-        execution: as for `measure_pdtp`.
+        examples, learner, bins, execution: as for `measure_pdtp`.
 
     Raises:
         InputError: `steps` would leave fewer than two records.

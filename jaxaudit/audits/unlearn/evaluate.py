@@ -73,10 +73,7 @@ def train_attack(
 
     `params` have a leading `models` axis; `members` are the training records that count as such, others are not used.
     Finished attack networks are kept, and a later call resumes from them. The number per batch is chosen for the device
-    (`fit_learned`).
-
-    Raises:
-        InputError: an output is not finite; the message names the models by `name`.
+    (`fit_learned`). Outputs that are not finite are refused.
     """
     assert of.attacker is not None
     records = np.concatenate([of.train.inputs, of.test.inputs[of.attacker.nonmembers]])
@@ -100,10 +97,7 @@ def look_at(
     """Outputs of models on training and test records, and of attack networks on these outputs.
 
     `attack` trains an attack network for each model when they are needed; None for no attack. The result is kept in the
-    file `kept` (`judged_file`), which a later call reads.
-
-    Raises:
-        InputError: an output is not finite.
+    file `kept` (`judged_file`), which a later call reads. Outputs that are not finite are refused.
     """
     rows, train = np.arange(len(jax.tree.leaves(params)[0])), of.train
     if kept is not None and (known := read_chunk(kept, rows)) is not None:
@@ -162,8 +156,7 @@ def score(
 ) -> tuple[Scores, dict[str, Float[np.ndarray, " models"]]]:
     """The scores of every model for one set to forget, and the information of each layer.
 
-    Raises:
-        InputError: a model's gradients are not finite; the message names the model by `name`.
+    Gradients that are not finite are refused; the message names the models by `name`.
     """
     learner, train = of.learner, of.train
     inputs, labels = jnp.asarray(inputs_of(train)[forget]), jnp.asarray(train.labels[forget])

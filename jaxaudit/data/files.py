@@ -19,9 +19,7 @@ from jaxaudit.data.selection import SPLITS, choose_splits
 from jaxaudit.errors import InputError
 
 TABLES = (".csv", ".parquet")
-"""Suffixes of files with columns."""
 KINDS = (".npz", ".npy", *TABLES, ".mat")
-"""Suffixes of files of records."""
 
 
 def load_path(

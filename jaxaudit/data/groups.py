@@ -24,9 +24,7 @@ from jaxaudit.errors import InputError
 COLUMN = "group"
 """The column of a table that holds the groups, and the key of the files that `jaxaudit deal` writes."""
 SUFFIXES = (".npy", ".csv")
-"""Suffixes of files with groups alone."""
 LONGEST = 200
-"""The most characters of a group's name."""
 
 
 class Groups(NamedTuple):
@@ -187,7 +185,6 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
 
 
 def _of_archive(archive: NpzArrays, key: str, split: str | None) -> np.ndarray:
-    """The values of all records of a split of a `.npz`."""
     source, found = archive.path.name, []
     pairs = find_pairs(archive.names, source)
     for each in choose_splits(pairs, split, source):

@@ -19,9 +19,7 @@ from jaxaudit.errors import InputError
 LARGEST_WHOLE = 2**24
 """Whole numbers above this cannot all be represented in 32 bits."""
 AT_ONCE = 1024
-"""The most records that are in memory at the same time."""
 BLOCK = 32 * 2**20
-"""Bytes that are read at a time when all records are read."""
 
 
 class Field(NamedTuple):

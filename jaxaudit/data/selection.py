@@ -12,7 +12,6 @@ Named = TypeVar("Named", str, str | None)
 SPLITS = {"train": "train", "training": "train", "test": "test", "testing": "test"} | dict.fromkeys(
     ("val", "valid", "validation"), "validation"
 )
-"""Splits by the words that name them."""
 # No set has more records than 18 digits can count, and Python rejects numbers of thousands of digits.
 _BOUND = r"\s*(-?\d{1,18}%?)?\s*"
 _PART = re.compile(rf"\s*([\w.\-]+)\s*(?:\[{_BOUND}:{_BOUND}\])?\s*")

@@ -43,7 +43,6 @@ def named_in(names: Iterable[str], key: str, split: str | None) -> str | None:
 
 
 def _words(name: str) -> tuple[list[str], list[str]]:
-    """The splits that a name mentions, and its other words."""
     words = re.split(r"[_\-. ]", name.lower())
     return [SPLITS[word] for word in words if word in SPLITS], [word for word in words if word not in SPLITS]
 

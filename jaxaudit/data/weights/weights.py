@@ -45,7 +45,6 @@ TO_SAFETENSORS = (
 MSGPACK = {".msgpack", ".flax"}
 SAFETENSORS, WHOLE, INDEX = ".safetensors", "model.safetensors", ".safetensors.index.json"
 LONGEST_INDEX = 64 * 2**20
-"""The most bytes of an index, which maps each array to its file."""
 _DTYPES = {
     "F64": np.dtype(np.float64),
     "F32": np.dtype(np.float32),
@@ -138,7 +137,6 @@ def _saved_weights(folder: Path) -> Path | None:
 
 
 def _read_sharded(index: Path, max_bytes: int) -> Weights:
-    """The arrays of all files that an index names, such as `model.safetensors.index.json`."""
     placed = _placed(index)
     shards = sorted(set(placed.values()))
     missing = [name for name in shards if not exists(index.parent / name)]
@@ -165,7 +163,6 @@ class _Index(msgspec.Struct):
 
 
 def _placed(index: Path) -> dict[str, str]:
-    """The file of each array."""
     with parsing(f"{index}: is not JSON with a weight_map from arrays to files", "was it written by save_pretrained?"):
         placed = msgspec.json.decode(read_small(index, LONGEST_INDEX), type=_Index).weight_map
     for name in placed.values():
@@ -199,7 +196,6 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
 
 
 def _content(data: bytes) -> str | None:
-    """The format of a file according to its first bytes."""
     # Checked first, because the length of a header may equal the first two bytes of a pickle. Pickles are never loaded.
     if data[8:9] == b"{" and int.from_bytes(data[:8], "little") <= len(data) - 8:
         return "safetensors"

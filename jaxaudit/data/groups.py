@@ -14,10 +14,9 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.formats.named_arrays import find_pairs, named_in
 from jaxaudit.data.labels import as_text, flat, longer_than
 from jaxaudit.data.paths import exists, expanded
-from jaxaudit.data.selection import choose_splits, parse_split, read_parts
+from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_parts
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError
 

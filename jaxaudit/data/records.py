@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxaudit.data.formats.arrays import NpzArrays, StoredArray
-from jaxaudit.data.formats.named_arrays import CLASS_NAMES, role_of
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, expanded
+from jaxaudit.data.selection import CLASS_NAMES, role_of
 from jaxaudit.errors import InputError
 
 LARGEST_WHOLE = 2**24

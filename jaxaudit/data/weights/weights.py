@@ -15,8 +15,7 @@ import numpy as np
 from jaxaudit.data.formats.parsing import PICKLES, parsing
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists, expanded, file_size, open_data, read_small
-from jaxaudit.data.weights.msgpack import looks_like_msgpack, read_msgpack
-from jaxaudit.data.weights.orbax import read_orbax
+from jaxaudit.data.weights.trees import looks_like_msgpack, read_msgpack, read_orbax
 from jaxaudit.errors import InputError
 
 Weights = dict[str, np.ndarray]

@@ -36,7 +36,6 @@ def cache_dir() -> Path:
 
 
 def _private_folder() -> Path:
-    """A temporary folder that other users cannot read or write."""
     try:
         folder = Path(tempfile.gettempdir()) / f"jaxaudit-{os.getuid()}"
     except (OSError, AttributeError):  # no room, or no users with numbers

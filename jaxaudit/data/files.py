@@ -9,19 +9,16 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.folders import load_image_folders
 from jaxaudit.data.formats.image_arrays import IDX_NAME, load_mat, read_idx, read_idx_folder
-from jaxaudit.data.formats.named_arrays import CLASS_NAMES, find_pairs, role_of
 from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.images import join_images
 from jaxaudit.data.labels import as_text, encode_labels, flat
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists, expanded
-from jaxaudit.data.selection import SPLITS, choose_splits
+from jaxaudit.data.selection import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
 from jaxaudit.errors import InputError
 
 TABLES = (".csv", ".parquet")
-"""Suffixes of files with columns."""
 KINDS = (".npz", ".npy", *TABLES, ".mat")
-"""Suffixes of files of records."""
 
 
 def load_path(
@@ -36,7 +33,7 @@ def load_path(
 
     | path | holds |
     |---|---|
-    | `.npz` | inputs and labels under usual names (`named_arrays`), optionally `class_names` |
+    | `.npz` | inputs and labels under usual names (`selection`), optionally `class_names` |
     | `.npy` | inputs; labels beside it: NAME_labels.npy, NAME-labels.npy or by matching name (x.npy, y.npy) |
     | folder of `.npy` | as the arrays of a `.npz` |
     | `.csv`, `.parquet` | see `tables.columns.load_columns` |

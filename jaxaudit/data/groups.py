@@ -14,19 +14,16 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.formats.named_arrays import find_pairs, named_in
 from jaxaudit.data.labels import as_text, flat, longer_than
 from jaxaudit.data.paths import exists, expanded
-from jaxaudit.data.selection import choose_splits, parse_split, read_parts
+from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_parts
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError
 
 COLUMN = "group"
 """The column of a table that holds the groups, and the key of the files that `jaxaudit deal` writes."""
 SUFFIXES = (".npy", ".csv")
-"""Suffixes of files with groups alone."""
 LONGEST = 200
-"""The most characters of a group's name."""
 
 
 class Groups(NamedTuple):
@@ -187,7 +184,6 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
 
 
 def _of_archive(archive: NpzArrays, key: str, split: str | None) -> np.ndarray:
-    """The values of all records of a split of a `.npz`."""
     source, found = archive.path.name, []
     pairs = find_pairs(archive.names, source)
     for each in choose_splits(pairs, split, source):

@@ -8,7 +8,6 @@ from jaxaudit.errors import InputError
 
 MOST_CLASSES = 100_000
 LONGEST_NAME = 1_000
-"""The most characters of a class's name."""
 
 
 def flat(values: np.ndarray) -> np.ndarray:

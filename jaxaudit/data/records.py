@@ -11,17 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxaudit.data.formats.arrays import NpzArrays, StoredArray
-from jaxaudit.data.formats.named_arrays import CLASS_NAMES, role_of
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, expanded
+from jaxaudit.data.selection import CLASS_NAMES, role_of
 from jaxaudit.errors import InputError
 
 LARGEST_WHOLE = 2**24
 """Whole numbers above this cannot all be represented in 32 bits."""
 AT_ONCE = 1024
-"""The most records that are in memory at the same time."""
 BLOCK = 32 * 2**20
-"""Bytes that are read at a time when all records are read."""
 
 
 class Field(NamedTuple):

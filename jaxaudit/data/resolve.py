@@ -11,17 +11,9 @@ from jaxaudit.data.images import join_images
 from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.data.selection import choose_parts, nearest, parse_split, read_parts, split_name
 from jaxaudit.data.sets.embedded import HALVES, digits, digits_half, printed_digits
+from jaxaudit.data.tfds import tfds
 from jaxaudit.data.tfds.prepare import has_originals, prepare
 from jaxaudit.data.tfds.read import read_prepared
-from jaxaudit.data.tfds.tfds import (
-    data_folder,
-    find_prepared,
-    is_prepared_folder,
-    known_names,
-    on_disk,
-    parse_set_name,
-    set_folders,
-)
 from jaxaudit.errors import InputError, without_folders
 
 _EMBEDDED: dict[str, dict[str, Callable[[], Examples]]] = {
@@ -101,14 +93,14 @@ def load_tfds(
     gray: bool = True,
 ) -> Examples:
     """The TFDS set `source` (`name[/config][:version]`), prepared if need be: steps 4 and 5 of `load`."""
-    set_name = parse_set_name(source)
-    folders = set_folders(data_dir)
-    found = find_prepared(set_name, folders) if set_name else None
+    set_name = tfds.parse_set_name(source)
+    folders = tfds.set_folders(data_dir)
+    found = tfds.find_prepared(set_name, folders) if set_name else None
     if found is None:
-        if set_name is None or set_name.base not in known_names():
+        if set_name is None or set_name.base not in tfds.known_names():
             raise InputError(_unknown(source, data_dir))
-        prepare(source, set_name.base, folders, data_folder(data_dir))
-        found = find_prepared(set_name, folders)
+        prepare(source, set_name.base, folders, tfds.data_folder(data_dir))
+        found = tfds.find_prepared(set_name, folders)
         if found is None:
             raise RuntimeError(f"{source} was prepared, but is not in {', '.join(map(str, folders))}")
     return read_prepared(found, split, source, image_size, gray)
@@ -123,24 +115,24 @@ def _from_disk(
     drop: Sequence[str],
 ) -> Examples | None:
     """The file or folder `source`, here or in the data directory; None if TFDS must be tried."""
-    path, folder = on_disk(source, data_dir), data_folder(data_dir)
+    path, folder = tfds.on_disk(source, data_dir), tfds.data_folder(data_dir)
     if path is None:
         return None
-    if is_prepared_folder(path):
+    if tfds.is_prepared_folder(path):
         return read_prepared(path, split, source, image_size, gray)
-    set_name = parse_set_name(source)
+    set_name = tfds.parse_set_name(source)
     in_data_folder = path != expanded(source)
     if set_name is not None and folder is not None and in_data_folder and path.is_dir():
         # TFDS leaves a prepared set here, or an empty folder after a failure.
         content = [child for child in entries(path) if not child.name.startswith(".")]
         has_files = any(child.is_file() for child in content)
-        if not content or (not has_files and find_prepared(set_name, (folder,))):
+        if not content or (not has_files and tfds.find_prepared(set_name, (folder,))):
             return None
     try:
         read = partial(load_path, path, size=image_size, gray=gray, drop=drop)
         return _select(lambda part: read(split=part), split, source, image_size, gray)
     except InputError as error:
-        if set_name is None or set_name.base not in known_names():
+        if set_name is None or set_name.base not in tfds.known_names():
             raise
         # Original files that only TFDS can read, in the folder where it looks for them.
         if in_data_folder and has_originals(set_name.base, path):
@@ -165,12 +157,11 @@ def _select(
 
 
 def _unknown(source: str, data_dir: Path | None) -> str:
-    """The message for an unknown name, with the most similar known names."""
-    folder = data_folder(data_dir)
-    places = [place for place in set_folders(data_dir) if exists(place) and place.is_dir()]
+    folder = tfds.data_folder(data_dir)
+    places = [place for place in tfds.set_folders(data_dir) if exists(place) and place.is_dir()]
     beside = [child.name for place in places for child in entries(place) if not child.name.startswith(".")]
     searched = str(folder) if folder else "a data directory (none is set: `data_dir` or JAXAUDIT_DATA)"
     return (
         f"{source[:100]!r} is not a file or folder here or in {searched}, not an embedded set ({', '.join(_EMBEDDED)}) "
-        f"and not a TensorFlow Datasets name. {nearest(source, [*_EMBEDDED, *known_names(), *beside])}"
+        f"and not a TensorFlow Datasets name. {nearest(source, [*_EMBEDDED, *tfds.known_names(), *beside])}"
     )

@@ -22,7 +22,6 @@ CLASS_NAMES = ("text",)
 """Records of text have no classes: all have one label."""
 MULTIPLE, POSITIONS, WORDS = 16, 1024, 4096
 LARGEST_TOKENIZER = 256 << 20
-"""The most bytes of a `tokenizer.json`."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 

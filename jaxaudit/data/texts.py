@@ -16,19 +16,15 @@ SETS = ("query", "holdout", "members", "reference")
 FORMS = ("prompt", "question", "text")
 """The keys that tell what a line holds: a `prompt` or a `question` and its `answer`, or a `text` alone."""
 LONGEST_LINE = 2**20
-"""The most bytes of a line, and"""
 MOST_LINES = 1_000_000
-"""the most lines of a file."""
 SHARE = 4
 """Texts take several times the bytes of their file, so a file may unpack to 1 / `SHARE` of what an array may."""
 LONGEST_NAME = 200
-"""The most characters of a group, a pair or an index."""
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT, _NAME = msgspec.json.Decoder(str), msgspec.json.Decoder(str | int)
 PARAPHRASED, PERTURBED = "paraphrased_answer", "perturbed_answer"
 """TOFU's keys of a paraphrase of the right answer, and of a list of wrong answers."""
 MOST_WRONG = 20
-"""The most wrong answers to a question."""
 _WRONG = msgspec.json.Decoder(Annotated[list[str], msgspec.Meta(min_length=1, max_length=MOST_WRONG)])
 
 

@@ -145,7 +145,6 @@ def write_adapter(folder: Path, adapters: Adapters, params: Mapping[str, Array |
 
 
 def _sizes(part: Any) -> tuple[int, int] | None:
-    """The numbers of inputs and outputs of a linear layer; None for another one."""
     if isinstance(part, pytorch().nn.Linear):
         return part.in_features, part.out_features
     # GPT-2's own linear layer, whose weights are transposed.

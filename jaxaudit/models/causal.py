@@ -15,7 +15,6 @@ from jaxaudit.models.pretrained import pytorch
 from jaxaudit.models.torch_module import AGREE, torchax_of, translated
 
 RECORDS, TOKENS = 2, 6
-"""The size of the batch on which JAX and PyTorch are compared."""
 
 
 class Causal(NamedTuple):

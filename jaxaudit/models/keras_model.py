@@ -28,7 +28,6 @@ from jaxaudit.errors import InputError
 from jaxaudit.models.module import Origin, PureModule
 
 SUFFIXES = (".keras", ".weights.h5")
-"""The suffixes of files in which Keras saves weights."""
 MEMBER = "model.weights.h5"
 NOT_OF_THE_MODEL = ("/optimizer", "/metrics", "/compile")
 SEED = 1

@@ -14,37 +14,23 @@ from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import exists, open_data, read_small
 from jaxaudit.data.weights.weights import read_weights, weight_files
 from jaxaudit.errors import InputError
-from jaxaudit.models.pretrained import (
-    CONFIG,
-    NOT_OF_THE_NETWORK,
-    architecture_of,
-    built_once,
-    entries_of,
-    import_transformers,
-    offline,
-    pytorch,
-    refuse_entries,
-    with_weights,
-    without,
-)
+from jaxaudit.models import pretrained
 
 TOKENIZER, TOKENIZER_CONFIG, ADAPTER = "tokenizer.json", "tokenizer_config.json", "adapter_config.json"
 TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES += ("vocab.json", "vocab.txt", "merges.txt")
 LARGEST_TOKENIZER = 256 * 2**20
-"""The most bytes of each file of a tokenizer."""
 CAUSAL = {"AutoModelForCausalLM": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"}
 OTHER = "no causal language model; scores need one that predicts each token from those before it, as ...ForCausalLM"
 VERSION = "transformers_version"
 PRECISIONS = ("float32", "bfloat16", "float16")
 POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "n_ctx")
-"""Names of the number of positions in configurations."""
 
 
 def folder_hash(folder: Path) -> str:
     """`blake2b:...` of the configuration, tokenizer and weights in a folder of `save_pretrained`."""
     digest = hashlib.blake2b(digest_size=16)
-    names = sorted({CONFIG, *TOKENIZER_FILES, *(path.name for path in weight_files(folder))})
+    names = sorted({pretrained.CONFIG, *TOKENIZER_FILES, *(path.name for path in weight_files(folder))})
     for name in names:
         if exists(folder / name):
             with open_data(folder / name) as file:
@@ -83,20 +69,20 @@ class LanguageModel:
                 code of its own, pickled or quantised weights, an adapter, or no tokenizer; or the network is too large
                 for this machine.
         """
-        self._folder, file = folder, folder / CONFIG
+        self._folder, file = folder, folder / pretrained.CONFIG
         self.name = folder.resolve().name
         if not folder.is_dir():
             raise InputError(f"{folder}: is no folder; name the folder of a model that save_pretrained wrote.")
-        self._library = import_transformers(file)
-        entries = entries_of(file)
-        refuse_entries(entries, file)
+        self._library = pretrained.import_transformers(file)
+        entries = pretrained.entries_of(file)
+        pretrained.refuse_entries(entries, file)
         self._refuse_files()
         self.precision = precision or entries.get("dtype") or entries.get("torch_dtype") or "float32"
         if self.precision not in PRECISIONS:
             stated = str(self.precision)[:40]
             raise InputError(f"{file}: states the type {stated!r}; give `precision`: {', '.join(PRECISIONS)}.")
-        network = architecture_of(entries, file, CAUSAL, OTHER)
-        self._config, self._class = built_once(entries, file, network, self.precision, MAX_BYTES)
+        network = pretrained.architecture_of(entries, file, CAUSAL, OTHER)
+        self._config, self._class = pretrained.built_once(entries, file, network, self.precision, MAX_BYTES)
         self.vocabulary = int(self._config.get_text_config().vocab_size)
         stated = (getattr(self._config.get_text_config(), name, None) for name in POSITIONS)
         self.positions = next((each for each in stated if isinstance(each, int) and each > 0), None)
@@ -108,7 +94,9 @@ class LanguageModel:
         return self._network() == other._network()
 
     def _network(self) -> tuple[Any, Any]:
-        entries = without(entries_of(self._folder / CONFIG), {*NOT_OF_THE_NETWORK})
+        entries = pretrained.without(
+            pretrained.entries_of(self._folder / pretrained.CONFIG), {*pretrained.NOT_OF_THE_NETWORK}
+        )
         known = {name: each for name, each in entries.items() if not name.startswith("_") and name != VERSION}
         return known, self._tokenizer.backend_tokenizer.to_str()
 
@@ -145,14 +133,14 @@ class LanguageModel:
 
     def load(self) -> Any:
         """As `load_on_cpu`, on the accelerator that PyTorch has or the CPU."""
-        torch, module = pytorch(), self.load_on_cpu()
+        torch, module = pretrained.pytorch(), self.load_on_cpu()
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         # Once imported, torchax states an accelerator of its own, which holds no tensors of PyTorch.
         return module if accelerator is None or accelerator.type == "jax" else module.to(accelerator)
 
     def load_on_cpu(self, **how: Any) -> Any:
         """The PyTorch module with its weights, in evaluation mode; `how` are further arguments of `from_pretrained`."""
-        torch = pytorch()
+        torch = pretrained.pytorch()
         weights, state = read_weights(self._folder), {}
         for name in list(weights):
             # Taken out one by one, so that few are in memory twice.
@@ -168,7 +156,7 @@ class LanguageModel:
         wrong = f"{self._folder}: the weights do not fit {self._class.__name__}"
         precision = getattr(torch, self.precision)
         advice = "is config.json that of this model?"
-        return with_weights(self._class, self._config, state, wrong, advice, dtype=precision, **how).eval()
+        return pretrained.with_weights(self._class, self._config, state, wrong, advice, dtype=precision, **how).eval()
 
     def _refuse_files(self) -> None:
         """Refuses an adapter, and a folder without a tokenizer or without safetensors, before anything is loaded."""
@@ -181,7 +169,7 @@ class LanguageModel:
         if not exists(folder / TOKENIZER):
             raise InputError(f"{folder}: has no {TOKENIZER}; save the model's tokenizer there by its save_pretrained.")
         described = folder / TOKENIZER_CONFIG
-        if exists(described) and entries_of(described).get("auto_map"):
+        if exists(described) and pretrained.entries_of(described).get("auto_map"):
             raise InputError(f"{described}: auto_map names code of its own, which is never run here; delete the entry.")
         missing = [path.name for path in weight_files(folder) if not exists(path)]
         if missing:
@@ -193,7 +181,10 @@ class LanguageModel:
             for name in TOKENIZER_FILES:
                 if exists(self._folder / name):
                     (Path(copies) / name).write_bytes(read_small(self._folder / name, LARGEST_TOKENIZER))
-            with parsing(f"{self._folder}: its tokenizer cannot be read", "is it of another version?"), offline():
+            with (
+                parsing(f"{self._folder}: its tokenizer cannot be read", "is it of another version?"),
+                pretrained.offline(),
+            ):
                 return self._library.AutoTokenizer.from_pretrained(
                     copies, config=self._config, local_files_only=True, trust_remote_code=False
                 )

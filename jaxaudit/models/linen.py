@@ -15,7 +15,6 @@ from jaxaudit.models.module import Origin, PureModule
 
 PARAMS = "params"
 TRAINING, EVALUATION = ("train", "training", "is_training"), ("deterministic", "use_running_average")
-"""Names of the argument that selects training or evaluation."""
 
 
 class LinenState(NamedTuple):

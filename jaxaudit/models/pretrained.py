@@ -23,10 +23,8 @@ LONGEST = 16 * 2**20
 LARGEST = 2**24
 """The largest number in a configuration, since its numbers are sizes."""
 NO_SIZES = ("rope_theta",)
-"""Entries whose numbers are no sizes."""
 
 MOST_PARTS = 20_000
-"""The largest number of modules in a network."""
 
 REFUSED = {
     "auto_map": "names code of its own, which is never run here; delete the entry if transformers knows its model_type",

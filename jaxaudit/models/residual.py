@@ -148,7 +148,6 @@ class WideBlock(nnx.Module):
 
 
 def _shapes(channels: int, widths: list[int], blocks: int) -> list[tuple[int, int, int]]:
-    """Channels in, channels out and stride of every block."""
     shapes = []
     for stage, width in enumerate(widths):
         for block in range(blocks):

@@ -1,7 +1,7 @@
 """Loads weights into a module by name, and names the arrays of a module; every array must fit."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -163,25 +163,17 @@ def _without_second_names(
 
 
 def _faults(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> list[str]:
-    missing = [name for name in wanted if name not in found]
-    spare = [name for name in found if name not in wanted]
-    shapes = [
-        f"{name} has shape {found[name].shape}, not {leaf.shape}"
-        for name, leaf in wanted.items()
-        if name in found and found[name].shape != leaf.shape
-    ]
-    kinds = [
-        f"{name} has type {found[name].dtype}, not {leaf.dtype}"
-        for name, leaf in wanted.items()
-        if name in found and _kind(found[name].dtype) != _kind(leaf.dtype)
-    ]
-    said: list[tuple[list[str], Callable[[str], str]]] = [
-        (missing, lambda names: f"missing: {names}"),
-        (spare, lambda names: f"unexpected: {names}"),
-        (shapes, str),
-        (kinds, str),
-    ]
-    return [say(_some(names)) for names, say in said if names]
+    both = [(name, found[name], leaf) for name, leaf in wanted.items() if name in found]
+    said = {
+        "missing: ": [name for name in wanted if name not in found],
+        "unexpected: ": [name for name in found if name not in wanted],
+        "": [
+            f"{name} has shape {ours.shape}, not {leaf.shape}" for name, ours, leaf in both if ours.shape != leaf.shape
+        ],
+    }
+    other = [each for each in both if _kind(each[1].dtype) != _kind(each[2].dtype)]
+    kinds = [f"{name} has type {ours.dtype}, not {leaf.dtype}" for name, ours, leaf in other]
+    return [f"{what}{_some(names)}" for what, names in (*said.items(), ("", kinds)) if names]
 
 
 def _likely_reason(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> str:

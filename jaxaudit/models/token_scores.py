@@ -18,7 +18,6 @@ LOWEST = 0.2
 """The share of tokens that Min-K% averages: those that the model found least likely."""
 LEAST_VARIANCE = 1e-6
 MOST_TOKENS, MOST_LOGITS, MOST_AT_ONCE = 2**13, 2**27, 2**25
-"""The most tokens and logits of a batch, and the most logits of which a softmax is taken at once."""
 
 
 def token_scores(

@@ -184,7 +184,6 @@ def torchax_of(name: str) -> Any:
 
 @contextmanager
 def _settings_kept() -> Iterator[None]:
-    """A context that restores JAX's options and the process's environment at its end."""
     options, environment = dict(jax.config.values), dict(os.environ)
     try:
         yield

@@ -54,7 +54,6 @@ def _forward(part: Any, own: Callable[..., Any], inputs: Any, hx: Any = None) ->
 
 
 def _first_states(part: Any, steps: Any, hx: Any, single: bool) -> list[Any]:
-    """The initial states of all layers and directions: those given, or zeros."""
     torch = pytorch()
     if hx is not None:
         given = list(hx) if part.mode == "LSTM" else [hx]

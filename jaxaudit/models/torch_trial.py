@@ -15,7 +15,6 @@ from jaxaudit.models.pretrained import pytorch
 RECORDS = 6
 SEED = 1
 WANTED = {1: "(channels, length)", 2: "(channels, height, width)", 3: "(channels, depth, height, width)"}
-"""The record shapes that convolutions need, by their number of spatial axes."""
 Channels = Literal["last", "first", "one"]
 GENERATOR = Lock()
 """Held while PyTorch's global random generator is in use here."""
@@ -260,7 +259,6 @@ def _draws(module: Any, inputs: np.ndarray) -> bool:
 
 
 def _couples(another: Callable[[], Any], training: bool, inputs: np.ndarray) -> bool:
-    """Whether the output of a record depends on the other records in the batch."""
     half = len(inputs) // 2
     whole, part = (_outputs(another().train(training), some) for some in (inputs, inputs[:half]))
     return not np.allclose(whole[:half].numpy(), part.numpy(), rtol=1e-3, atol=1e-4, equal_nan=True)

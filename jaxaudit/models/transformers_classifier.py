@@ -16,18 +16,7 @@ from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import read_small
 from jaxaudit.data.weights.weights import Weights
 from jaxaudit.errors import InputError
-from jaxaudit.models.pretrained import (
-    CONFIG,
-    LONGEST,
-    architecture_of,
-    built_once,
-    entries_of,
-    import_transformers,
-    offline,
-    pytorch,
-    refuse_entries,
-    with_weights,
-)
+from jaxaudit.models import pretrained
 
 CLASSIFIERS = {
     "AutoModelForImageClassification": "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
@@ -67,21 +56,21 @@ class TransformersClassifier:
                 network is too large for this machine.
         """
         given = Path(path)
-        file = given / CONFIG if given.is_dir() else given
-        self._library = import_transformers(file)
+        file = given / pretrained.CONFIG if given.is_dir() else given
+        self._library = pretrained.import_transformers(file)
         self.version: str = self._library.__version__
-        text = read_small(file, LONGEST)
+        text = read_small(file, pretrained.LONGEST)
         self.content_hash = f"blake2b:{hashlib.blake2b(text, digest_size=16).hexdigest()}"
-        entries = entries_of(file, text)
-        refuse_entries(entries, file)
-        self.architecture, self._auto = network = architecture_of(entries, file, CLASSIFIERS, OTHER)
-        self._config, self._class = built_once(entries, file, network, "float32", MAX_BYTES // COPIES)
+        entries = pretrained.entries_of(file, text)
+        pretrained.refuse_entries(entries, file)
+        self.architecture, self._auto = network = pretrained.architecture_of(entries, file, CLASSIFIERS, OTHER)
+        self._config, self._class = pretrained.built_once(entries, file, network, "float32", MAX_BYTES // COPIES)
         self.classes = int(self._config.num_labels)
 
     def __call__(self) -> Any:
         """Builds the module, with eager attention, in float32."""
-        kinds = {"trust_remote_code": False, "attn_implementation": "eager", "dtype": pytorch().float32}
-        with offline(), quietly():
+        kinds = {"trust_remote_code": False, "attn_implementation": "eager", "dtype": pretrained.pytorch().float32}
+        with pretrained.offline(), quietly():
             return getattr(self._library, self._auto).from_config(deepcopy(self._config), **kinds)
 
     def __repr__(self) -> str:
@@ -92,14 +81,14 @@ class TransformersClassifier:
 
         `save_pretrained` writes names of earlier versions, which only `transformers` can translate.
         """
-        torch = pytorch()
+        torch = pretrained.pytorch()
         # In float32, since PyTorch does not support NumPy's bfloat16.
         real = {name: each if each.dtype.kind in "iub" else each.astype(np.float32) for name, each in weights.items()}
         state = {name: torch.from_numpy(np.array(each)) for name, each in real.items()}
         wrong = f"{source}: does not fit {self.architecture}"
         advice = "is it of another network, or of another number of classes (num_labels)?"
         how = {"attn_implementation": "eager", "dtype": torch.float32}
-        module = with_weights(self._class, self._config, state, wrong, advice, **how)
+        module = pretrained.with_weights(self._class, self._config, state, wrong, advice, **how)
         arrays = {name: each.detach().numpy().copy() for name, each in module.state_dict().items()}
         for name, each in weights.items():
             if each.dtype.kind in "iu" and not name.endswith(COUNTS) and arrays.get(name, _FLOAT).dtype.kind == "f":

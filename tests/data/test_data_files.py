@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.data.files import load_path
-from jaxaudit.data.formats.named_arrays import role_of
+from jaxaudit.data.selection import role_of
 from jaxaudit.errors import InputError
 
 X = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)

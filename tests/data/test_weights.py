@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load
 
-from jaxaudit.data.weights import msgpack as msgpack_weights
+from jaxaudit.data.weights import trees
 from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
 from jaxaudit.errors import InputError
 from jaxaudit.models import MLP
@@ -246,7 +246,7 @@ def test_sizes_are_bounded_before_anything_is_read(tmp_path: Path, monkeypatch: 
         file.truncate(2**40)  # no bytes on disk
     with pytest.raises(InputError, match=r"1024\.0 GiB, more than the"):
         read_weights(tmp_path / "w.safetensors")
-    monkeypatch.setattr(msgpack_weights, "MOST_VALUES", 100)
+    monkeypatch.setattr(trees, "MOST_VALUES", 100)
     for values in ([0] * 101, [[0] * 60, [0] * 60]):
         (tmp_path / "w.msgpack").write_bytes(packed({"a": values}))
         with pytest.raises(InputError, match="is not a tree of arrays"):

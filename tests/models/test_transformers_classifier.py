@@ -139,7 +139,7 @@ def test_what_is_no_configuration_is_refused(tmp_path: Path, monkeypatch: pytest
         (tmp_path / "config.json").write_text(content)
         with pytest.raises(InputError, match=words):
             TransformersClassifier(tmp_path / "config.json")
-    monkeypatch.setattr("jaxaudit.models.transformers_classifier.LONGEST", 10)
+    monkeypatch.setattr("jaxaudit.models.pretrained.LONGEST", 10)
     with pytest.raises(InputError, match="has more than 10 bytes"):
         TransformersClassifier(save(bert(), tmp_path))
 

@@ -17,7 +17,7 @@ from pyarrow import csv
 from jaxaudit.cli.deal.show import Side
 from jaxaudit.data import Examples
 from jaxaudit.data.challenge import CHALLENGE, RECORD, Key, Role, file_hash, key_as_json, record_names, rows_in_order
-from jaxaudit.data.formats.named_arrays import CLASS_NAMES
+from jaxaudit.data.selection import CLASS_NAMES
 from jaxaudit.errors import InputError
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import Writer

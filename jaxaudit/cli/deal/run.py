@@ -31,8 +31,8 @@ from jaxaudit.cli.parsers import is_texts
 from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, read_key
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.formats.named_arrays import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.groups import COLUMN, groups_file, load_groups, numbered
+from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal, deal_members, joined

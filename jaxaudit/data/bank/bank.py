@@ -25,7 +25,6 @@ ARRAYS = (LABELS, SEEDS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP, CORRECT, WHOLE)
 BYTES_A_RECORD = 64
 """Bytes for the labels, groups and one model's outputs of a record, while they are read."""
 BLOCK = 1 << 20
-"""Values of a membership matrix that are checked at a time."""
 _NAME = re.compile(r"[0-9]{5,7}\.npy")
 
 

@@ -18,7 +18,6 @@ from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 
 SPARE = 1 << 16
-"""Bytes that a file of labels or masks may have beside its numbers."""
 
 
 class Foreign(NamedTuple):

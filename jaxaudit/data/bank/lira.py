@@ -70,7 +70,6 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
 
 
 def _experiments(directory: Path) -> list[Path]:
-    """The folders of started experiments, in the order of their numbers."""
     found = [
         path
         for path in entries(directory)
@@ -89,7 +88,6 @@ def _row(experiment: Path) -> StoredArray:
 
 
 def _last(folder: Path) -> Path | None:
-    """The file of the last epoch."""
     names = [path for path in entries(folder) if _EPOCH.fullmatch(path.name)] if is_folder(folder) else []
     return max(names, key=lambda path: int(path.stem), default=None)
 

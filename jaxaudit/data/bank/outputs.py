@@ -23,7 +23,6 @@ WHOLE = "outputs.npy"
 MOST_NATS = 20
 """Tests cut log-odds here, so a log-likelihood further below 0 could not be told from others."""
 SPARE = 1 << 16
-"""Bytes that a file of outputs may have beside its numbers."""
 
 
 def outputs_path(directory: Path, model: int) -> Path:
@@ -131,7 +130,6 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
 
 
 def _refuse_form(dtype: np.dtype, shape: tuple[int, ...], description: Description, source: str) -> None:
-    """Rejects numbers of another type or shape than the bank has."""
     if dtype.kind != "f" or dtype.itemsize > 8:
         raise InputError(f"{source}: has values of type {dtype}; outputs are float16, float32 or float64.")
     if shape != description.shape:

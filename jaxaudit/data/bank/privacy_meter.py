@@ -63,7 +63,6 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
 
 
 def _signals(directory: Path) -> Path:
-    """The file of signals of the data set itself."""
     folder = directory / "signals"
     found = entries(folder) if is_folder(folder) else []
     found = [each for each in found if _SIGNALS.fullmatch(each.stem) and not each.stem.endswith("_ramia_signals")]

@@ -20,7 +20,6 @@ Found = TypeVar("Found")
 READERS = 4
 """Number of files read at the same time; fewer if they would take too much memory."""
 BLOCK = 1 << 19
-"""Number of values that are hashed at a time."""
 
 
 def read_models(

@@ -13,7 +13,6 @@ from jaxaudit.data.bank.outputs import FOLDER, outputs_path
 from jaxaudit.data.paths import whole_file
 
 Writer = Callable[[IO[bytes]], None]
-"""Writes the content of a file into an open file."""
 
 
 def bank_files(

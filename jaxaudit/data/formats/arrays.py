@@ -24,7 +24,6 @@ MOST_AXES = 32
 NEAR = 1 << 20
 """Bytes of neighbouring columns that are read in one go."""
 BLOCK = 1 << 22
-"""Bytes of a compressed array that are unpacked at a time."""
 _MEMBER = struct.Struct("<4s5H3L2H")
 """The header of a member of an archive; its last two numbers are the lengths of the name and of the field after it."""
 AGAIN = "repeat the command when whoever writes the file is done."

@@ -96,7 +96,6 @@ def load_mat(path: Path, max_bytes: int = MAX_BYTES) -> Examples:
 
 
 def _check_svhn(stated: dict[str, tuple[str, tuple[int, ...]]], path: Path, max_bytes: int) -> None:
-    """Rejects a file that is not such a set, before its numbers are read."""
     kind, shape = stated.get("X", ("nothing", ()))
     if len(shape) != 4 or 0 in shape or kind != "uint8":
         raise InputError(f"{path}: X is {kind} of shape {shape}, not uint8 [height, width, channels, n], as SVHN's.")

@@ -9,17 +9,9 @@ from typing import Literal
 
 import numpy as np
 
+from jaxaudit.data.outputs import precision
 from jaxaudit.data.outputs.files import HARD_LABELS, Expected, read_outputs
 from jaxaudit.data.outputs.kinds import Kind, blocks, inside, kind_of, refuse_hard_labels, rounding_of_sums, span_of
-from jaxaudit.data.outputs.precision import (
-    MOST_DECIMALS,
-    coarsest_dtype,
-    decimals_of,
-    round_like,
-    round_to,
-    significant_of,
-    step_near,
-)
 from jaxaudit.errors import InputError
 
 
@@ -125,12 +117,12 @@ def load_outputs(
     values = values.astype(np.float32 if exact else np.float64, copy=False)
     span = span_of(values, path.name)
     refuse_hard_labels(values, path.name)
-    dtype = coarsest_dtype(values, dtype)
-    decimals = decimals_of(values, dtype, least=int(inside(span)))
+    dtype = precision.coarsest_dtype(values, dtype)
+    decimals = precision.decimals_of(values, dtype, least=int(inside(span)))
     # d decimals of a probability have at most d digits; if all have fewer, the decimals only reach down to the smallest
     # of them.
-    most = MOST_DECIMALS if decimals is None or not inside(span) else decimals - 1
-    significant = significant_of(values, dtype, most)
+    most = precision.MOST_DECIMALS if decimals is None or not inside(span) else decimals - 1
+    significant = precision.significant_of(values, dtype, most)
     tolerance = rounding_of_sums(values.shape[1], decimals, significant, dtype)
     found = kind_of(values, kind, span, tolerance, path.name)
     if values.shape[1] == 1 and found == "probabilities" and significant is not None:
@@ -159,8 +151,8 @@ def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:
     This is not needed if a file holds logits: then compare log-odds, rounded to one grid by `match_logits`.
     """
     if outputs.kind == "logits":
-        return round_like(confidences, None, None, "float32")
-    return round_like(confidences, outputs.decimals, outputs.significant, outputs.dtype)
+        return precision.round_like(confidences, None, None, "float32")
+    return precision.round_like(confidences, outputs.decimals, outputs.significant, outputs.dtype)
 
 
 def match_logits(log_odds: np.ndarray, *outputs: Outputs) -> np.ndarray:
@@ -169,14 +161,14 @@ def match_logits(log_odds: np.ndarray, *outputs: Outputs) -> np.ndarray:
     Apply it to all log-odds that are compared. The step is that between neighbouring numbers of a file at the median of
     the records' largest logits, since a constant added to all logits of a record also costs digits.
     """
-    return round_to(log_odds, max(logit_step(each) for each in outputs))
+    return precision.round_to(log_odds, max(logit_step(each) for each in outputs))
 
 
 def logit_step(outputs: Outputs) -> float:
     """The step (nats) between neighbouring logits of a file at the median of the records' largest logits."""
     largest = [np.abs(block).max(axis=1) for block in blocks(outputs.logits)]
     size = float(np.median(np.concatenate(largest)))
-    return step_near(size, outputs.decimals, outputs.significant, outputs.dtype)
+    return precision.step_near(size, outputs.decimals, outputs.significant, outputs.dtype)
 
 
 def _check_shape(values: np.ndarray, expected: Expected, source: str) -> None:

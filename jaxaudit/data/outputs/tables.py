@@ -21,7 +21,6 @@ from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 LONGEST_LINE = 1 << 20
-"""The most characters of a table's first line, names included."""
 WIDEST_CELL = 64
 LONGEST_NAME = 4096
 """The most characters of a number, or of a record's name, in a table."""
@@ -150,7 +149,6 @@ def _from_lists(cells: pa.ChunkedArray, source: str) -> np.ndarray:
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
-    """Whether every cell reads as a number."""
     try:
         [float(cell) for cell in cells]
     except ValueError:

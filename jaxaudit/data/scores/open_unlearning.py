@@ -113,7 +113,6 @@ def meeting(ours: Int[np.ndarray, " n"], theirs: Int[np.ndarray, " m"]) -> str:
 
 
 def _metrics(path: Path) -> dict[str, msgspec.Raw]:
-    """The metrics of a log, not decoded yet."""
     text = read_small(path, LARGEST)
     if text.count(b",") > MOST_VALUES:
         raise InputError(f"{path}: has more than {MOST_VALUES:,} values; is it the log of an evaluation?")

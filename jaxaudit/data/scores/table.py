@@ -27,9 +27,7 @@ HIGHER = {
     *("log_likelihood", "likelihood", "probability", "log_odds", "confidence", "accuracy"),
     *("extraction_strength", "exact_memorization", "rouge"),
 }
-"""Scores that are higher for records that were used."""
 LONGEST = 100
-"""The most characters of the name of a model or score."""
 
 
 class ScoredModel(NamedTuple):
@@ -181,7 +179,6 @@ def is_number(column: str) -> bool:
 
 
 def _parts(column: str) -> tuple[str, str, str]:
-    """Role, model and score of a column."""
     role, _, rest = column.partition(".")
     model, _, score = rest.rpartition(".")
     return role, model, score

@@ -16,7 +16,6 @@ from jaxaudit.errors import InputError
 
 MISSING_TEXTS = ("", "?", "na", "n/a", "nan")
 MOST_CATEGORIES, MOST_CLASSES, MOST_NUMBERED = 10_000, 1_000, 50
-"""The most categories of a column, of labels, and of labels that are all numbers."""
 
 
 class Cells(NamedTuple):

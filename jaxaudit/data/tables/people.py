@@ -10,28 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.formats import text_table
 from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions, read_csv
-from jaxaudit.data.formats.text_table import (
-    LABEL_NAMES,
-    MAGIC,
-    TextTable,
-    check_header,
-    counts_rows,
-    label_place,
-    read_parquet,
-    trimmed,
-)
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.paths import open_data
-from jaxaudit.data.tables.cells import (
-    all_numbers,
-    are_missing,
-    are_numeric,
-    as_categories,
-    as_classes,
-    as_numbers,
-    read_cells,
-)
+from jaxaudit.data.tables import cells as column_cells
 from jaxaudit.data.tables.columns import check_choice
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
@@ -45,7 +28,7 @@ _SUSPECT_ROWS = 20
 
 def read_text_table(
     path: Path, *, keep: Collection[str] = (), drop: Collection[str] = (), options: CsvOptions = DETECTED
-) -> tuple[TextTable, tuple[str, ...]]:
+) -> tuple[text_table.TextTable, tuple[str, ...]]:
     """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
 
     Args:
@@ -54,13 +37,13 @@ def read_text_table(
         options: the format of a CSV file, as far as it should not be detected.
     """
     with open_data(path) as stream:
-        parquet = stream.read(len(MAGIC)) == MAGIC
+        parquet = stream.read(len(text_table.MAGIC)) == text_table.MAGIC
     if parquet:
         if options != DETECTED:
             raise InputError(f"{path}: is Parquet; `delimiter`, `encoding` and `decimal` are for CSV.")
-        return read_parquet(path, keep=keep, drop=drop)
+        return text_table.read_parquet(path, keep=keep, drop=drop)
     table = read_csv(path, options=options)
-    check_header(table, path)
+    text_table.check_header(table, path)
     return table, (f"it is read as {table.note}",) if table.note else ()
 
 
@@ -74,14 +57,16 @@ def load_columns(path: Path, drop: Sequence[str] = ()) -> Examples:
     table, _ = read_text_table(path, drop=drop)
     if table.rows == 0:
         raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
-    table = table.without([name for name in drop if name.lower() not in LABEL_NAMES])
+    table = table.without([name for name in drop if name.lower() not in text_table.LABEL_NAMES])
     if not table.columns:
         raise InputError(f"{path}: there is no column other than those left out; add inputs and labels.")
     header = table.header or []
-    found = label_place(header, table.source)
+    found = text_table.label_place(header, table.source)
     label = len(header) - 1 if found is None else found
-    features = [index for index in range(len(header)) if index != label and not (index == 0 and counts_rows(table))]
-    cells = trimmed(table.columns[label]).to_numpy().astype(str)
+    features = [
+        index for index in range(len(header)) if index != label and not (index == 0 and text_table.counts_rows(table))
+    ]
+    cells = text_table.trimmed(table.columns[label]).to_numpy().astype(str)
     empty = np.flatnonzero(cells == "")
     if len(empty):
         raise InputError(f"{path}: row {empty[0] + 1} has no label ({table.title(label)} is empty).")
@@ -146,13 +131,13 @@ def read_people(
     if text.rows == 0:
         raise InputError(f"{path}: there are no records below the header line. Is the file empty?")
     if label is None:
-        index = label_place(names, source)
+        index = text_table.label_place(names, source)
         if index is None:
             raise InputError(f"{source}: no column is named the label; name the label column (`label`).")
         label = names[index]
     check_choice(names, source, label=[label], categorical=categorical, numeric=numeric, drop=drop)
     left_out = set(drop)
-    if names[0] not in {label, *named, *drop} and counts_rows(text):
+    if names[0] not in {label, *named, *drop} and text_table.counts_rows(text):
         left_out.add(names[0])
         notes += (f"the first column, {names[0]!r}, is a row number and is left out",)
     kept = [index for index, name in enumerate(names) if name not in left_out]
@@ -160,7 +145,9 @@ def read_people(
     if missing == "drop":
         text, indices, lost = _complete(text, kept)
         notes += lost
-    labels, class_names = as_classes(read_cells(text.columns[names.index(label)], text.decimal), label, source)
+    labels, class_names = column_cells.as_classes(
+        column_cells.read_cells(text.columns[names.index(label)], text.decimal), label, source
+    )
     columns: list[Column] = []
     arrays: list[np.ndarray] = []
     gaps: dict[str, int] = {}
@@ -191,11 +178,13 @@ def read_people(
     return Table(side_by_side, tuple(columns), labels, class_names, source, notes, indices)
 
 
-def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.ndarray | None, tuple[str, ...]]:
+def _complete(
+    text: text_table.TextTable, columns: Sequence[int]
+) -> tuple[text_table.TextTable, np.ndarray | None, tuple[str, ...]]:
     """The records with a value in all these columns, their indices if others were dropped, and notes."""
     gaps = np.zeros(text.rows, bool)
     for column in columns:
-        gaps |= are_missing(text.columns[column])
+        gaps |= column_cells.are_missing(text.columns[column])
     rows = np.flatnonzero(~gaps)
     lost = text.rows - len(rows)
     if not lost:
@@ -209,17 +198,17 @@ def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.nd
 
 
 def _categories_or_numbers(
-    cells: pa.ChunkedArray, name: str, text: TextTable, numeric: bool | None
+    cells: pa.ChunkedArray, name: str, text: text_table.TextTable, numeric: bool | None
 ) -> np.ndarray | tuple[tuple[str, ...], np.ndarray]:
     """The content of a column: of the requested kind, or of the detected kind if `numeric` is None."""
     decimal, source = text.decimal, text.source
-    plain = None if numeric is False else all_numbers(cells, decimal, 0 if numeric else FEW)
+    plain = None if numeric is False else column_cells.all_numbers(cells, decimal, 0 if numeric else FEW)
     if plain is not None:
         return plain
-    each = read_cells(cells, decimal)
-    if numeric or (numeric is None and are_numeric(each, FEW, name, source)):
-        return as_numbers(each, name, source)
-    return as_categories(each, name, source)
+    each = column_cells.read_cells(cells, decimal)
+    if numeric or (numeric is None and column_cells.are_numeric(each, FEW, name, source)):
+        return column_cells.as_numbers(each, name, source)
+    return column_cells.as_categories(each, name, source)
 
 
 def _filled(

@@ -134,7 +134,6 @@ def _read(source: str, files: dict[str, Path], split: str) -> Table:
 
 
 def _file(source: str, data_dir: Path | None) -> Path:
-    """A CSV or Parquet file here or in the data directory."""
     path, directory = on_disk(source, data_dir), data_folder(data_dir)
     if path is None:
         searched = "" if directory is None else f" or in {directory}"

@@ -104,7 +104,6 @@ def _writable(folder: Path) -> bool:
 
 
 def _manual_folder(base: str, folders: tuple[Path, ...]) -> Path | None:
-    """The folder of original files that a user put there, if any."""
     for folder in folders:
         for manual in (folder / base, folder / "downloads" / "manual"):
             if manual.is_dir() and any(path.is_file() for path in manual.iterdir()):

@@ -207,7 +207,6 @@ def _decode_image(encoded: bytes, stored: Stored, source: str) -> np.ndarray:
 def _parsed_records(
     builder: Any, folder: Path, split: str, span: range, keys: Supervised
 ) -> Iterator[tuple[bytes, int]]:
-    """The encoded image and the label of each record."""
     # Six times faster on MNIST than decoding by TFDS; threads make it slower.
     from tensorflow_datasets.proto import tf_example_pb2
 
@@ -258,7 +257,6 @@ def _tfrecords(path: Path, skip: int, take: int) -> Iterator[bytes]:
 
 
 def _parquet_records(path: Path, skip: int, take: int) -> Iterator[bytes]:
-    """The records of a Parquet file, its first column."""
     from pyarrow import parquet
 
     with open_data(path) as opened, parquet.ParquetFile(opened) as file:

@@ -15,8 +15,7 @@ import numpy as np
 from jaxaudit.data.formats.parsing import PICKLES, parsing
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists, expanded, file_size, open_data, read_small
-from jaxaudit.data.weights.msgpack import looks_like_msgpack, read_msgpack
-from jaxaudit.data.weights.orbax import read_orbax
+from jaxaudit.data.weights.trees import looks_like_msgpack, read_msgpack, read_orbax
 from jaxaudit.errors import InputError
 
 Weights = dict[str, np.ndarray]
@@ -45,7 +44,6 @@ TO_SAFETENSORS = (
 MSGPACK = {".msgpack", ".flax"}
 SAFETENSORS, WHOLE, INDEX = ".safetensors", "model.safetensors", ".safetensors.index.json"
 LONGEST_INDEX = 64 * 2**20
-"""The most bytes of an index, which maps each array to its file."""
 _DTYPES = {
     "F64": np.dtype(np.float64),
     "F32": np.dtype(np.float32),
@@ -138,7 +136,6 @@ def _saved_weights(folder: Path) -> Path | None:
 
 
 def _read_sharded(index: Path, max_bytes: int) -> Weights:
-    """The arrays of all files that an index names, such as `model.safetensors.index.json`."""
     placed = _placed(index)
     shards = sorted(set(placed.values()))
     missing = [name for name in shards if not exists(index.parent / name)]
@@ -165,7 +162,6 @@ class _Index(msgspec.Struct):
 
 
 def _placed(index: Path) -> dict[str, str]:
-    """The file of each array."""
     with parsing(f"{index}: is not JSON with a weight_map from arrays to files", "was it written by save_pretrained?"):
         placed = msgspec.json.decode(read_small(index, LONGEST_INDEX), type=_Index).weight_map
     for name in placed.values():
@@ -199,7 +195,6 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
 
 
 def _content(data: bytes) -> str | None:
-    """The format of a file according to its first bytes."""
     # Checked first, because the length of a header may equal the first two bytes of a pickle. Pickles are never loaded.
     if data[8:9] == b"{" and int.from_bytes(data[:8], "little") <= len(data) - 8:
         return "safetensors"

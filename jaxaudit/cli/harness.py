@@ -245,7 +245,6 @@ def _recipe(options: Any) -> Recipe | None:
 
 
 def _at(job: Job[Audit], models_per_batch: int) -> Job[Audit]:
-    """The job with this number of models per batch among its options."""
     return replace(job, options=with_values(job.options, models_per_batch=models_per_batch))
 
 

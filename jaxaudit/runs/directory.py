@@ -88,13 +88,7 @@ def write(directory: Path, result: Mapping[str, Any], files: Mapping[str, Writer
     """Writes `result.json` and the other files into `directory` and removes the unfinished work there.
 
     Each file is written beside the unfinished work and then moved, `result.json` last. If that fails, only the
-    unfinished work remains.
-
-    Args:
-        directory: accepted by `claim`.
-        result: for `result.json`.
-        files: names, and a writer for each open file.
-        table: for `table.txt`, see `jaxaudit.cli.show.as_text`.
+    unfinished work remains. `claim` accepted the directory; `table` is for `table.txt`, see `cli.show.as_text`.
 
     Raises:
         InputError: the directory is taken, or cannot be written.

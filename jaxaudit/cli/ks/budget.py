@@ -57,15 +57,10 @@ def plan_within(
     tests: tuple[KSTest, ...],
     learner_of: Callable[[str, str], SteppedLearner],
 ) -> tuple[KSOptions, Summary]:
-    """The options for an audit of at most `budget` seconds, and the plan; given options are not changed.
+    """The options for an audit of at most `budget` seconds (None: no limit), and the plan.
 
-    Args:
-        budget: seconds in total; None for no limit.
-        given: the options of the command line; None where not given.
-        options: the same with defaults.
-        sets: the data.
-        tests: the tests that the options name.
-        learner_of: the learner for a model name and mlp's hidden layers.
+    What is `given` on the command line is not changed; `options` are the same with defaults. `learner_of` is the
+    learner for a model name and mlp's hidden layers.
     """
     full = _work(options, sets, tests)
     wanted = (options.model.model or "", options.model.hidden or "")

@@ -165,7 +165,6 @@ def _judged(
 
 
 def _filled(options: KSOptions) -> KSOptions:
-    """The options with defaults filled in."""
     demonstration = (options.data.query, options.data.holdout, options.audit.tests) == (None, None, None)
     options = with_defaults(options)
     if demonstration:

@@ -136,12 +136,10 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
 
 
 def _learner(options: PowerOptions, sets: AuditInputs) -> SteppedLearner:
-    """The learner of the guessed design."""
     return make_shadow_learner(options.model, options.recipe, sets.query, sets.records)
 
 
 def _designs(options: PowerOptions, sets: AuditInputs) -> tuple[Design, ...]:
-    """The further designs."""
     return make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)
 
 
@@ -154,14 +152,7 @@ def _work(options: PowerOptions, sets: AuditInputs) -> Work:
 def plan_within(
     budget: float | None, given: PowerOptions, options: PowerOptions, sets: AuditInputs
 ) -> tuple[PowerOptions, Summary]:
-    """The options for a measurement of at most `budget` seconds, and the plan; given options are not changed.
-
-    Args:
-        budget: seconds in total; None for no limit.
-        given: the options of the command line; None where not given.
-        options: the same with defaults.
-        sets: query and calibration set, or a sample of them if one was requested.
-    """
+    """The options for a measurement of at most `budget` seconds (None: no limit), and the plan, as for `ks`."""
     work, pace = _work(options, sets), _pace(options, sets)
     free = Free(
         models=given.audit.holdout_shadow_models is None,

@@ -194,7 +194,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     from jaxaudit.runs.unfinished import run_identity
 
     sources = source_hashes(job.options)
-    facts = facts_of(name, job.options, job.record_shape, job.classes)
+    facts = facts_of(name, job.options, sources, job.record_shape, job.classes)
     # Work without training has no number of models per batch.
     machines = _recipe(job.options)
     recipe = machines if job.record_shape else None

@@ -14,6 +14,7 @@ from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.networks import mean_cost
 from jaxaudit.cli.options import fields_of, with_usual, with_values
+from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.parsers import parse_time
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.tuning import (
@@ -114,7 +115,7 @@ def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: St
     The number of models per batch is searched for once per network. For records of another shape it is kept, and only a
     few steps are timed.
     """
-    work = facts_of("ks", options, query.inputs.shape[1:], len(query.class_names))
+    work = facts_of("ks", options, source_hashes(options), query.inputs.shape[1:], len(query.class_names))
     work |= {"model": design[0], "hidden": design[1]}
     known = recall_speed(work)
     if known is None:

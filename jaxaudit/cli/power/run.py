@@ -16,6 +16,7 @@ from jaxaudit.cli.ks.budget import FIXED_SECONDS, TRAINING_SHARE, USUAL, parse_b
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.networks import make_designs, make_shadow_learner, mean_cost, with_defaults
 from jaxaudit.cli.options import with_usual, with_values
+from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.read_sets import read_groups, read_sets, reader, tell_of_large_numbers, text_reader
@@ -178,7 +179,7 @@ def _pace(options: PowerOptions, sets: AuditInputs) -> Pace:
     model, recipe, query, shape = options.model, options.recipe, sets.query, sets.query.inputs.shape[1:]
     learners = 1 + len(_designs(options, sets))
     speed = speed_of((model.model or "", model.hidden or ""), options, query, _learner(options, sets))
-    facts = facts_of("power", options, shape, len(query.class_names))
+    facts = facts_of("power", options, source_hashes(options), shape, len(query.class_names))
     number = recipe.models_per_batch or recall_models_per_batch(facts)
     if number is None:
         # So that a run without a budget uses the same number of models per batch and gets the same results.

@@ -43,20 +43,13 @@ def claim(directory: Path) -> None:
     """Rejects a directory that could not be written, before any work is done.
 
     A directory with an unfinished run is accepted; `open_unfinished` checks whether it is the same run.
-
-    Raises:
-        InputError: it contains something else, another process uses it, or it cannot be written.
     """
     refuse_taken(directory)
     refuse_in_use(directory / NAME)
 
 
 def refuse_taken(directory: Path) -> None:
-    """As `claim`, but does not check whether another process uses the directory.
-
-    Raises:
-        InputError: it already contains something else, or cannot be written.
-    """
+    """As `claim`, but does not check whether another process uses the directory."""
     try:
         taken = directory.exists()
         if taken and not directory.is_dir():
@@ -156,9 +149,6 @@ def claim_report(path: Path, out: Path | None = None) -> None:
     """Rejects, before any work is done, a file that could not be written at the end.
 
     The path must not exist, or be a report or an empty file; links, devices and pipes are rejected.
-
-    Raises:
-        InputError: the file is not a report, or cannot be written.
     """
     with writing(f"the report {path}", "name another file."):
         if path.is_dir() and not path.is_symlink():

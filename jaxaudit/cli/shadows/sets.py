@@ -29,13 +29,10 @@ class BankSets(NamedTuple):
     """The records of a bank; columns are the query set, the holdout, the calibration set.
 
     Attributes:
-        parts: the inputs of each set.
-        class_names: in label order.
+        parts, hashes: the inputs of each set, and hashes of the sets as they were read.
         counts: numbers of records of each set, dropped ones included.
-        hashes: of the sets as they were read.
         labels: class of each record; -1 for records of a class without query records.
         dropped: records that no model is trained on.
-        groups: of query and holdout records, if there are groups.
         sampled_alike: the test whether query set and holdout are exchangeable, on records that are not dropped; None
             without a holdout.
     """

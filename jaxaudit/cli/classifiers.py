@@ -74,6 +74,7 @@ def _of_table(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> C
     if options.model == "lr":
         learner = learners.logistic_regression(examples.inputs.shape[1], classes, l2=options.penalty)
     else:
+        assert options.model == "knn", options.model
         learner = learners.nearest_neighbours(classes, neighbours=options.neighbours, **smoothing)
     return Classifier(examples, learner)
 

@@ -33,14 +33,9 @@ Audit = TypeVar("Audit")
 
 
 class Outcome(NamedTuple):
-    """The result of a command in all of its output forms.
+    """The result of a command in all of its output forms: the record, arrays for charts, and further files of `--out`.
 
-    Attributes:
-        record: the result.
-        arrays: the arrays that charts of the page need.
-        files: further files that `--out` writes.
-        aside: text printed below the table and never written to a file.
-        note: text printed when `--out` is written.
+    `aside` is printed below the table and never written to a file, `note` when `--out` is written.
     """
 
     record: "msgspec.Struct"
@@ -52,12 +47,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """The output of a command without a result: a plan, or what was done.
-
-    Attributes:
-        lines: for people.
-        numbers: for `--json`, if the command supports it.
-    """
+    """The output of a command without a result, a plan or what was done: for people, and for `--json`."""
 
     lines: tuple[str, ...]
     numbers: Mapping[str, Any] = field(default_factory=dict)
@@ -131,12 +121,7 @@ class Command:
 
 
 def run(command: Command, options: Any) -> None:
-    """Runs a command and prints or writes its result.
-
-    Raises:
-        InputError: an option or its data cannot be used.
-        Exit: with status 3, for a verdict in `--fail-on`.
-    """
+    """Runs a command and prints or writes its result; exits with status 3 for a verdict in `--fail-on`."""
     output = getattr(options, "output", options)
     out, as_json = getattr(output, "out", None), getattr(output, "as_json", False)
     preflight.check(options, command.checks)
@@ -194,7 +179,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     from jaxaudit.runs.unfinished import run_identity
 
     sources = source_hashes(job.options)
-    facts = facts_of(name, job.options, job.record_shape, job.classes)
+    facts = facts_of(name, job.options, sources, job.record_shape, job.classes)
     # Work without training has no number of models per batch.
     machines = _recipe(job.options)
     recipe = machines if job.record_shape else None
@@ -245,7 +230,6 @@ def _recipe(options: Any) -> Recipe | None:
 
 
 def _at(job: Job[Audit], models_per_batch: int) -> Job[Audit]:
-    """The job with this number of models per batch among its options."""
     return replace(job, options=with_values(job.options, models_per_batch=models_per_batch))
 
 

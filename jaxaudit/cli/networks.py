@@ -81,13 +81,7 @@ def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, r
 
 
 def make_designs(names: str, model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> tuple[Design, ...]:
-    """The further designs that these names mean, without the guess.
-
-    Args:
-        names: as for `--designs`.
-        model, recipe: the guess.
-        query, records: as for `make_shadow_learner`.
-    """
+    """The further designs that `--designs` names, beside the guess, which `make_shadow_learner` makes of the rest."""
     found = designs_beside(names, model, recipe, query.inputs.shape[1:])
     return tuple(Design(name, make_shadow_learner(*each, query, records)) for name, each in found.items())
 
@@ -100,10 +94,10 @@ def designs_beside(
     known: dict[str, Callable[[], tuple[Network, ShadowRecipe]]] = {
         "shorter": lambda: (model, replace(recipe, epochs=max(1, epochs // 2))),
         "longer": lambda: (model, replace(recipe, epochs=2 * epochs)),
-        "momentum": lambda: (model, _with_momentum(recipe)),
+        "momentum": lambda: (model, _optimized(recipe, "sgd")),
         "wider": lambda: (_times(WIDER, model), recipe),
         "narrower": lambda: (_times(1 / WIDER, model), recipe),
-        "adam": lambda: (model, _with_adam(recipe)),
+        "adam": lambda: (model, _optimized(recipe, "adam")),
         "augmented": lambda: (model, replace(recipe, augment=AUGMENTED)),
         "plain": lambda: (model, replace(recipe, augment=())),
     }
@@ -159,18 +153,12 @@ def _times(factor: float, model: Network) -> Network:
     return replace(model, hidden=",".join(str(max(1, int(factor * size))) for size in parse_hidden(model.hidden or "")))
 
 
-def _with_momentum(recipe: ShadowRecipe) -> ShadowRecipe:
-    """The recipe with momentum SGD in place of its optimizer; schedule, clipping and the rest are kept."""
-    times = RATE if recipe.optimizer in ("adam", "adamw") else (1 - MOMENTUM) / (1 - (recipe.momentum or 0))
-    return _optimized(recipe, "sgd", times, MOMENTUM)
-
-
-def _with_adam(recipe: ShadowRecipe) -> ShadowRecipe:
-    """The recipe with Adam in place of its optimizer, the inverse of `_with_momentum`."""
-    times = (1 - MOMENTUM) / (1 - (recipe.momentum or 0)) / RATE if recipe.optimizer == "sgd" else 1.0
-    return _optimized(recipe, "adam", times, None)
-
-
-def _optimized(recipe: ShadowRecipe, optimizer: str, times: float, momentum: float | None) -> ShadowRecipe:
-    rate, decay = recipe.learning_rate * times, recipe.weight_decay if recipe.optimizer in ("adam", "sgd") else None
+def _optimized(recipe: ShadowRecipe, optimizer: str) -> ShadowRecipe:
+    """The recipe with momentum SGD or Adam in place of its optimizer; schedule, clipping and the rest are kept."""
+    before, momentum, damped = recipe.optimizer, None, (1 - MOMENTUM) / (1 - (recipe.momentum or 0))
+    if optimizer == "sgd":
+        momentum, times = MOMENTUM, RATE if before in ("adam", "adamw") else damped
+    else:
+        times = damped / RATE if before == "sgd" else 1.0
+    rate, decay = recipe.learning_rate * times, recipe.weight_decay if before in ("adam", "sgd") else None
     return replace(recipe, optimizer=optimizer, learning_rate=rate, momentum=momentum, weight_decay=decay)

@@ -149,6 +149,7 @@ def fields_of(options: Any) -> Iterator[Field]:
 
 def with_values(options: Options, **values: Any) -> Options:
     """The options with these values, by the names of the options, whatever their groups."""
+    assert values.keys() <= {field.name for field in fields_of(options)}, "there is such an option"
     changed: dict[str, Any] = {}
     for outer in dataclasses.fields(options):
         name, inside = outer.name, getattr(options, outer.name)

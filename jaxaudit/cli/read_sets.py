@@ -165,10 +165,7 @@ def text_reader(
 ) -> Callable[[str], Examples] | None:
     """A function that returns the texts of a file as sequences of one length; None if the sets are no texts.
 
-    Args:
-        names: of all sets, since the word vocabulary and the length are of all of them.
-        network: how texts become tokens, and the template.
-        adapters: of a base model, whose own tokenizer is then taken.
+    The word vocabulary and the length are of all sets; with adapters, the tokenizer is that of the base model.
     """
     if not any(map(is_texts, names)):
         given = {"--tokens": network.tokens, "--template": network.template, "--lora": adapters}

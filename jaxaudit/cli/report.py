@@ -84,7 +84,6 @@ def report(
 
 
 def _print(runs: list[Path]) -> None:
-    """Prints the tables of these runs, with a heading per run if there are several."""
     from jaxaudit.cli.show import show_text
     from jaxaudit.errors import visible
     from jaxaudit.runs.saved import read_printed

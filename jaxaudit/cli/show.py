@@ -27,9 +27,7 @@ ERRORS = "jaxaudit.plain"
 def show(table: "RenderableType", result: "msgspec.Struct | None" = None) -> None:
     """Prints the table, or the result as JSON if it is given.
 
-    Raises:
-        InputError: stdout is closed or full.
-        BrokenPipeError: the reader of stdout closed it, which is not an error.
+    A `BrokenPipeError`, where the reader of stdout closed it, is not turned into an `InputError`: it is no error.
     """
     from rich.console import Console
 

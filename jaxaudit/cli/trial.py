@@ -65,7 +65,6 @@ def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Mac
 
 
 def _estimate(name: str, models: int, trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
-    """The estimated time for this many models, as numbers and as lines of text."""
     workers = trial.crew.workers
     if trial.first is None:
         return {"seconds": 0.0}, (f"{name}: nothing is trained",)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.options import plain
-from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.data.cache import cache_dir
 from jaxaudit.data.paths import whole_file
 from jaxaudit.runs.unfinished import machine_facts
@@ -30,10 +29,12 @@ DECIDING = (
 """The facts that affect the speed, or the memory that a model takes; those that were not given are left out."""
 
 
-def facts_of(command: str, options: Any, record: tuple[int, ...], classes: int) -> dict[str, Any]:
-    """The facts of the work of a command on records of this shape, with this number of classes."""
-    facts = {"source": source_hashes(options).get("model"), "command": command}
-    return {**plain(options), **facts, "record": list(record), "classes": classes}
+def facts_of(
+    command: str, options: Any, sources: Mapping[str, str], record: tuple[int, ...], classes: int
+) -> dict[str, Any]:
+    """The facts of the work of a command, with your own code of these hashes, on records of this shape."""
+    facts = {"source": sources.get("model"), "command": command, "record": list(record), "classes": classes}
+    return {**plain(options), **facts}
 
 
 def recall_models_per_batch(work: Mapping[str, Any]) -> int | None:

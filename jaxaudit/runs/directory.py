@@ -43,20 +43,13 @@ def claim(directory: Path) -> None:
     """Rejects a directory that could not be written, before any work is done.
 
     A directory with an unfinished run is accepted; `open_unfinished` checks whether it is the same run.
-
-    Raises:
-        InputError: it contains something else, another process uses it, or it cannot be written.
     """
     refuse_taken(directory)
     refuse_in_use(directory / NAME)
 
 
 def refuse_taken(directory: Path) -> None:
-    """As `claim`, but does not check whether another process uses the directory.
-
-    Raises:
-        InputError: it already contains something else, or cannot be written.
-    """
+    """As `claim`, but does not check whether another process uses the directory."""
     try:
         taken = directory.exists()
         if taken and not directory.is_dir():
@@ -88,13 +81,7 @@ def write(directory: Path, result: Mapping[str, Any], files: Mapping[str, Writer
     """Writes `result.json` and the other files into `directory` and removes the unfinished work there.
 
     Each file is written beside the unfinished work and then moved, `result.json` last. If that fails, only the
-    unfinished work remains.
-
-    Args:
-        directory: accepted by `claim`.
-        result: for `result.json`.
-        files: names, and a writer for each open file.
-        table: for `table.txt`, see `jaxaudit.cli.show.as_text`.
+    unfinished work remains. `claim` accepted the directory; `table` is for `table.txt`, see `cli.show.as_text`.
 
     Raises:
         InputError: the directory is taken, or cannot be written.
@@ -162,9 +149,6 @@ def claim_report(path: Path, out: Path | None = None) -> None:
     """Rejects, before any work is done, a file that could not be written at the end.
 
     The path must not exist, or be a report or an empty file; links, devices and pipes are rejected.
-
-    Raises:
-        InputError: the file is not a report, or cannot be written.
     """
     with writing(f"the report {path}", "name another file."):
         if path.is_dir() and not path.is_symlink():

@@ -70,21 +70,13 @@ def hold(directory: Path, named: str = "") -> BaseFileLock | None:
 
 
 def sign(directory: Path) -> None:
-    """Writes this process's number beside the lock that it holds.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Writes this process's number beside the lock that it holds; raises an `OSError` where that fails."""
     with whole_file(directory / OWNER) as file:
         file.write(f"{os.getpid()}\n".encode())
 
 
 def refuse_in_use(directory: Path) -> None:
-    """Rejects a folder that another process is using.
-
-    Raises:
-        InUseError: another process uses it.
-    """
+    """Rejects a folder that another process is using, by an `InUseError`."""
     try:
         # Checking creates no lock file.
         lock = hold(directory) if (directory / LOCK).exists() else None

@@ -117,10 +117,8 @@ class Unfinished:
     """A folder of unfinished work, locked for this process until `keep` or `remove`.
 
     Attributes:
-        directory: the folder.
         made: the folders that were created for it, innermost first.
-        lock: the lock of the folder; None on a file system without locks.
-        checkpoints: where `fit_many` keeps its chunks.
+        lock: None on a file system without locks.
     """
 
     directory: Path
@@ -129,6 +127,7 @@ class Unfinished:
 
     @property
     def checkpoints(self) -> Path:
+        """Where `fit_many` keeps its chunks."""
         return self.directory / CHUNKS
 
     def keep(self) -> None:

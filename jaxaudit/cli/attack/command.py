@@ -149,7 +149,6 @@ class AttackOptions:
 
 
 def _check_attacks(options: AttackOptions) -> None:
-    """Rejects attacks that need a bank if there is none, and attacks that cannot use one."""
     asked = options.audit
     names = {} if asked.attacks is None else attacks_named(asked.attacks)
     if options.of_texts:
@@ -177,7 +176,6 @@ def _check_attacks(options: AttackOptions) -> None:
 
 
 def _check_texts(options: AttackOptions, names: tuple[str, ...]) -> None:
-    """Rejects attacks that compare classes, and options of targets that are drawn, since every text is attacked."""
     asked, usual = options.audit, AttackAudit()
     check_texts(options.data.data, options.model.model, options.recipe)
     useless = [name for name in names if name in ON_TARGETS]

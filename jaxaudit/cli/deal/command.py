@@ -98,7 +98,6 @@ class DealOptions:
 
 
 def _check_pairs(options: DealOptions) -> None:
-    """Refuses versions of records that are no texts, and sides that pairs do not have."""
     deal, texts = options.deal, is_texts(options.data.data)
     if deal.blind and texts:
         raise InputError("--blind is of records with outputs, and texts get scores: leave it out.")

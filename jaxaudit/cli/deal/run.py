@@ -50,14 +50,10 @@ INPUTS, LABELS = "x", "y"
 
 
 class Source(NamedTuple):
-    """The provider's records.
+    """The provider's records, as every command reads them; their file, if it is one; and their name, without folders.
 
-    Attributes:
-        examples: as every command reads them.
-        arrays: as they are written; of a `.npz` all of its own, without the groups.
-        split: names of the arrays with one row per record.
-        path: the file, if it is one.
-        name: what the source is called, without folders.
+    `arrays` are as they are written (of a `.npz` all of its own, without the groups), `split` the names of those with
+    one row per record.
     """
 
     examples: Examples

@@ -18,13 +18,7 @@ LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
 
 
 class Side(NamedTuple):
-    """One side of a deal.
-
-    Attributes:
-        file: its name.
-        rows: indices of its records in the source.
-        groups: how many groups they are.
-    """
+    """One side of a deal: its file, the indices of its records in the source, and how many groups they are."""
 
     file: str
     rows: np.ndarray
@@ -51,16 +45,8 @@ def summary(
 ) -> tuple[str, ...]:
     """The lines for the terminal; they have no value of a record.
 
-    Args:
-        source: what the records are called.
-        out: the directory.
-        sides: by their names.
-        whole: whether groups were dealt.
-        copied: the number of records that are copies of others.
-        others: arrays that are written beside inputs and labels.
-        left_out: arrays that are not written, because they have values of the groups.
-        blind: the challenge, if one is written.
-        texts: whether the records are texts, in JSON Lines.
+    `source` names the records, of which `copied` are copies of others, and `whole` says whether groups were dealt;
+    `others` are arrays that are written beside inputs and labels, `left_out` those that have values of the groups.
     """
 
     def counted(side: Side) -> str:
@@ -133,7 +119,6 @@ def summary(
 
 
 def _of_challenge(out: Path, members: bool) -> list[str]:
-    """The test of a blind challenge."""
     calibration = [] if members else ["--calibration", "CALIBRATION"]
     return ["jaxaudit", "ks", "--challenge", str(out / KEY), *calibration, "--target", "OUTPUTS"]
 

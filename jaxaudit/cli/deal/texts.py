@@ -115,7 +115,6 @@ def _groups(groups: str, path: Path, texts: Texts) -> Int[np.ndarray, " records"
 
 
 def _refuse_no_versions(versions: list[Texts], hashes: list[np.ndarray]) -> None:
-    """Refuses two files whose lines are not two versions of the same records."""
     first, second = versions
     if (len(first.lines), first.form) != (len(second.lines), second.form):
         raise InputError(

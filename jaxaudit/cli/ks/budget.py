@@ -14,6 +14,7 @@ from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.networks import mean_cost
 from jaxaudit.cli.options import fields_of, with_usual, with_values
+from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.parsers import parse_time
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.tuning import (
@@ -57,15 +58,10 @@ def plan_within(
     tests: tuple[KSTest, ...],
     learner_of: Callable[[str, str], SteppedLearner],
 ) -> tuple[KSOptions, Summary]:
-    """The options for an audit of at most `budget` seconds, and the plan; given options are not changed.
+    """The options for an audit of at most `budget` seconds (None: no limit), and the plan.
 
-    Args:
-        budget: seconds in total; None for no limit.
-        given: the options of the command line; None where not given.
-        options: the same with defaults.
-        sets: the data.
-        tests: the tests that the options name.
-        learner_of: the learner for a model name and mlp's hidden layers.
+    What is `given` on the command line is not changed; `options` are the same with defaults. `learner_of` is the
+    learner for a model name and mlp's hidden layers.
     """
     full = _work(options, sets, tests)
     wanted = (options.model.model or "", options.model.hidden or "")
@@ -119,7 +115,7 @@ def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: St
     The number of models per batch is searched for once per network. For records of another shape it is kept, and only a
     few steps are timed.
     """
-    work = facts_of("ks", options, query.inputs.shape[1:], len(query.class_names))
+    work = facts_of("ks", options, source_hashes(options), query.inputs.shape[1:], len(query.class_names))
     work |= {"model": design[0], "hidden": design[1]}
     known = recall_speed(work)
     if known is None:

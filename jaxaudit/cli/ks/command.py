@@ -51,13 +51,11 @@ def as_given(options: KSOptions) -> KSOptions:
 
 
 def _check_pair(options: KSOptions) -> None:
-    """Refuses a query set without a calibration set where shadow models are trained, and vice versa."""
     if options.source is Source.TRAINING:
         check_pair(options.data.query, options.data.calibration)
 
 
 def _check_groups(options: KSOptions) -> None:
-    """Refuses groups of one set without those of the others."""
     if options.source is Source.BANK:
         return
     check_groups(options.data)
@@ -66,7 +64,6 @@ def _check_groups(options: KSOptions) -> None:
 
 
 def _check_members(options: KSOptions) -> None:
-    """Refuses known members without a holdout, or without a target."""
     data = options.data
     if data.members is None or options.source is Source.BANK:
         return
@@ -83,7 +80,6 @@ def _check_members(options: KSOptions) -> None:
 
 
 def _check_targets(options: KSOptions) -> None:
-    """Refuses outputs on records that are not given; a bank has its own."""
     data, target, banked = options.data, options.target, options.source is Source.BANK
     if banked and not target.target:
         raise InputError("--shadows needs --target: outputs of the target on the query set of the bank.")
@@ -107,7 +103,6 @@ def _check_targets(options: KSOptions) -> None:
 
 
 def _check_in_step(options: KSOptions) -> None:
-    """Refuses files of outputs that are not one of each target."""
     data, target, banked = options.data, options.target, options.source is Source.BANK
     before = bool(target.before or target.holdout_before)
     files = {

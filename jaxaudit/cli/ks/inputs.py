@@ -46,17 +46,13 @@ class AuditInputs(NamedTuple):
     """The data of an audit, matched record by record.
 
     Attributes:
-        query: the query set.
         calibration: with the query set's classes in its order, and no record of query set or holdout; None where known
             members are enough.
         holdout: records of the same provider that the target was not trained on, if any.
-        files: targets given as files of outputs.
-        simulated: targets of known truth, to be trained.
-        groups: of query set and holdout, if groups were dealt whole.
+        files, simulated: targets given as files of outputs, and targets of known truth, to be trained.
         reference: a reference that is a set of its own, with no record of the others; None: the calibration set.
         members: records that the targets are known to have used, with no record of the others.
-        read: each set by role as it was read.
-        read_groups: of query set and holdout as they were read.
+        read, read_groups: each set by role as it was read, and the groups.
         commitment: of the blind challenge that the files of outputs answer.
     """
 

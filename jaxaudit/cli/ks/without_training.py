@@ -16,9 +16,8 @@ from jaxaudit.audits.ks.tests import TESTS, KSTest, MembersTest
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.inputs import as_outputs, file_targets
-from jaxaudit.cli.ks.named_tests import load_own_tests
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, renamed, with_all
-from jaxaudit.cli.ks.run import described_files, outcome_of
+from jaxaudit.cli.ks.run import described_files, load_own_tests, outcome_of
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_groups, reader

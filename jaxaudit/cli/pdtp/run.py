@@ -108,7 +108,6 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
 
 
 def _groups(options: PDTPOptions, whole: Table | Examples, chosen: np.ndarray | None) -> np.ndarray:
-    """The group of each record that is used."""
     data, groups = options.data, options.audit.groups or ""
     if data.missing == "drop":
         raise InputError("--groups has a value for each record of the table, and --missing drop drops some; use mean.")

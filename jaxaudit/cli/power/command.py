@@ -111,7 +111,6 @@ class PowerOptions:
 
 
 def _check_groups(options: PowerOptions) -> None:
-    """Rejects groups of a set that is not given."""
     if options.data.groups is not None and options.data.query is None:
         raise InputError("--groups needs --query: the embedded sets have no groups.")
 

@@ -16,6 +16,7 @@ from jaxaudit.cli.ks.budget import FIXED_SECONDS, TRAINING_SHARE, USUAL, parse_b
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.networks import make_designs, make_shadow_learner, mean_cost, with_defaults
 from jaxaudit.cli.options import with_usual, with_values
+from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.read_sets import read_groups, read_sets, reader, tell_of_large_numbers, text_reader
@@ -136,12 +137,10 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
 
 
 def _learner(options: PowerOptions, sets: AuditInputs) -> SteppedLearner:
-    """The learner of the guessed design."""
     return make_shadow_learner(options.model, options.recipe, sets.query, sets.records)
 
 
 def _designs(options: PowerOptions, sets: AuditInputs) -> tuple[Design, ...]:
-    """The further designs."""
     return make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)
 
 
@@ -154,14 +153,7 @@ def _work(options: PowerOptions, sets: AuditInputs) -> Work:
 def plan_within(
     budget: float | None, given: PowerOptions, options: PowerOptions, sets: AuditInputs
 ) -> tuple[PowerOptions, Summary]:
-    """The options for a measurement of at most `budget` seconds, and the plan; given options are not changed.
-
-    Args:
-        budget: seconds in total; None for no limit.
-        given: the options of the command line; None where not given.
-        options: the same with defaults.
-        sets: query and calibration set, or a sample of them if one was requested.
-    """
+    """The options for a measurement of at most `budget` seconds (None: no limit), and the plan, as for `ks`."""
     work, pace = _work(options, sets), _pace(options, sets)
     free = Free(
         models=given.audit.holdout_shadow_models is None,
@@ -187,7 +179,7 @@ def _pace(options: PowerOptions, sets: AuditInputs) -> Pace:
     model, recipe, query, shape = options.model, options.recipe, sets.query, sets.query.inputs.shape[1:]
     learners = 1 + len(_designs(options, sets))
     speed = speed_of((model.model or "", model.hidden or ""), options, query, _learner(options, sets))
-    facts = facts_of("power", options, shape, len(query.class_names))
+    facts = facts_of("power", options, source_hashes(options), shape, len(query.class_names))
     number = recipe.models_per_batch or recall_models_per_batch(facts)
     if number is None:
         # So that a run without a budget uses the same number of models per batch and gets the same results.

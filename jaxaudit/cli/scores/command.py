@@ -67,7 +67,6 @@ class LMOptions:
 
 
 def _check_sets(options: LMOptions) -> None:
-    """Rejects records that are given twice or not at all."""
     files = (options.query, options.holdout, options.members)
     if (options.texts is None) is (files == (None, None, None)):
         raise InputError(

@@ -5,7 +5,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,27 +30,19 @@ if TYPE_CHECKING:
 ROLES = ("baseline", "before", "unused", "used")
 
 
-class Records(NamedTuple):
-    """The records of all sets: what stands before each answer, the answers, and the columns that are no score."""
-
-    prompts: list[str]
-    answers: list[str]
-    columns: dict[str, list[Any]]
-
-
 def score_texts(options: LMOptions) -> Summary:
     """Scores records of text by every model and writes the table."""
     from jaxaudit.models.language_model import LanguageModel
     from jaxaudit.models.token_scores import SCORES, token_scores
 
-    records = _records(options)
+    prompts, answers, columns = _records(options)
     folders = {"target": (options.model,), **{role: getattr(options, role) for role in ROLES}}
     models = {
         name: LanguageModel(folder, options.precision)
         for role, given in folders.items()
         for name, folder in _names(role, given)
     }
-    encoded = {name: model.encode(records.prompts, records.answers) for name, model in models.items()}
+    encoded = {name: model.encode(prompts, answers) for name, model in models.items()}
     for name, model in models.items():
         long = sum(len(each.tokens) > model.positions for each in encoded[name]) if model.positions else 0
         if long:
@@ -61,8 +53,7 @@ def score_texts(options: LMOptions) -> Summary:
     tokens = {name: sum(len(each.tokens) for each in mine) for name, mine in encoded.items()}
     total, done = sum(tokens.values()), 0
     counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
-    say(f"scoring {len(records.answers):,} records by {counted}: {total:,} tokens")
-    columns: dict[str, Any] = dict(records.columns)
+    say(f"scoring {len(answers):,} records by {counted}: {total:,} tokens")
     columns["covariate.tokens"] = [len(each.tokens) - each.start for each in encoded["target"]]
     with progress_on_stderr("scoring", shorter="fewer records, or a GPU, would take less") as progress:
 
@@ -86,7 +77,8 @@ def score_texts(options: LMOptions) -> Summary:
     return _scored(options.table, [of for of, k in zip(columns["set"], kept, strict=True) if k], counted)
 
 
-def _records(options: LMOptions) -> Records:
+def _records(options: LMOptions) -> tuple[list[str], list[str], dict[str, Any]]:
+    """What stands before each answer, the answers, and the columns that are no score, of the records of all sets."""
     given: dict[str | None, Path | None] = {"query": options.query, "holdout": options.holdout}
     given |= {"members": options.members, None: options.texts}
     read = {of: read_texts(path) for of, path in given.items() if path is not None}
@@ -96,7 +88,7 @@ def _records(options: LMOptions) -> Records:
             "one form, or it tells them apart."
         )
     sets = [name for of, each in read.items() for name in (_sets(each) if of is None else [of] * len(each.answers))]
-    columns: dict[str, list[Any]] = {"set": sets}
+    columns: dict[str, Any] = {"set": sets}
     for name in ("index", "group", "pair"):
         found = [each.column(name) or [None] * len(each.answers) for each in read.values()]
         values = [value for column in found for value in column]
@@ -112,7 +104,7 @@ def _records(options: LMOptions) -> Records:
     answers = [answer for each in read.values() for answer in each.answers]
     if options.keep_text:
         columns["text"] = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
-    return Records(prompts, answers, columns)
+    return prompts, answers, columns
 
 
 def _sets(texts: Texts) -> list[str]:

@@ -118,7 +118,6 @@ def _tell_of_unshown(bank: Bank, unshown: list[Path]) -> None:
 
 
 def _place(bank: Bank, file: Path, missing: list[int], model: int | None) -> int:
-    """The number of the model that the file belongs to."""
     if model is None:
         if not missing:
             raise InputError(
@@ -147,7 +146,6 @@ def _digest(values: Values) -> bytes:
 
 
 def _identical(bank: Bank, values: Values) -> int | None:
-    """The model with exactly these outputs."""
     shaped = values.reshape(bank.description.shape)
     for model in bank.finished().tolist():
         try:

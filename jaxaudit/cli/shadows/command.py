@@ -7,7 +7,6 @@ from jaxaudit.errors import InputError
 
 
 def _check_sets(options: PlanOptions | TrainOptions) -> None:
-    """Rejects a plan without sets to randomise, or without a directory."""
     data = options.data
     if data.query is None:
         raise InputError("--query is missing: the data in question.")
@@ -21,7 +20,6 @@ def _check_sets(options: PlanOptions | TrainOptions) -> None:
 
 
 def _check_direction(options: PlanOptions) -> None:
-    """Rejects scores without a direction, and a direction or several views of other outputs."""
     models = options.models
     scored = models.outputs in OF_SCORES
     if scored != (models.direction is not None):
@@ -34,7 +32,6 @@ def _check_direction(options: PlanOptions) -> None:
 
 
 def _check_model(options: AddOptions) -> None:
-    """Rejects one model number for several files."""
     count = len(options.files)
     if options.model is not None and count > 1:
         raise InputError(f"--model names one model, but {count} files were given: give one of them.")

@@ -43,7 +43,6 @@ class BankData(Held, Sets):
 
 
 def _bank_size() -> Any:
-    """`--models`, as a field."""
     help = "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]"
     return option(help, minimum=1, maximum=MOST)
 

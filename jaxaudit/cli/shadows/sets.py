@@ -29,13 +29,10 @@ class BankSets(NamedTuple):
     """The records of a bank; columns are the query set, the holdout, the calibration set.
 
     Attributes:
-        parts: the inputs of each set.
-        class_names: in label order.
+        parts, hashes: the inputs of each set, and hashes of the sets as they were read.
         counts: numbers of records of each set, dropped ones included.
-        hashes: of the sets as they were read.
         labels: class of each record; -1 for records of a class without query records.
         dropped: records that no model is trained on.
-        groups: of query and holdout records, if there are groups.
         sampled_alike: the test whether query set and holdout are exchangeable, on records that are not dropped; None
             without a holdout.
     """
@@ -53,10 +50,8 @@ class BankSets(NamedTuple):
 def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | None = None) -> BankSets:
     """The records of the sets that these options name.
 
-    Args:
-        key: random key, from which `ks` draws its own test whether query set and holdout are exchangeable.
-        data: the options.
-        model: how texts become tokens, if records are texts.
+    By `key`, as in `ks`, the test whether query set and holdout are exchangeable is drawn. `model` says how texts
+    become tokens.
     """
     names = [name for name in (data.query, data.holdout, data.calibration) if name is not None]
     adapters = None if model is None else make_adapters(model)
@@ -165,7 +160,6 @@ def _calibration(
 
 
 def _refuse_shared(query: Examples, holdout: Examples | None, calibration: Examples | None) -> None:
-    """Rejects records that two sets share, as `ks` does."""
     if calibration is not None:
         refuse_overlap(query, calibration)
     if holdout is not None:

@@ -163,7 +163,6 @@ def _models_per_batch(asked: int | None, there: Description | None, done: Int[np
 
 
 def _here() -> Mapping[str, str]:
-    """The versions of libraries that train models now."""
     return {name: version(name) for name in PACKAGES}
 
 
@@ -173,7 +172,6 @@ def _and(there: str, here: str) -> str:
 
 
 def _filled(options: TrainOptions, query: Examples) -> TrainOptions:
-    """The options with missing values filled in."""
     if options.source is Source.LEARNER:
         return options
     if not are_texts(query):
@@ -222,7 +220,6 @@ def _estimate(
     speed: Speed | None,
     spread: bool,
 ) -> tuple[str, ...]:
-    """An estimate of the time and memory of training, for models with these numbers of training records."""
     models, number = len(members), description.models_per_batch or 1
     outputs = 4 * description.records * description.classes
     memory = PROGRAM_BYTES + 3 * sum(part.nbytes for part in sets.parts) + number * outputs

@@ -114,7 +114,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
 
 
 def _filled(options: UnlearnOptions) -> UnlearnOptions:
-    """The options with defaults filled in."""
     demo, of_texts = options.data.data is None, is_texts(options.data.data or "")
     if demo:
         options = with_usual(options, data=DEMO_DATA, class_name=DEMO_CLASS)
@@ -131,7 +130,6 @@ def _filled(options: UnlearnOptions) -> UnlearnOptions:
 def _notes(
     options: UnlearnOptions, parts: Parts, learner: NetworkLearner, methods: Mapping[str, Unlearn]
 ) -> tuple[str, ...]:
-    """Limitations of the inputs."""
     asked = options.audit
     notes = [f"Trained on {parts.described}, tested on {parts.test.name} ({len(parts.test):,} records).", *parts.notes]
     if "fisher" in methods:

@@ -25,8 +25,12 @@ TOKEN = r"(?u)\b\w+\b"
 
 
 class Baseline(NamedTuple):
-    """What an attempt without the target found: p-values of "the sets cannot be told apart" by `columns` or `texts`,
-    and the names of the columns that differ most between the sets, the worst first."""
+    """What an attempt without the target found.
+
+    Attributes:
+        p_values: by what was used, `columns` or `texts`: p-value of "query set and holdout cannot be told apart by it".
+        revealing: the names of the columns that differ most between the sets, the worst first.
+    """
 
     p_values: dict[str, float]
     revealing: tuple[str, ...] = ()

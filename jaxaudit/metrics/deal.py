@@ -1,8 +1,8 @@
 """Splits records at random into a query set, a holdout and known members. This random split makes the tests exact.
 
 Split before any record is shared. For a fixed query set, a holdout twice as large raises the test's signal-to-noise
-ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at ratio r). For a fixed number of records, half of them is
-best."""
+ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at ratio r). For a fixed number of records, half is best.
+"""
 
 from math import comb
 
@@ -108,8 +108,7 @@ def ways(count: int, chosen: int) -> int:
 
 
 def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
-    """How many groups to draw from each side of a random split, so that about `records` records of a side are drawn; >=
-    1.
+    """How many groups to draw from each side of a random split, for about `records` records of a side; at least 1.
 
     The number does not depend on which groups are on which side, so the sampled sides stay exchangeable.
 

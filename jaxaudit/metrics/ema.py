@@ -20,8 +20,11 @@ class Thresholds(NamedTuple):
 
 
 class Signals(NamedTuple):
-    """The membership signals of EMA, each larger for a member: whether the record's class is predicted, the probability
-    of that class, and the negative entropy of the output, sum_y p_y log p_y, in nats."""
+    """The membership signals of EMA, computed from a model's outputs; each is larger for a member.
+
+    They are whether the record's class is predicted, the probability of that class, and the negative entropy of the
+    output, sum_y p_y log p_y, in nats.
+    """
 
     correct: Bool[np.ndarray, "*models n"]
     confidence: Float[np.ndarray, "*models n"]

@@ -73,9 +73,11 @@ class EpsilonBound(StrictStruct, frozen=True):
 
 
 class Coins(NamedTuple):
-    """Two-sided p-values of "the membership masks are independent fair coins": from the number of records of each
-    `models`, the number of models of each of `records`, and, over all pairs of models, the largest deviation of how far
-    masks are `alike`."""
+    """Two-sided p-values of "the membership masks are independent fair coins", from three statistics.
+
+    They are the number of records of each model, the number of models of each record, and the largest deviation, over
+    all pairs of models, of the number of records on which their masks agree.
+    """
 
     models: float
     records: float

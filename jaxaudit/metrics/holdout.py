@@ -159,7 +159,8 @@ def without_difficulty(
     """Scores minus the part that each record's difficulty explains: residuals of a least-squares fit over all records.
 
     The predictors are the mean scores of each record among shadow models trained with it, and without it. The fit does
-    not use the split, so exchangeable records stay exchangeable."""
+    not use the split, so exchangeable records stay exchangeable.
+    """
     without = (shadows * ~membership).sum(axis=0) / np.maximum((~membership).sum(axis=0), 1)
     within = (shadows * membership).sum(axis=0) / np.maximum(membership.sum(axis=0), 1)
     difficulty = np.stack([np.ones_like(without), without, without**2, within, within**2], axis=1)

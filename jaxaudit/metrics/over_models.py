@@ -1,6 +1,4 @@
-"""Unlearned models beside retrained ones: estimates with intervals over models, a band with a stated error rate, and an
-exact test over seeds.
-"""
+"""Unlearned models beside retrained ones: intervals over models, a band with a stated error rate, a test over seeds."""
 
 from typing import NamedTuple
 

@@ -220,6 +220,12 @@ def better_than_guessing(
 
     Raises:
         InputError: shapes disagree, or two models do not share a split.
+
+    >>> import jax
+    >>> truth = np.random.default_rng(1).permuted(np.tile([[True, False]], (5, 10)), axis=1)
+    >>> truth = np.stack([truth, ~truth], axis=1).reshape(10, 20)
+    >>> better_than_guessing(jax.random.key(1), truth[None], truth)
+    0.0005
     """
     if called.shape[1:] != truth.shape or len(truth) % 2 or (truth[::2] == truth[1::2]).any():
         raise InputError(

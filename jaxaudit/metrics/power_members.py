@@ -47,8 +47,7 @@ def memory_of_models(
     stretch: float = 1.0,
     helped: bool = True,
 ) -> Memory:
-    """Measures memory on models that were each trained on a random choice of at least two of the records, not all but
-    one.
+    """Measures memory on models that were each trained on a random choice of the records.
 
     With shadow models, a model's deviation from them is stretched before it is scored, by the factor `stretch` that
     `separation` found. If there are very many models and records, only some models are measured (`evenly_spaced`).

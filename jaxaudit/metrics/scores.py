@@ -118,12 +118,12 @@ def scores_among(
     membership: Bool[Array | np.ndarray, "models n"],
     start: Float[np.ndarray, " kinds"] | None = None,
 ) -> Float[np.ndarray, "models n"]:
-    """The scores of models of known or assumed membership, each computed with the other models; raises as
-    `membership_scores`.
+    """The scores of models of known or assumed membership, each computed with the other models.
 
     All models are treated alike: if a model of assumed membership is exchangeable with the others, so are its scores.
-    (If models times records exceed `PAIRS`, only some models contribute to the weights.) The regression may start from
-    weights that are known, to save time."""
+    (If models times records exceed `PAIRS`, only some models contribute to the weights.) The regression may `start`
+    from known weights, to save time. Raises as `membership_scores`.
+    """
     models, membership = cut(models), np.asarray(membership)
     _check(models[0], models, membership)
     return _scores_and_weights(models, membership, start)[0]

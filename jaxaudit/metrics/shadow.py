@@ -115,7 +115,8 @@ def likeness(
 
     It is the rank of the target's `mixture_log_likelihood` among those of the shadow models. Each is computed with the
     profile of the other models, and the shadow models' deviations are multiplied by `stretch`, the factor by which a
-    target with its own data deviates more."""
+    target with its own data deviates more.
+    """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
     theirs = []
     for model, members, others in zip(shadows, membership, profiles_of_others(shadows, membership), strict=True):

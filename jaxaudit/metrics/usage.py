@@ -1,5 +1,4 @@
-"""The result of all tests of use: was a query set used, how much of it, and the verdict, which follows from the
-numbers.
+"""The result of all tests of use: was a query set used, how much of it, and the verdict.
 
 - `not forgotten`: the p-value of "never used", adjusted for all targets of the audit, is at most alpha. If the test's
   assumption holds, a target that never used the query set gets this verdict with probability at most alpha.

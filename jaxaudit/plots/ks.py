@@ -33,8 +33,11 @@ Sample = Float[np.ndarray, " n"]
 
 
 class Gap(NamedTuple):
-    """The widest gap between two empirical CDFs: the Kolmogorov-Smirnov distance, the smallest confidence at which it
-    is attained, and the lower and the higher CDF there."""
+    """The widest gap between two empirical CDFs, and its location.
+
+    It has the Kolmogorov-Smirnov distance, the smallest confidence at which that is attained, and the lower and the
+    higher CDF there.
+    """
 
     distance: float
     confidence: float

@@ -67,13 +67,7 @@ def dress(axes: Axes, across: str, up: str = "") -> None:
 
 
 def logarithmic(
-    axes: Axes,
-    name: str,
-    ticks: ArrayLike,
-    labels: Sequence[str],
-    ends: tuple[float, float],
-    scale: str = "log",
-    **how: Any,
+    axes: Axes, name: str, ticks: ArrayLike, labels: Sequence[str], ends: Any, scale: str = "log", **how: Any
 ) -> None:
     """Sets the scale, ticks and ends of the axis `x` or `y`."""
     getattr(axes, f"set_{name}scale")(scale, **how)

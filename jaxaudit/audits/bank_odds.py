@@ -37,8 +37,8 @@ class ModelOutputs(NamedTuple):
     Attributes:
         by_view: log-odds (nats) of each record's own class in each view; infinite where a probability was rounded to 0
             or 1. Of a bank of scores the scores themselves, larger for records that were used.
-        correct: the share of its views in which the record's own class has the largest output; with a bank of log-odds,
-            has a probability above one half. NaN where records have no classes.
+        correct: the share of views in which the record's own class has the largest output, or of a bank of log-odds a
+            probability above one half. NaN where records have no classes.
     """
 
     by_view: Float[np.ndarray, "n views"]
@@ -46,8 +46,7 @@ class ModelOutputs(NamedTuple):
 
     @property
     def log_odds(self) -> Float32[np.ndarray, " n"]:
-        """Log-odds of each record's own class. Those of several views are cut at 20 nats, as every test cuts them, and
-        then averaged."""
+        """Log-odds of each record's own class. Those of several views are cut at 20 nats, then averaged."""
         with np.errstate(over="ignore"):
             return _mean_of_views(self.by_view).astype(np.float32)
 

@@ -10,7 +10,6 @@ from scipy import special
 
 from jaxaudit.audits.ks.result import Truth
 from jaxaudit.audits.resolution import Coarsening, as_logits, resolution_of, rounded
-from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, match_logits, match_precision
 from jaxaudit.metrics.checks import RECIPE, Check, models_of_test
 from jaxaudit.metrics.ema import Signals
@@ -121,10 +120,6 @@ class Evidence:
     def pool(self) -> Pool:
         """The records."""
         return self.models.pool
-
-    @property
-    def query(self) -> Examples:
-        return self.once("query", lambda: self.pool.examples.take(self.pool.query, "query set"))
 
     @property
     def queries(self) -> int:

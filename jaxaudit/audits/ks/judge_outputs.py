@@ -36,7 +36,7 @@ from jaxaudit.metrics.ema import EMA, ema_rule
 from jaxaudit.metrics.ks import Rho, Verdict, noise_floor, paper_rule
 from jaxaudit.metrics.resemblance import LEAST, resemblance
 from jaxaudit.metrics.usage import Usage, decided, holm, used_share
-from jaxaudit.shadow_models import OF_QUERY, Kind
+from jaxaudit.shadow_models import OF_QUERY, OF_RHO, Kind
 
 WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
 """Kinds of models without query records; the first present shows if the calibration set is like the query set."""
@@ -91,7 +91,7 @@ def judge_outputs(
         query_confidences=query,
         calibration_confidences=calibration,
         control_confidences=controls,
-        labels=evidence.query.labels,
+        labels=evidence.pool.examples.labels[evidence.pool.query],
         sources=tuple(
             source
             for judgements in judged
@@ -152,15 +152,15 @@ def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
     """The checks that are the same for every target and test, as far as the models allow them."""
     if evidence.pool.classless:
         return ()
-    query, own = evidence.query, evidence.own_accuracy(Kind.QUERY, Kind.CALIBRATION)
+    labels, pool, own = evidence.pool.examples.labels, evidence.pool, evidence.own_accuracy(*OF_RHO[:2])
     known = next((kind for kind in WITHOUT_QUERY if evidence.count(kind)), None)
     checks = [preflight.shadow_accuracy(own, evidence.min_accuracy)] if len(own) else []
     if known is not None:
         accuracy = evidence.models.take(evidence.models.of(known)).query_accuracy
-        checks.append(preflight.calibration_reach(accuracy, query.labels, whose=WITHOUT_QUERY[known]))
-    others = evidence.pool.examples.labels[evidence.pool.calibration]
-    if len(others):
-        checks.append(preflight.class_coverage(query.labels, others, query.class_names))
+        checks.append(preflight.calibration_reach(accuracy, labels[pool.query], whose=WITHOUT_QUERY[known]))
+    if len(labels[pool.calibration]):
+        sets = labels[pool.query], labels[pool.calibration]
+        checks.append(preflight.class_coverage(*sets, pool.examples.class_names))
     return tuple(checks)
 
 
@@ -200,7 +200,7 @@ def conclude(
         name=name,
         truth=truth,
         finding=finding,
-        verdict=_verdict(finding),
+        verdict=msgspec.convert(finding.verdict, Verdict),
         because="; ".join(finding.reasons),
         method=first.test,
         usage=tuple(_usage(each.usage, each) for each in decided if each.usage is not None),
@@ -228,14 +228,10 @@ def _of_rho(judgement: Judgement, rho: Rho) -> dict[str, Any]:
     return {
         "paper_rule": paper_rule(rho.median),
         "rho": made,
-        "rho_verdict": _verdict(judgement.finding),
+        "rho_verdict": judgement.finding.verdict,
         "ks": Distances(numbers(rho.distances), numbers(rho.calibration_distances)),
         "controls": tuple(controls),
     }
-
-
-def _verdict(finding: Finding) -> Verdict:
-    return msgspec.convert(finding.verdict, Verdict)
 
 
 def _usage(usage: Usage, judgement: Judgement) -> UsageResult:
@@ -255,7 +251,6 @@ def _ema(emas: tuple[EMA, ...]) -> EMAResult:
 
 
 def numbers(values: Float[np.ndarray, " n"]) -> tuple[Number, ...]:
-    """These numbers; None for those that are not finite."""
     return tuple(map(number, values))
 
 

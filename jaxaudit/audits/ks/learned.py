@@ -24,11 +24,8 @@ def without_unlearned(evidence: Evidence, tests: Sequence[KSTest]) -> Evidence:
 
     A design has learned if the median training accuracy of a test's models covers at least 10% of the way from the
     share of the commonest class to 1. The models of each test are judged separately, so that adding a test does not
-    remove models from another.
-
-    A design that did not learn is kept if a test would have too few models without it; the worst design is left out
-    first. The first design is always kept, since rho and simulated targets use it. `Evidence.limitations` reports all
-    of this.
+    remove models from another. A design is kept if the test would have too few models without it, the worst leaving
+    first; the first always, since rho and simulated targets use it. `Evidence.limitations` reports all of this.
     """
     titles: dict[tuple[str, ...], list[str]] = {}
     for test in tests:

@@ -60,7 +60,6 @@ class UsageResult(StrictStruct, frozen=True):
         verdict: what these numbers alone support; the conclusion after all checks is the finding of the test.
         fraction: None if the data do not determine it.
         p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
-        question: whether the fraction is of what was used, or of what is left; missing in runs of older versions.
     """
 
     method: str
@@ -113,12 +112,10 @@ class Retrained(StrictStruct, frozen=True):
     """What forget quality and privleak are worth: their values between models that were all retrained.
 
     Attributes:
-        models: the number of retrained models.
-        forget_quality: of the target and each of them.
+        forget_quality: of the target and each of the retrained `models`.
         between: forget quality of each pair of retrained models, in which there is nothing to find.
-        share_below: the share of these pairs below `nominal`: the realised level.
+        share_below: the share of these pairs below `nominal`, the level at which it is read: the realised level.
         privleak: of each ordered pair of retrained models, in percent.
-        nominal: the level at which forget quality is read.
     """
 
     models: int
@@ -194,10 +191,9 @@ class Rates(StrictStruct, frozen=True):
 
 
 class KSResult(StrictStruct, frozen=True, kw_only=True):
-    """The results of the audit.
+    """The results of the audit, with intervals of this level.
 
     Attributes:
-        level: confidence level of the intervals.
         noise_floor: distances that a change of the random seed alone causes; None without rho.
         rates: error rates of each test, measured on the shadow models; None unless requested.
     """

@@ -79,11 +79,6 @@ def measure_power(
         fraction: the used fraction to detect.
         models: number of shadow models, here and in the planned audit.
         reduced: what was reduced to fit a time budget, in words, which become part of the finding.
-        execution: as for `train_shadows`.
-
-    Returns:
-        Probabilities of detection at the 5% level for several used fractions, sizes and numbers of shadow models, and
-        of each verdict; the smallest fraction detected with 95% probability, and the records that `fraction` needs.
 
     Raises:
         InputError: the sets overlap, there are too few groups, or an option is out of range.
@@ -133,8 +128,7 @@ def power_of_models(
     Args:
         shadows: the shadow models, from `open_bank`.
         holdout_size: number of holdout records; by default as many as the bank has.
-        members_size: number of known members; by default the number of the bank's query records. A bank has no outputs
-            on known members.
+        members_size: number of known members; by default the number of the bank's query records.
         fraction: the used fraction to detect.
 
     Raises:

@@ -34,14 +34,12 @@ class Chance(StrictStruct, frozen=True):
 
 
 class Size(StrictStruct, frozen=True):
-    """The power of an audit of this size.
+    """The power of an audit of so many query and holdout records.
 
     Attributes:
-        query, holdout: numbers of records.
         given: whether these are the requested sizes.
         chances: the probability of detection for each of `FRACTIONS`.
-        min_detectable: the smallest used fraction detected with 95% probability; None if not even 1 is.
-            `least_noticed` in JSON.
+        min_detectable: the smallest used fraction detected with 95% probability, if any; `least_noticed` in JSON.
     """
 
     query: int

@@ -17,7 +17,12 @@ def about(data: Mapping[str, Any]) -> str:
         return f"{visible(str(data[role]['name']))} ({data[role]['records']:,} records)"
 
     if "scores" in data:
-        return _about_scores(data)
+        sets = [f"{data[role]['records']:,} {words}" for role, words in SETS.items() if role in data]
+        models = [f"{count} {role}" for role, count in data["scores"]["models"].items()]
+        return (
+            f"The table {visible(str(data['query']['name']))} has scores of {', '.join(sets)} records, by these "
+            f"models: {', '.join(models)}. No model was trained."
+        )
     compared = "The target's outputs are compared with theirs."
     if "shadows" in data:
         bank = data["shadows"]
@@ -27,7 +32,6 @@ def about(data: Mapping[str, Any]) -> str:
             f"The {bank['models']:,} shadow models of {visible(str(bank['name']))} were trained on records of "
             f"{', '.join(first)}{' and ' if first else ''}{last}. {compared}"
         )
-    further = ""
     if "calibration" not in data:
         return (
             f"The query set is {said('query')}. The target's outputs on it are compared with those on the holdout, "
@@ -35,21 +39,11 @@ def about(data: Mapping[str, Any]) -> str:
             "shadow model was trained."
         )
     if "reference" in data:
-        further = f" Those of the reference test were also trained on a share of the reference, {said('reference')}."
-    shared = "which shares no record with it."
+        further = f"Those of the reference test were also trained on a share of the reference, {said('reference')}."
+        compared = f"{further} {compared}"
     return (
-        f"The query set is {said('query')}. Shadow models were trained on it, and on {said('calibration')}, "
-        f"{shared}{further} {compared}"
-    )
-
-
-def _about_scores(data: Mapping[str, Any]) -> str:
-    """The sets of a table of scores, and the models that it has."""
-    sets = [f"{data[role]['records']:,} {words}" for role, words in SETS.items() if role in data]
-    models = [f"{count} {role}" for role, count in data["scores"]["models"].items()]
-    return (
-        f"The table {visible(str(data['query']['name']))} has scores of {', '.join(sets)} records, by these models: "
-        f"{', '.join(models)}. No model was trained."
+        f"The query set is {said('query')}. Shadow models were trained on it, and on {said('calibration')}, which "
+        f"shares no record with it. {compared}"
     )
 
 

@@ -23,10 +23,8 @@ class RowMatch(NamedTuple):
     """How well outputs fit membership masks of a bank.
 
     Attributes:
-        own: fit to the mask of their own model, in standard deviations.
-        fit: the best fit to the mask of another model.
-        other: number of another model whose mask the outputs fit overwhelmingly, so that they must be its outputs; or
-            None.
+        own: fit to the mask of their own model, in standard deviations. `fit`: the best fit to that of another.
+        other: another model whose mask the outputs fit overwhelmingly, so that they must be its outputs; or None.
         shown: whether the outputs demonstrably belong to their own model; a model that hardly memorises cannot show it.
     """
 

@@ -82,16 +82,16 @@ def _emas(said: TargetOutputs, evidence: Evidence) -> tuple[EMA, ...]:
     refuse_without_records(models.membership, evidence.pool)
     if said.signals is None or models.signals is None:
         raise InputError("EMA needs the signals of the target's outputs, and there are none.")
-    n, query = evidence.queries, evidence.query
+    n, examples = evidence.queries, evidence.pool.examples
     rows, theirs = models.membership[:, evidence.pool.calibration], models.signals
     return tuple(
         ema_of_signals(
             said.signals,
-            query.labels,
+            examples.labels[:n],
             Signals(*(each[index, n:] for each in theirs)),
-            evidence.pool.examples.labels[evidence.pool.calibration],
+            examples.labels[evidence.pool.calibration],
             members,
-            len(query.class_names),
+            len(examples.class_names),
         )
         for index, members in enumerate(rows)
     )

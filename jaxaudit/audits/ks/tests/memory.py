@@ -37,12 +37,7 @@ IN_FULL = (
 
 
 class Lack(NamedTuple):
-    """What prevents a verdict.
-
-    Attributes:
-        helps: what to do about it, in sentences without the last full stop.
-        reason: the reason to give with the verdict; empty if the numbers already give it.
-    """
+    """What to do about what prevents a verdict, and the reason to give with it, unless the numbers already give it."""
 
     helps: str
     reason: str = ""

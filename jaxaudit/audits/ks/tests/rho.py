@@ -128,10 +128,7 @@ class RhoTest(WithoutModels):
     ) -> Judgement:
         """The judgement that follows from rho; it depends on rho's own checks and on those that all tests share.
 
-        Args:
-            trust: confidence that the models of rho have the target's recipe.
-            lacks: why they may not have it; then no target is called `forgotten`.
-            targets: number of targets that are judged together.
+        With `lacks`, why the models of rho may not have the target's recipe, no target is called `forgotten`.
         """
         rests_on = OWN | {check.name for check in common}
         # A failed positive control prevents `forgotten`, and no other verdict.

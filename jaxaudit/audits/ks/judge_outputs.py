@@ -205,7 +205,7 @@ def conclude(
         method=first.test,
         usage=tuple(_usage(each.usage, each) for each in decided if each.usage is not None),
         change=next((each.change for each in decided if each.change is not None), None),
-        ema=next((_ema(each.ema) for each in decided if each.ema), None),
+        ema=next(map(_ema, (each.ema for each in decided if each.ema)), None),
         tests=tuple(
             TestResult(each.test, each.title, each.finding, {name: number(own) for name, own in each.numbers.items()})
             for each in decided

@@ -186,10 +186,19 @@ def field_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
 
     As far as the table has truth ratios, or Min-K% of both sets, of the target and of models without the query set.
     """
-    query = table.rows("query")
     retrained = table.of("unused")
-    ratios = [_ratios(each, query) for each in (target, *retrained)]
-    areas = [_area(table, each) for each in (target, *retrained)]
+
+    def scores_of(name: str, *sets: Any) -> list[list[np.ndarray] | None]:
+        """These scores of the target and of each retrained model on these sets; None where there are not all."""
+        rows = [table.rows(each) for each in sets]
+        values = (model.scores.get(name) for model in (target, *retrained))
+        return [
+            [each[own] for own in rows] if each is not None and all(asked(each, own) for own in rows) else None
+            for each in values
+        ]
+
+    ratios = [None if each is None else each[0] for each in scores_of(TRUTH_RATIO, "query")]
+    areas = [None if each is None else mia_auc(*each) for each in scores_of(MIN_K, "query", "holdout")]
     of_ratios = [each for each in ratios[1:] if each is not None]
     of_areas = [each for each in areas[1:] if each is not None]
     found: dict[str, Any] = {}
@@ -213,15 +222,3 @@ def field_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
             NOMINAL,
         )
     return found
-
-
-def _ratios(model: ScoredModel, rows: np.ndarray) -> Float[np.ndarray, " n"] | None:
-    values = model.scores.get(TRUTH_RATIO)
-    return values[rows] if values is not None and asked(values, rows) else None
-
-
-def _area(table: ScoreTable, model: ScoredModel) -> float | None:
-    values, query, holdout = model.scores.get(MIN_K), table.rows("query"), table.rows("holdout")
-    if values is None or not asked(values, query) or not asked(values, holdout):
-        return None
-    return mia_auc(values[query], values[holdout])

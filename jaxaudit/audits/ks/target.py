@@ -154,14 +154,11 @@ class FileTarget(NamedTuple):
         log_odds, at_resolution, compared = of_file(files, own, models)
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
-            checks = tuple(
-                target_accuracy(accuracy_of(*given[name]), given[name][1], given[name][0].name, of=of, check=check)
-                for name, of, check in (
-                    ("outputs", "query set", TARGET_OUTPUTS),
-                    ("on_members", "known members", MEMBERS_OUTPUTS),
-                )
-                if name in given
-            )
+            names = {"outputs": ("query set", TARGET_OUTPUTS), "on_members": ("known members", MEMBERS_OUTPUTS)}
+            for name in filter(given.__contains__, names):
+                (each, classes), (of, check) = given[name], names[name]
+                accuracy = float(np.mean(each.probabilities.argmax(axis=1) == each.columns(classes)))
+                checks = (*checks, target_accuracy(accuracy, classes, each.name, of=of, check=check))
         elif not self.allow_unrelated and len(models):
             dealt = evidence.dealt
             usual = models.log_odds[:, dealt].mean(axis=0)
@@ -216,10 +213,6 @@ def kinds_of_targets(targets: Sequence[Target]) -> list[str]:
     """The kind of the model of each target, which no other model has; targets from files have none."""
     numbers = count()
     return [f"target {next(numbers)}" if target.parts else "" for target in targets]
-
-
-def accuracy_of(file: Outputs, labels: Int[np.ndarray, " n"]) -> float:
-    return float(np.mean(file.probabilities.argmax(axis=1) == file.columns(labels)))
 
 
 def _refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:

@@ -162,11 +162,13 @@ class Evidence:
 
     def members(self, *kinds: str) -> Bool[np.ndarray, "models asked"]:
         """Which of the compared records (`Pool.asked`) the models of these kinds were trained on."""
-        return self._of("membership", kinds)
+        indices = self.models.of(*kinds)
+        return self.once(f"members {kinds}", lambda: np.take(self.models.membership[indices], self.pool.asked, axis=1))
 
     def log_odds(self, *kinds: str) -> Float[np.ndarray, "models asked"]:
         """Log-odds of the models of these kinds, in the same order; NaN for records without outputs."""
-        return self._of("log_odds", kinds)
+        indices = self.models.of(*kinds)
+        return self.once(f"log-odds {kinds}", lambda: np.take(self.models.log_odds[indices], self.pool.asked, axis=1))
 
     def design_of(self, *kinds: str) -> Int[np.ndarray, " models"]:
         """The index of the design of each model of these kinds, in the same order."""
@@ -191,10 +193,6 @@ class Evidence:
         if name not in self._known:
             self._known[name] = make()
         return self._known[name]
-
-    def _of(self, name: str, kinds: tuple[str, ...]) -> Any:
-        indices, asked = self.models.of(*kinds), self.pool.asked
-        return self.once(f"{name} {kinds}", lambda: np.take(getattr(self.models, name)[indices], asked, axis=1))
 
 
 def of_rho(

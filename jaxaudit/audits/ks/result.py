@@ -267,19 +267,8 @@ def check(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
         numbers = {*(usage.method for usage in target.usage), *(("ema",) if target.ema else ())}
         demand(numbers <= set(tests), "a target has numbers of no test")
         demand(("rho" in tests) == (target.rho is not None), "a target has rho without its test, or the reverse")
-    if arrays:
-        _check_arrays(result, arrays)
-
-
-def array_names(result: KSResult) -> tuple[str, ...]:
-    """Names of the arrays of a run that charts need: of shadow models, if there is rho, and one for each target."""
-    if all(target.method == SCORES for target in result.targets):
-        return ()
-    models = () if result.noise_floor is None else ("query", "calibration")
-    return (*models, *(f"target_{index}" for index in range(len(result.targets))))
-
-
-def _check_arrays(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
+    if not arrays:
+        return
     shape = arrays["target_0"].shape
     for target in result.targets:
         if target.rho is not None:
@@ -293,3 +282,11 @@ def _check_arrays(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
         demand(not name.startswith("target_") or values.shape == shape, f"confidences called {name} are misshapen")
         fits = values.dtype.kind == "f" and bool(((values >= 0) & (values <= 1)).all())
         demand(fits, f"confidences called {name} are not probabilities")
+
+
+def array_names(result: KSResult) -> tuple[str, ...]:
+    """Names of the arrays of a run that charts need: of shadow models, if there is rho, and one for each target."""
+    if all(target.method == SCORES for target in result.targets):
+        return ()
+    models = () if result.noise_floor is None else ("query", "calibration")
+    return (*models, *(f"target_{index}" for index in range(len(result.targets))))

@@ -11,7 +11,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.audits.ks.tests.test import Judgement, WithoutModels, p_text
+from jaxaudit.audits.ks.tests.test import Judgement, KSTest, p_text
 from jaxaudit.errors import InputError
 from jaxaudit.membership import Membership
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS, Check
@@ -22,7 +22,7 @@ NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS})
 
 
 @dataclass(frozen=True, kw_only=True)
-class EMATest(WithoutModels):
+class EMATest(KSTest):
     """Does every query record look like a training record of the target? (Huang, Li & Li 2021)
 
     EMA never concludes `forgotten`: that would only mean that not all records were used, and the used fraction has no

@@ -10,7 +10,7 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.holdout import EXACT, OF_P, exchangeable, measured, predictors_of, sets_alike
-from jaxaudit.audits.ks.tests.test import USED, Judgement, WithoutModels, Words, judgement_of_use
+from jaxaudit.audits.ks.tests.test import USED, Judgement, KSTest, Words, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
@@ -48,7 +48,7 @@ STRANGE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class MembersTest(WithoutModels):
+class MembersTest(KSTest):
     """How much of its memory of known members does the target have of the query set?
 
     The test needs the target's outputs on known members and on a holdout, and no shadow models. With shadow models of

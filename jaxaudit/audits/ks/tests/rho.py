@@ -15,7 +15,7 @@ from jaxaudit.audits.finding import sentence as capital
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, generators
 from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, recipe_of
-from jaxaudit.audits.ks.tests.test import TONES, Judgement, WithoutModels
+from jaxaudit.audits.ks.tests.test import TONES, Judgement, KSTest
 from jaxaudit.audits.pool import share_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
@@ -38,7 +38,7 @@ OWN = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class RhoTest(WithoutModels):
+class RhoTest(KSTest):
     """Is the target nearer to models trained on the query set than models that were not trained on it?
 
     Attributes:

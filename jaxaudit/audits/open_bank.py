@@ -11,14 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from jaxaudit.audits.bank_odds import (
-    LARGEST,
-    as_logits,
-    model_outputs,
-    own_accuracy,
-    own_logits,
-    score_outputs,
-)
+from jaxaudit.audits.bank_odds import LARGEST, as_logits, model_outputs, own_accuracy, own_logits, score_outputs
 from jaxaudit.audits.resolution import as_stored, at_resolution, coarser, detail_of, distinct, grid_of
 from jaxaudit.data.bank.bank import Bank, load_bank, row_blocks
 from jaxaudit.data.bank.description import SCORED, Sizes

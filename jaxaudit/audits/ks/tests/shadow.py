@@ -13,13 +13,7 @@ from jaxaudit.audits.ks.tests.memory import Lack, helped, known_unused, limited
 from jaxaudit.audits.ks.tests.test import Judgement, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import (
-    CALIBRATION_LIKE_QUERY,
-    SHADOW_MODELS,
-    TARGET_OUTPUTS,
-    Check,
-    better_recipe,
-)
+from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS, Check, better_recipe
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.shadow import SHARE, shadow_test
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated

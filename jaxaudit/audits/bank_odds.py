@@ -52,11 +52,7 @@ class ModelOutputs(NamedTuple):
 
 
 def model_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views values"] | None = None) -> ModelOutputs:
-    """The outputs of one model of a bank, read from its file unless the values are given.
-
-    Raises:
-        InputError: as `Bank.outputs`.
-    """
+    """The outputs of one model of a bank, read from its file unless the values are given."""
     found = said(bank, bank.outputs(model) if values is None else values)
     if bank.correct is None:
         return found

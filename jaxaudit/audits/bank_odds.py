@@ -73,10 +73,7 @@ def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutput
 def as_logits(
     bank: Bank, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "n classes"]:
-    """One row of logits for each record, which give its class the mean log-odds over views, cut at 20 nats.
-
-    The other classes share the rest in proportion to their mean probabilities over views.
-    """
+    """A row of logits for each record: of its class the mean log-odds over views, cut at 20 nats."""
     made = np.empty((len(values), values.shape[2]))
     own = np.arange(values.shape[2]) == labels[:, None]
     for part in _parts(values):
@@ -90,10 +87,7 @@ def as_logits(
 
 
 def own_logits(values: Float[np.ndarray, "n views 1"]) -> Float[np.ndarray, "n 2"]:
-    """Logits of all other classes together and of each record's own class, from log-odds cut at 20 nats.
-
-    Whether a record counts as correct agrees with `ModelOutputs.correct`, and does not depend on the number of classes.
-    """
+    """Logits of all other classes together and of each record's own class, from log-odds cut at 20 nats."""
     odds = cut(_mean_of_views(values[:, :, 0].astype(np.float64)))
     return np.stack([np.zeros_like(odds), odds], axis=1)
 
@@ -131,11 +125,7 @@ def upward(said: Description, values: np.ndarray) -> np.ndarray:
 def score_outputs(path: Path, said: Description, records: int, of: str | None = None) -> Outputs:
     """A model's outputs on this many records without classes, from a file of one column, or a table with this set.
 
-    The second column has log-odds, or scores that are larger for records that were used; the first is 0, as of all
-    other classes.
-
-    Raises:
-        InputError: as `load_into`.
+    The second column has log-odds, or scores that are larger for records that were used; the first, of all others, 0.
     """
     values = load_into(path, msgspec.structs.replace(said, records=records, counts=None), of)
     own = log_odds_of(said.outputs, upward(said, values), np.zeros(records, int))[0]

@@ -185,9 +185,6 @@ def target_outputs(path: Path, bank: Bank, columns: slice, of: str | None = None
 
     The file may have several views, or log-odds; of records without classes it may be a table of scores with the set
     `of`. Outputs become logits with the same log-odds (`as_logits`, `own_logits`); their resolution is the file's.
-
-    Raises:
-        InputError: as `load_into`.
     """
     labels = np.where(bank.dropped, 0, bank.labels)[columns]
     if bank.description.outputs in SCORED:
@@ -207,11 +204,7 @@ class Usable(NamedTuple):
 
 
 def usable_models(bank: Bank) -> Usable:
-    """Reads the outputs of every finished model, one file at a time.
-
-    Raises:
-        InputError: as `Bank.finished`.
-    """
+    """Reads the outputs of every finished model, one file at a time."""
     accuracy, refused = {}, {}
     for model in bank.finished().tolist():
         try:

@@ -87,9 +87,6 @@ def possible_tests(
 
     The reference test is made if there is a separate reference, or if every target from a file has outputs on the
     calibration set. Simulated targets alone do not make the calibration set a reference.
-
-    Raises:
-        InputError: no test can be made; the message says what each lacks.
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
     lacking = {each.test: lacks(each, files) for each in available_tests(pool, shadows.kinds)}

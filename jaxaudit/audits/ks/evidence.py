@@ -236,9 +236,6 @@ def of_file(
 
 
 def _log_odds(file: Outputs, labels: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """The log-odds (nats) of each record's own class from a file of logits, in float64.
-
-    A constant added to all logits of a record cancels, and no precision is lost near a probability of 1.
-    """
+    """The log-odds (nats) of each record's own class from a file of logits, precise near a probability of 1."""
     with np.errstate(over="ignore"):
         return log_odds(file.logits.astype(np.float64), file.columns(labels))

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def plot_ks(audit: "KSAudit", target: int = 0) -> Figure:
-    """Confidences of one target on plain and stretched axes, and rho of all; without rho, used fractions.
-
-    Raises:
-        InputError: neither rho nor a test of use was made.
-    """
+    """Confidences of one target on plain and stretched axes, and rho of all; without rho, used fractions."""
     judged = audit.targets[target]
     if judged.rho is None or judged.ks is None:
         rows = share_rows(audit.targets)

@@ -57,12 +57,8 @@ def judge_outputs(
 ) -> KSAudit:
     """The result of the tests for each target, from outputs of models that were trained before.
 
-    The models may come from a bank, and models for rho may be missing: then `RhoTest` and `EMATest` cannot be made, the
-    targets have no rho, and whether the calibration set is like the query set is measured on the shadow models that
-    were trained without the query set. A check that a verdict depends on but that no model allows is a warning.
-
-    Raises:
-        InputError: a test lacks models.
+    Without models of rho, whether the calibration set is like the query set is measured on the shadow models that were
+    trained without the query set. A check that a verdict depends on but that no model allows is a warning.
     """
     evidence = replace(evidence, targets=len(outputs))
     common = _common_checks(evidence)
@@ -111,8 +107,7 @@ def floor_of(distances: Float[np.ndarray, " pairs"]) -> NoiseFloor:
 def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgement, ...]]:
     """The same judgements with p-values adjusted by Holm's method over all targets, for each test of use.
 
-    The probability that any target that never used the query set is called `not forgotten` is then at most 5%. With a
-    single target nothing changes.
+    The probability that any target that never used the query set is called `not forgotten` is then at most 5%.
     """
     if len(judgements) < 2:
         return list(judgements)

@@ -38,7 +38,6 @@ def without_unlearned(evidence: Evidence, tests: Sequence[KSTest]) -> Evidence:
 
 
 def _of_one_test(evidence: Evidence, title: str, kinds: Sequence[str]) -> Evidence:
-    """The evidence without the designs of these kinds that did not learn."""
     labels = evidence.pool.examples.labels
     guess = float(np.bincount(labels).max() / len(labels))
     indices, accuracy = evidence.design_of(*kinds), evidence.own_accuracy(*kinds)

@@ -247,11 +247,7 @@ class KSAudit:
 
 
 def check(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that the parts of a result read from a file agree with one another and with its arrays.
-
-    Raises:
-        ValueError: parts do not agree.
-    """
+    """Raises ValueError if the parts of a result read from a file do not agree with one another and with its arrays."""
     demand(bool(result.targets), "it has no target")
     for target in result.targets:
         parts = target.paper_rule, target.rho, target.rho_verdict, target.ks, target.controls

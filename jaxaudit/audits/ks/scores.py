@@ -182,10 +182,7 @@ TRUTH_RATIO, MIN_K = "truth_ratio", "min_k"
 
 
 def field_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
-    """Forget quality and privleak of a target beside the first retrained model, and both between retrained models.
-
-    As far as the table has truth ratios, or Min-K% of both sets, of the target and of models without the query set.
-    """
+    """Forget quality and privleak of a target beside the first retrained model, and both between retrained models."""
     retrained = table.of("unused")
 
     def scores_of(name: str, *sets: Any) -> list[list[np.ndarray] | None]:

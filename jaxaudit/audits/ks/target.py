@@ -155,10 +155,11 @@ class FileTarget(NamedTuple):
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
             names = {"outputs": ("query set", TARGET_OUTPUTS), "on_members": ("known members", MEMBERS_OUTPUTS)}
-            for name in filter(given.__contains__, names):
-                (each, classes), (of, check) = given[name], names[name]
-                accuracy = float(np.mean(each.probabilities.argmax(axis=1) == each.columns(classes)))
-                checks = (*checks, target_accuracy(accuracy, classes, each.name, of=of, check=check))
+            for name, (of, check) in names.items():
+                if name in given:
+                    each, classes = given[name]
+                    accuracy = float(np.mean(each.probabilities.argmax(axis=1) == each.columns(classes)))
+                    checks = (*checks, target_accuracy(accuracy, classes, each.name, of=of, check=check))
         elif not self.allow_unrelated and len(models):
             dealt = evidence.dealt
             usual = models.log_odds[:, dealt].mean(axis=0)

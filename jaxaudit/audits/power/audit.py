@@ -187,11 +187,7 @@ def audit_of(
 
 
 def planned_sizes(query: int, holdout: int | None, members: int | None, fraction: float) -> tuple[int, int, int]:
-    """Planned numbers of query and holdout records and known members; by default as many as query records.
-
-    Raises:
-        InputError: a number, or the fraction to detect, is out of range.
-    """
+    """Planned numbers of query and holdout records and known members; by default as many as query records."""
     if members is not None and members < LEAST_MEMBERS:
         raise InputError(
             f"the members test of ks needs at least {LEAST_MEMBERS} known members; plan with as many, or leave their "

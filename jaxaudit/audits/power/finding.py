@@ -53,7 +53,9 @@ def find(power: PowerResult, of: Measured, reduced: Sequence[str] = ()) -> Findi
     if least is None:
         sentence += f"not even use of the whole query set would be detected with {POWER:.0%} probability."
     else:
-        shown = percent(least) if sufficient else _other_than(asked, least)
+        # With as many digits as needed to differ from the requested one.
+        texts = (percent(least, digits) for digits in range(3, 17))
+        shown = percent(least) if sufficient else next((text for text in texts if text != asked), asked)
         sentence += f"use of {shown} or more of the query set would be detected with {POWER:.0%} probability."
         sentence += "" if sufficient else f" Use of {asked} would not."
     sentence += forgotten_in_words(power.concluded, of)
@@ -127,11 +129,6 @@ def _checks(measured: Separation, noun: str) -> tuple[Checked, ...]:
             ),
         )
     )
-
-
-def _other_than(asked: str, fraction: float) -> str:
-    """A fraction with as many digits as needed to differ from the requested one."""
-    return next((text for digits in range(3, 17) if (text := percent(fraction, digits)) != asked), asked)
 
 
 def _what_it_takes(power: PowerResult, asked: str, of: Measured) -> str:

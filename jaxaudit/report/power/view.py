@@ -57,6 +57,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
     result, scored = run.result, "scores" in run.provenance.data
     given = result.given
     columns = ("shadow models", "min. detectable")
+    seen = [f"{percent(each.fraction)}: {_percent(each.probability)}" for each in given.chances]
     by_models = tuple((str(each.models), _fraction(each.min_detectable)) for each in result.by_models)
     # If the records do not suffice, the finding already gives the number that would.
     enough = result.finding.verdict == "sufficient"
@@ -86,7 +87,17 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
             *(() if scored else (Cells(BY_MODELS, columns, by_models, columns, on="both"),)),
             _separation(result),
         ),
-        lambda: (_picture(result),),
+        lambda: (
+            Picture(
+                "detection",
+                "Probability of detection by used fraction",
+                f"At the sizes given, by used fraction: {'; '.join(seen)}.",
+                "A line for each size: query + holdout records. Upright: the fraction asked about. "
+                f"Level: {WANTED:.0%}.",
+                result.plot,
+                replace(_detection(BY_SIZE, result.sizes, "page"), folded=True),
+            ),
+        ),
         (
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
             "probability.",
@@ -104,18 +115,6 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
         (f"Planned for the test of scores. {ScoresTest.errors}",)
         if scored
         else (f"Planned for the holdout test. {HoldoutTest.errors}", f"And for the members test. {MembersTest.errors}"),
-    )
-
-
-def _picture(result: PowerResult) -> Picture:
-    seen = (f"{percent(each.fraction)}: {100 * each.probability:.0f}%" for each in result.given.chances)
-    return Picture(
-        "detection",
-        "Probability of detection by used fraction",
-        f"At the sizes given, by used fraction: {'; '.join(seen)}.",
-        f"A line for each size: query + holdout records. Upright: the fraction asked about. Level: {WANTED:.0%}.",
-        result.plot,
-        replace(_detection(BY_SIZE, result.sizes, "page"), folded=True),
     )
 
 

@@ -21,10 +21,9 @@ HOLDOUT_MODELS, SHADOW_MODELS = 40, 77
 
 
 class BankPlan(NamedTuple):
-    """The training sets of a bank.
+    """The training sets of a bank: columns are the query set, the holdout, the calibration set.
 
     Attributes:
-        membership: columns are the query set, the holdout, the calibration set.
         seeds: of the training of each model.
         places: number of each model among those of its kind, from 0; it determines the model's design.
     """

@@ -48,10 +48,9 @@ def first_models(bank: Bank) -> dict[int, Float[np.ndarray, " n"]]:
 def match_row(
     bank: Bank, model: int, log_odds: Float[np.ndarray, " n"], known: dict[int, Float[np.ndarray, " n"]]
 ) -> RowMatch | None:
-    """How well log-odds fit the membership masks of a bank; None with one model, or masks not drawn here.
+    """How well log-odds fit the membership masks of a bank; None with one model, or masks not drawn at random here.
 
-    Only masks drawn at random by `jaxaudit shadows plan` are judged. Over all checks together, right outputs are then
-    attributed to another model with a probability of at most 1%.
+    Over all checks together, right outputs are attributed to another model with a probability of at most 1%.
     """
     if bank.description.seed is None or len(bank) < 2:
         return None

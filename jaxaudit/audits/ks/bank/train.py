@@ -135,10 +135,7 @@ def _size(count: int) -> str:
 
 
 def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
-    """The random key of each model's training: that of the model with the same kind and number in `train_shadows`.
-
-    A training set that no test of `ks` uses has a kind of its own; Bernoulli inclusion occasionally draws one.
-    """
+    """The random key of each model's training: that of the model with the same kind and number in `train_shadows`."""
     kinds = kinds_of(bank)
     counts = Counter(kinds)
     training = stream(key, "train")

@@ -1,7 +1,4 @@
-"""Ensembled membership auditing as a test of `ks`: see `jaxaudit.metrics.ema`.
-
-It uses the models of rho, the ratio of KS distances, that were trained on the calibration set.
-"""
+"""Ensembled membership auditing as a test of `ks`, by rho's calibration models: see `jaxaudit.metrics.ema`."""
 
 from dataclasses import dataclass
 from typing import ClassVar

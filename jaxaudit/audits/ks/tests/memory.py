@@ -2,7 +2,6 @@
 
 Shadow models show how much *they* memorise. This holds for a target only if it was trained like them: by this audit, or
 by the same recipe, which the user states and the target's outputs on records that it did not use must not contradict.
-Known members (`jaxaudit.audits.ks.tests.members`) make such a statement unnecessary.
 """
 
 from collections.abc import Sequence
@@ -64,10 +63,7 @@ def limited(
     kinds: Sequence[str],
     unseen: Bool[np.ndarray, " asked"] | None,
 ) -> tuple[Usage, Confidence, tuple[Lack, ...]]:
-    """The numbers of a test, confidence in the fraction, and what is lacking.
-
-    The fraction is left out if it is unknown how much the target memorises.
-    """
+    """The numbers, without a fraction where memory is unknown; the confidence in it; and what is lacking."""
     why, trust, lacks = recipe_of(said, evidence)
     if why:
         reason = f"no use was detected, and {why}" if trust == NO_FRACTION else why
@@ -97,8 +93,7 @@ def helped(lacks: Sequence[Lack], more: str) -> str:
 def known_unused(said: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
     """Known non-members of the target: the reference, or else the holdout; None without either.
 
-    Never both: the shadow models were trained on part of the calibration set and on no holdout record, so mixtures of
-    the two would differ.
+    Never both: the shadow models were trained on part of the calibration set and on no holdout record.
     """
     if said.unseen is not None:
         return said.unseen

@@ -1,7 +1,6 @@
 """The interface of a test of `ks`: its shadow models, for `train_shadows`, and its judgement, for `judge`.
 
-Every file of this folder has one test, with the same parts in the same order: numbers of models by kind (`Kind`: what
-they are trained on), names and assumptions, checks of its input, training sets, judgement.
+Every file of this folder has one test, with the same parts in the same order.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -54,7 +54,11 @@ def _of_one_test(evidence: Evidence, title: str, kinds: Sequence[str]) -> Eviden
         found = {index: f"training accuracy {reached[index]:.0%}, guessing {guess:.0%}" for index in some}
         return ", ".join(f"{names[index]} ({words})" if names else words for index, words in found.items())
 
-    who, why = f"{title[:1].upper()}{title[1:]}", _cause(evidence)
+    who, why, inputs = f"{title[:1].upper()}{title[1:]}", "", evidence.pool.examples.inputs
+    if inputs.size and not evidence.pool.classless:
+        far = abs(float(inputs.mean())) > FAR * float(inputs.std())
+        if far or float(np.abs(inputs).max()) > LARGE:
+            why = "; centre and scale the inputs, in all sets alike, such as to mean 0 and standard deviation 1"
     weaker = "It finds less, and its numbers are less certain"
     sentences = []
     if 0 in unlearned:
@@ -83,15 +87,3 @@ def _enough_without(evidence: Evidence, kinds: Sequence[str], left_out: Sequence
         if (~np.isin(designs, left_out)).sum() < min(least + 1, len(designs)):
             return False
     return True
-
-
-def _cause(evidence: Evidence) -> str:
-    """Advice to scale the inputs, if they are unsuitable for training."""
-    inputs = evidence.pool.examples.inputs
-    if not inputs.size or evidence.pool.classless:
-        return ""
-    deviation = float(inputs.std())
-    hard = float(np.abs(inputs).max()) > LARGE or abs(float(inputs.mean())) > FAR * deviation
-    return (
-        "; centre and scale the inputs, in all sets alike, such as to mean 0 and standard deviation 1" if hard else ""
-    )

@@ -60,7 +60,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
     seen = [f"{percent(each.fraction)}: {_percent(each.probability)}" for each in given.chances]
     by_models = tuple((str(each.models), _fraction(each.min_detectable)) for each in result.by_models)
     # If the records do not suffice, the finding already gives the number that would.
-    enough = result.finding.verdict == "sufficient"
+    suffice = [_needed(result)] if result.finding.verdict == "sufficient" else []
     return Part(
         named(run),
         run.kind,
@@ -76,7 +76,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
                 (
                     ("Records given", f"{given.query:,} query, {given.holdout:,} holdout"),
                     ("Fraction asked about", percent(result.fraction)),
-                    *((("Records that suffice", _needed(result)),) if enough else ()),
+                    *(("Records that suffice", needed) for needed in suffice),
                 ),
             ),
         ),
@@ -101,11 +101,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
         (
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
             "probability.",
-            *(
-                (f"Records that suffice to detect {percent(result.fraction)} use: {_needed(result)}.",)
-                if enough
-                else ()
-            ),
+            *(f"Records that suffice to detect {percent(result.fraction)} use: {needed}." for needed in suffice),
             *(HOW_TO_READ[1:] if scored else HOW_TO_READ),
         ),
         repeat(run.provenance),

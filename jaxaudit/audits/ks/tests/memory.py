@@ -103,5 +103,4 @@ def known_unused(said: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " 
 
 def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
     """Which of the compared records are in the holdout, which no target used."""
-    indices = np.arange(len(evidence.pool.asked))
-    return (indices >= evidence.queries) & (indices < evidence.dealt.stop)
+    return np.isin(np.arange(len(evidence.pool.asked)), np.r_[evidence.queries : evidence.dealt.stop])

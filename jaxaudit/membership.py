@@ -132,8 +132,7 @@ class WithAndWithout(NamedTuple):
 
     Attributes:
         membership: the masks; a mask may serve several targets.
-        with_target: index of the mask with target i.
-        without_target: index of the mask of the same records without target i.
+        with_target, without_target: index of the mask with target i, and of that of the same records without it.
         pool: in ascending order, the records in use, and others that make it as long as the call's numbers say.
     """
 

@@ -36,7 +36,7 @@ finally:
 @pytest.mark.parametrize(
     ("words", "functions", "files"),
     [
-        (("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy"), 416, 82),
+        (("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy"), 405, 80),
         (("attack", "--attacks", "lira"), 282, 65),
     ],
 )

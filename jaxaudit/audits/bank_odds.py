@@ -37,8 +37,8 @@ class ModelOutputs(NamedTuple):
     Attributes:
         by_view: log-odds (nats) of each record's own class in each view; infinite where a probability was rounded to 0
             or 1. Of a bank of scores the scores themselves, larger for records that were used.
-        correct: the share of its views in which the record's own class has the largest output; with a bank of log-odds,
-            has a probability above one half. NaN where records have no classes.
+        correct: the share of views in which the record's own class has the largest output, or of a bank of log-odds a
+            probability above one half. NaN where records have no classes.
     """
 
     by_view: Float[np.ndarray, "n views"]
@@ -46,18 +46,13 @@ class ModelOutputs(NamedTuple):
 
     @property
     def log_odds(self) -> Float32[np.ndarray, " n"]:
-        """Log-odds of each record's own class. Those of several views are cut at 20 nats, as every test cuts them, and
-        then averaged."""
+        """Log-odds of each record's own class. Those of several views are cut at 20 nats, then averaged."""
         with np.errstate(over="ignore"):
             return _mean_of_views(self.by_view).astype(np.float32)
 
 
 def model_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views values"] | None = None) -> ModelOutputs:
-    """The outputs of one model of a bank, read from its file unless the values are given.
-
-    Raises:
-        InputError: as `Bank.outputs`.
-    """
+    """The outputs of one model of a bank, read from its file unless the values are given."""
     found = said(bank, bank.outputs(model) if values is None else values)
     if bank.correct is None:
         return found
@@ -78,10 +73,7 @@ def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutput
 def as_logits(
     bank: Bank, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "n classes"]:
-    """One row of logits for each record, which give its class the mean log-odds over views, cut at 20 nats.
-
-    The other classes share the rest in proportion to their mean probabilities over views.
-    """
+    """A row of logits for each record: of its class the mean log-odds over views, cut at 20 nats."""
     made = np.empty((len(values), values.shape[2]))
     own = np.arange(values.shape[2]) == labels[:, None]
     for part in _parts(values):
@@ -95,10 +87,7 @@ def as_logits(
 
 
 def own_logits(values: Float[np.ndarray, "n views 1"]) -> Float[np.ndarray, "n 2"]:
-    """Logits of all other classes together and of each record's own class, from log-odds cut at 20 nats.
-
-    Whether a record counts as correct agrees with `ModelOutputs.correct`, and does not depend on the number of classes.
-    """
+    """Logits of all other classes together and of each record's own class, from log-odds cut at 20 nats."""
     odds = cut(_mean_of_views(values[:, :, 0].astype(np.float64)))
     return np.stack([np.zeros_like(odds), odds], axis=1)
 
@@ -136,11 +125,7 @@ def upward(said: Description, values: np.ndarray) -> np.ndarray:
 def score_outputs(path: Path, said: Description, records: int, of: str | None = None) -> Outputs:
     """A model's outputs on this many records without classes, from a file of one column, or a table with this set.
 
-    The second column has log-odds, or scores that are larger for records that were used; the first is 0, as of all
-    other classes.
-
-    Raises:
-        InputError: as `load_into`.
+    The second column has log-odds, or scores that are larger for records that were used; the first, of all others, 0.
     """
     values = load_into(path, msgspec.structs.replace(said, records=records, counts=None), of)
     own = log_odds_of(said.outputs, upward(said, values), np.zeros(records, int))[0]

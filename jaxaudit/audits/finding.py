@@ -19,10 +19,9 @@ class Confidence(StrictStruct, frozen=True):
 
 
 class Checked(StrictStruct, frozen=True):
-    """One assumption that was tested.
+    """One assumption that was tested, by its name.
 
     Attributes:
-        name: what was tested.
         state: `failed` means that no verdict is given; `warning` weakens the verdict.
         message: what was measured and, if the check failed, what to do.
         affects: what depends on the assumption in place of the verdict, such as `rho`; else empty.
@@ -40,9 +39,8 @@ class Finding(StrictStruct, frozen=True):
     Terminal, page, Markdown and JSON show it unchanged; none of them compares a number with a threshold.
 
     Attributes:
-        verdict: one or two words.
+        verdict: one or two words. `sentence`: the same as one or two sentences.
         tone: good, bad or open.
-        sentence: the verdict as one or two sentences.
         reasons: what the verdict rests on, or why it is inconclusive.
         confidence: how far to trust it.
         checks: the assumptions that were tested, failed ones first.

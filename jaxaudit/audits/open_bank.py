@@ -11,14 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from jaxaudit.audits.bank_odds import (
-    LARGEST,
-    as_logits,
-    model_outputs,
-    own_accuracy,
-    own_logits,
-    score_outputs,
-)
+from jaxaudit.audits.bank_odds import LARGEST, as_logits, model_outputs, own_accuracy, own_logits, score_outputs
 from jaxaudit.audits.resolution import as_stored, at_resolution, coarser, detail_of, distinct, grid_of
 from jaxaudit.data.bank.bank import Bank, load_bank, row_blocks
 from jaxaudit.data.bank.description import SCORED, Sizes
@@ -60,14 +53,10 @@ def open_bank(
         records: keep only the first `records` of the bank; by default all.
         by_view: keep all models, without their kinds, and their log-odds in each view (`ShadowModels.views`), as
             `attack` needs them.
-        members: known members: records that the targets are known to have used, with the bank's classes. The bank has
-            no outputs on them.
-        member_groups: the group of each known member, if the bank keeps groups whole.
+        members: records that the targets are known to have used, with the bank's classes, and on which it has no
+            outputs. `member_groups`: the group of each, if the bank keeps groups whole.
         sets: the bank's own sets by role (`query`, `holdout`, `calibration`), as far as available. With query set and
             holdout, whether known members are exchangeable with these is tested on the inputs, too.
-
-    Returns:
-        As `train_shadows`: the training set of each model, and its log-odds (nats) of each record.
 
     Raises:
         InputError: as `load_bank` and `Bank.outputs`; or a known member is a record of a set of the bank.
@@ -135,14 +124,16 @@ def open_bank(
         scale=scale,
     )
     found = found if by_view else found.take(used)
-    if members is None:
-        return found
-    _refuse_shared(bank, members, sets)
-    return _with_members(found, members, member_groups, sets)
+    return found if members is None else _with_members(bank, found, members, member_groups, sets)
 
 
-def _refuse_shared(bank: Bank, members: Examples, sets: Mapping[str, Examples]) -> None:
-    """Rejects known members that are records of a set of the bank, as far as the given sets show it."""
+def _with_members(
+    bank: Bank, models: ShadowModels, members: Examples, groups: np.ndarray | None, sets: Mapping[str, Examples]
+) -> ShadowModels:
+    """The models with known members added behind the bank's records; no model was trained on a known member.
+
+    Members that are records of a set of the bank are refused, as far as hashes and the given sets show it.
+    """
     for role in Sizes._fields:
         if members.content_hash == getattr(bank.description.hashes, role):
             raise InputError(
@@ -151,12 +142,6 @@ def _refuse_shared(bank: Bank, members: Examples, sets: Mapping[str, Examples]) 
             )
     for role, own in sets.items():
         refuse_held(own, members, f"{role} records", "leave them out, and the target's outputs on them", MEMBERS)
-
-
-def _with_members(
-    models: ShadowModels, members: Examples, groups: np.ndarray | None, sets: Mapping[str, Examples]
-) -> ShadowModels:
-    """The models with known members added behind the bank's records; no model was trained on a known member."""
     pool, names = models.pool, models.pool.examples.class_names
     known = replace(members, inputs=np.zeros((len(members), 0), np.float32), class_names=names)
     end, at_hand = len(pool.examples), None
@@ -199,11 +184,7 @@ def target_outputs(path: Path, bank: Bank, columns: slice, of: str | None = None
     """A target's outputs on a set of the bank, from a .npy file in the format of the bank's models.
 
     The file may have several views, or log-odds; of records without classes it may be a table of scores with the set
-    `of`. Outputs are converted to logits with the log-odds that `said` finds
-    (see `as_logits` and `own_logits`); their resolution is found from the numbers of the file.
-
-    Raises:
-        InputError: as `load_into`.
+    `of`. Outputs become logits with the same log-odds (`as_logits`, `own_logits`); their resolution is the file's.
     """
     labels = np.where(bank.dropped, 0, bank.labels)[columns]
     if bank.description.outputs in SCORED:
@@ -223,11 +204,7 @@ class Usable(NamedTuple):
 
 
 def usable_models(bank: Bank) -> Usable:
-    """Reads the outputs of every finished model, one file at a time.
-
-    Raises:
-        InputError: as `Bank.finished`.
-    """
+    """Reads the outputs of every finished model, one file at a time."""
     accuracy, refused = {}, {}
     for model in bank.finished().tolist():
         try:
@@ -240,9 +217,8 @@ def usable_models(bank: Bank) -> Usable:
 def kinds_of(bank: Bank) -> list[Kind]:
     """The kind of each model, from the query and holdout records that it was trained on.
 
-    A model is of the kind of the holdout test if it was trained on some query records, on some holdout records, and on
-    about as many records (or whole groups) as the query set has (`dealt_alike`). A model trained on exactly one of the
-    two sets is not.
+    Models of the holdout test were trained on some records of both sets, about as many records (or whole groups) as the
+    query set has (`dealt_alike`), and not on exactly one of the two sets.
     """
     kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     asked = kept < bank.query.stop

@@ -44,12 +44,7 @@ def make_pool(
     """The pool of all sets; a record that several sets share is in it once, matched by its hash.
 
     The reference (known non-members) is the calibration set itself, or a separate set. Models can only be trained with
-    a calibration set.
-
-    Raises:
-        InputError: the holdout or the members share a record with another set; a separate reference shares one with the
-            query set, calibration set or holdout; a target's parts cannot be used; or the groups do not fit query set,
-            holdout and members.
+    a calibration set. Sets that must not share records, parts and groups that do not fit them are refused.
     """
     sets = {"query set": query, "calibration set": calibration}
     for role, other in sets.items():

@@ -116,8 +116,7 @@ class Detail(NamedTuple):
     def round(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
         """Log-odds (nats) in float64, rounded to this resolution.
 
-        Probabilities of a record's class and of all other classes are rounded one by one, since a file holds both. If
-        the probability of the class is rounded to 1, the log-odds are cut at 20 nats, as by `log_odds_of`.
+        A file holds the probability of a record's class and those of others, so both are rounded.
         """
         odds = odds.astype(np.float64)
         if self.logits:

@@ -22,11 +22,8 @@ class Available(NamedTuple):
     """Whether the finished models suffice for a test. Numbers of models are by kind.
 
     Attributes:
-        test: name of the test, as for `--tests`.
-        title: name of the test in words.
-        possible: whether the test can be made.
-        complete: whether it has as many models as it uses by default.
-        finished, planned: numbers of models.
+        test: name of the test. `title`: its name in words.
+        possible: whether it can be made. `complete`: with as many models as it uses by default.
         least, usual: numbers of models that it needs, and that it uses by default.
         lacks: what it needs apart from models, in a sentence.
     """
@@ -90,9 +87,6 @@ def possible_tests(
 
     The reference test is made if there is a separate reference, or if every target from a file has outputs on the
     calibration set. Simulated targets alone do not make the calibration set a reference.
-
-    Raises:
-        InputError: no test can be made; the message says what each lacks.
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
     lacking = {each.test: lacks(each, files) for each in available_tests(pool, shadows.kinds)}

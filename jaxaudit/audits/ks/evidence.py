@@ -10,7 +10,6 @@ from scipy import special
 
 from jaxaudit.audits.ks.result import Truth
 from jaxaudit.audits.resolution import Coarsening, as_logits, resolution_of, rounded
-from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, match_logits, match_precision
 from jaxaudit.metrics.checks import RECIPE, Check, models_of_test
 from jaxaudit.metrics.ema import Signals
@@ -123,10 +122,6 @@ class Evidence:
         return self.models.pool
 
     @property
-    def query(self) -> Examples:
-        return self.once("query", lambda: self.pool.examples.take(self.pool.query, "query set"))
-
-    @property
     def queries(self) -> int:
         """The number of query records."""
         return self.pool.query.stop - self.pool.query.start
@@ -167,11 +162,13 @@ class Evidence:
 
     def members(self, *kinds: str) -> Bool[np.ndarray, "models asked"]:
         """Which of the compared records (`Pool.asked`) the models of these kinds were trained on."""
-        return self._of("membership", kinds)
+        indices = self.models.of(*kinds)
+        return self.once(f"members {kinds}", lambda: np.take(self.models.membership[indices], self.pool.asked, axis=1))
 
     def log_odds(self, *kinds: str) -> Float[np.ndarray, "models asked"]:
         """Log-odds of the models of these kinds, in the same order; NaN for records without outputs."""
-        return self._of("log_odds", kinds)
+        indices = self.models.of(*kinds)
+        return self.once(f"log-odds {kinds}", lambda: np.take(self.models.log_odds[indices], self.pool.asked, axis=1))
 
     def design_of(self, *kinds: str) -> Int[np.ndarray, " models"]:
         """The index of the design of each model of these kinds, in the same order."""
@@ -196,10 +193,6 @@ class Evidence:
         if name not in self._known:
             self._known[name] = make()
         return self._known[name]
-
-    def _of(self, name: str, kinds: tuple[str, ...]) -> Any:
-        indices, asked = self.models.of(*kinds), self.pool.asked
-        return self.once(f"{name} {kinds}", lambda: np.take(getattr(self.models, name)[indices], asked, axis=1))
 
 
 def of_rho(
@@ -243,9 +236,6 @@ def of_file(
 
 
 def _log_odds(file: Outputs, labels: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """The log-odds (nats) of each record's own class from a file of logits, in float64.
-
-    A constant added to all logits of a record cancels, and no precision is lost near a probability of 1.
-    """
+    """The log-odds (nats) of each record's own class from a file of logits, precise near a probability of 1."""
     with np.errstate(over="ignore"):
         return log_odds(file.logits.astype(np.float64), file.columns(labels))

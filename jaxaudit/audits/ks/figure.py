@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
 
 def plot_ks(audit: "KSAudit", target: int = 0) -> Figure:
-    """Confidences of one target on plain and stretched axes, and rho of all; without rho, used fractions.
-
-    Raises:
-        InputError: neither rho nor a test of use was made.
-    """
+    """Confidences of one target on plain and stretched axes, and rho of all; without rho, used fractions."""
     judged = audit.targets[target]
     if judged.rho is None or judged.ks is None:
-        return _plot_shares(audit.targets)
+        rows = share_rows(audit.targets)
+        if not rows:
+            raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
+        figure, axes = canvas(row_height(len(rows)) + 0.3)
+        usages = (usage for each in audit.targets for usage in each.usage)
+        plot.draw_shares(axes, rows, fraction_name(usage.question for usage in usages))
+        return figure
     figure, (plain, stretched, ratios) = panels(3)
     which = typical(judged.rho)
     samples = [audit.query_confidences[which], audit.target_confidences[target], audit.calibration_confidences[which]]
@@ -67,12 +69,3 @@ def share_rows(targets: Sequence[TargetResult]) -> list[plot.Share]:
             name = visible(target.name) + (f" ({visible(usage.method)})" if several else "")
             rows.append(plot.Share(name, *np.array((*share, usage.detectable), float).tolist()))
     return rows
-
-
-def _plot_shares(targets: Sequence[TargetResult]) -> Figure:
-    rows = share_rows(targets)
-    if not rows:
-        raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
-    figure, axes = canvas(row_height(len(rows)) + 0.3)
-    plot.draw_shares(axes, rows, fraction_name(usage.question for target in targets for usage in target.usage))
-    return figure

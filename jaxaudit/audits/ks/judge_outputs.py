@@ -36,7 +36,7 @@ from jaxaudit.metrics.ema import EMA, ema_rule
 from jaxaudit.metrics.ks import Rho, Verdict, noise_floor, paper_rule
 from jaxaudit.metrics.resemblance import LEAST, resemblance
 from jaxaudit.metrics.usage import Usage, decided, holm, used_share
-from jaxaudit.shadow_models import OF_QUERY, Kind
+from jaxaudit.shadow_models import OF_QUERY, OF_RHO, Kind
 
 WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
 """Kinds of models without query records; the first present shows if the calibration set is like the query set."""
@@ -57,12 +57,8 @@ def judge_outputs(
 ) -> KSAudit:
     """The result of the tests for each target, from outputs of models that were trained before.
 
-    The models may come from a bank, and models for rho may be missing: then `RhoTest` and `EMATest` cannot be made, the
-    targets have no rho, and whether the calibration set is like the query set is measured on the shadow models that
-    were trained without the query set. A check that a verdict depends on but that no model allows is a warning.
-
-    Raises:
-        InputError: a test lacks models.
+    Without models of rho, whether the calibration set is like the query set is measured on the shadow models that were
+    trained without the query set. A check that a verdict depends on but that no model allows is a warning.
     """
     evidence = replace(evidence, targets=len(outputs))
     common = _common_checks(evidence)
@@ -91,7 +87,7 @@ def judge_outputs(
         query_confidences=query,
         calibration_confidences=calibration,
         control_confidences=controls,
-        labels=evidence.query.labels,
+        labels=evidence.pool.examples.labels[evidence.pool.query],
         sources=tuple(
             source
             for judgements in judged
@@ -111,8 +107,7 @@ def floor_of(distances: Float[np.ndarray, " pairs"]) -> NoiseFloor:
 def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgement, ...]]:
     """The same judgements with p-values adjusted by Holm's method over all targets, for each test of use.
 
-    The probability that any target that never used the query set is called `not forgotten` is then at most 5%. With a
-    single target nothing changes.
+    The probability that any target that never used the query set is called `not forgotten` is then at most 5%.
     """
     if len(judgements) < 2:
         return list(judgements)
@@ -152,15 +147,15 @@ def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
     """The checks that are the same for every target and test, as far as the models allow them."""
     if evidence.pool.classless:
         return ()
-    query, own = evidence.query, evidence.own_accuracy(Kind.QUERY, Kind.CALIBRATION)
+    labels, pool, own = evidence.pool.examples.labels, evidence.pool, evidence.own_accuracy(*OF_RHO[:2])
     known = next((kind for kind in WITHOUT_QUERY if evidence.count(kind)), None)
     checks = [preflight.shadow_accuracy(own, evidence.min_accuracy)] if len(own) else []
     if known is not None:
         accuracy = evidence.models.take(evidence.models.of(known)).query_accuracy
-        checks.append(preflight.calibration_reach(accuracy, query.labels, whose=WITHOUT_QUERY[known]))
-    others = evidence.pool.examples.labels[evidence.pool.calibration]
-    if len(others):
-        checks.append(preflight.class_coverage(query.labels, others, query.class_names))
+        checks.append(preflight.calibration_reach(accuracy, labels[pool.query], whose=WITHOUT_QUERY[known]))
+    if len(labels[pool.calibration]):
+        sets = labels[pool.query], labels[pool.calibration]
+        checks.append(preflight.class_coverage(*sets, pool.examples.class_names))
     return tuple(checks)
 
 
@@ -200,12 +195,12 @@ def conclude(
         name=name,
         truth=truth,
         finding=finding,
-        verdict=_verdict(finding),
+        verdict=msgspec.convert(finding.verdict, Verdict),
         because="; ".join(finding.reasons),
         method=first.test,
         usage=tuple(_usage(each.usage, each) for each in decided if each.usage is not None),
         change=next((each.change for each in decided if each.change is not None), None),
-        ema=next((_ema(each.ema) for each in decided if each.ema), None),
+        ema=next(map(_ema, (each.ema for each in decided if each.ema)), None),
         tests=tuple(
             TestResult(each.test, each.title, each.finding, {name: number(own) for name, own in each.numbers.items()})
             for each in decided
@@ -228,14 +223,10 @@ def _of_rho(judgement: Judgement, rho: Rho) -> dict[str, Any]:
     return {
         "paper_rule": paper_rule(rho.median),
         "rho": made,
-        "rho_verdict": _verdict(judgement.finding),
+        "rho_verdict": judgement.finding.verdict,
         "ks": Distances(numbers(rho.distances), numbers(rho.calibration_distances)),
         "controls": tuple(controls),
     }
-
-
-def _verdict(finding: Finding) -> Verdict:
-    return msgspec.convert(finding.verdict, Verdict)
 
 
 def _usage(usage: Usage, judgement: Judgement) -> UsageResult:
@@ -255,7 +246,6 @@ def _ema(emas: tuple[EMA, ...]) -> EMAResult:
 
 
 def numbers(values: Float[np.ndarray, " n"]) -> tuple[Number, ...]:
-    """These numbers; None for those that are not finite."""
     return tuple(map(number, values))
 
 

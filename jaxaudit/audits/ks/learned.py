@@ -24,11 +24,8 @@ def without_unlearned(evidence: Evidence, tests: Sequence[KSTest]) -> Evidence:
 
     A design has learned if the median training accuracy of a test's models covers at least 10% of the way from the
     share of the commonest class to 1. The models of each test are judged separately, so that adding a test does not
-    remove models from another.
-
-    A design that did not learn is kept if a test would have too few models without it; the worst design is left out
-    first. The first design is always kept, since rho and simulated targets use it. `Evidence.limitations` reports all
-    of this.
+    remove models from another. A design is kept if the test would have too few models without it, the worst leaving
+    first; the first always, since rho and simulated targets use it. `Evidence.limitations` reports all of this.
     """
     titles: dict[tuple[str, ...], list[str]] = {}
     for test in tests:
@@ -41,7 +38,6 @@ def without_unlearned(evidence: Evidence, tests: Sequence[KSTest]) -> Evidence:
 
 
 def _of_one_test(evidence: Evidence, title: str, kinds: Sequence[str]) -> Evidence:
-    """The evidence without the designs of these kinds that did not learn."""
     labels = evidence.pool.examples.labels
     guess = float(np.bincount(labels).max() / len(labels))
     indices, accuracy = evidence.design_of(*kinds), evidence.own_accuracy(*kinds)
@@ -58,7 +54,11 @@ def _of_one_test(evidence: Evidence, title: str, kinds: Sequence[str]) -> Eviden
         found = {index: f"training accuracy {reached[index]:.0%}, guessing {guess:.0%}" for index in some}
         return ", ".join(f"{names[index]} ({words})" if names else words for index, words in found.items())
 
-    who, why = f"{title[:1].upper()}{title[1:]}", _cause(evidence)
+    who, why, inputs = f"{title[:1].upper()}{title[1:]}", "", evidence.pool.examples.inputs
+    if inputs.size and not evidence.pool.classless:
+        far = abs(float(inputs.mean())) > FAR * float(inputs.std())
+        if far or float(np.abs(inputs).max()) > LARGE:
+            why = "; centre and scale the inputs, in all sets alike, such as to mean 0 and standard deviation 1"
     weaker = "It finds less, and its numbers are less certain"
     sentences = []
     if 0 in unlearned:
@@ -87,15 +87,3 @@ def _enough_without(evidence: Evidence, kinds: Sequence[str], left_out: Sequence
         if (~np.isin(designs, left_out)).sum() < min(least + 1, len(designs)):
             return False
     return True
-
-
-def _cause(evidence: Evidence) -> str:
-    """Advice to scale the inputs, if they are unsuitable for training."""
-    inputs = evidence.pool.examples.inputs
-    if not inputs.size or evidence.pool.classless:
-        return ""
-    deviation = float(inputs.std())
-    hard = float(np.abs(inputs).max()) > LARGE or abs(float(inputs.mean())) > FAR * deviation
-    return (
-        "; centre and scale the inputs, in all sets alike, such as to mean 0 and standard deviation 1" if hard else ""
-    )

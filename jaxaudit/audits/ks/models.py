@@ -1,7 +1,4 @@
-"""Draws the training sets of a `ks` audit's models, trains these in chunks (models of one program), asks for outputs.
-
-Models are of a kind (`Kind`): which sets they are trained on, such as all of the query set or none of it.
-"""
+"""Draws the training sets of a `ks` audit's models, by their kind (`Kind`), trains these, asks for outputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,4 @@
-"""The cost of a `ks` audit, and the largest audit within a time budget. Numbers in, numbers out.
-
-The same speeds, sizes and budget give the same plan: nothing here reads a clock.
-"""
+"""The cost of a `ks` audit, and the largest one within a time budget. Numbers in, numbers out: no clock is read."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -132,9 +129,8 @@ def choose(full: Work, designs: Iterable[Callable[[], Speed]], budget: float, fr
     """The plan within `budget` seconds that reduces least; None if nothing fits.
 
     In this order: the full work; fewer replicates of rho; the fewest shadow models for a p-value of 0.05; fewer
-    records, down to `FEWEST`; the same with the next model; then fewer epochs, and even fewer records.
-
-    `designs` measure the speed of each model, first the preferred one; they are called only if needed.
+    records, down to `FEWEST`; the same with the next model, whose speed is only then measured; fewer epochs, and even
+    fewer records.
     """
     for index, measure in enumerate(designs):
         speed = measure()

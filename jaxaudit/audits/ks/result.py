@@ -60,7 +60,6 @@ class UsageResult(StrictStruct, frozen=True):
         verdict: what these numbers alone support; the conclusion after all checks is the finding of the test.
         fraction: None if the data do not determine it.
         p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
-        question: whether the fraction is of what was used, or of what is left; missing in runs of older versions.
     """
 
     method: str
@@ -113,12 +112,10 @@ class Retrained(StrictStruct, frozen=True):
     """What forget quality and privleak are worth: their values between models that were all retrained.
 
     Attributes:
-        models: the number of retrained models.
-        forget_quality: of the target and each of them.
+        forget_quality: of the target and each of the retrained `models`.
         between: forget quality of each pair of retrained models, in which there is nothing to find.
-        share_below: the share of these pairs below `nominal`: the realised level.
+        share_below: the share of these pairs below `nominal`, the level at which it is read: the realised level.
         privleak: of each ordered pair of retrained models, in percent.
-        nominal: the level at which forget quality is read.
     """
 
     models: int
@@ -194,10 +191,9 @@ class Rates(StrictStruct, frozen=True):
 
 
 class KSResult(StrictStruct, frozen=True, kw_only=True):
-    """The results of the audit.
+    """The results of the audit, with intervals of this level.
 
     Attributes:
-        level: confidence level of the intervals.
         noise_floor: distances that a change of the random seed alone causes; None without rho.
         rates: error rates of each test, measured on the shadow models; None unless requested.
     """
@@ -251,11 +247,7 @@ class KSAudit:
 
 
 def check(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that the parts of a result read from a file agree with one another and with its arrays.
-
-    Raises:
-        ValueError: parts do not agree.
-    """
+    """Raises ValueError if the parts of a result read from a file do not agree with one another and with its arrays."""
     demand(bool(result.targets), "it has no target")
     for target in result.targets:
         parts = target.paper_rule, target.rho, target.rho_verdict, target.ks, target.controls
@@ -271,19 +263,8 @@ def check(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
         numbers = {*(usage.method for usage in target.usage), *(("ema",) if target.ema else ())}
         demand(numbers <= set(tests), "a target has numbers of no test")
         demand(("rho" in tests) == (target.rho is not None), "a target has rho without its test, or the reverse")
-    if arrays:
-        _check_arrays(result, arrays)
-
-
-def array_names(result: KSResult) -> tuple[str, ...]:
-    """Names of the arrays of a run that charts need: of shadow models, if there is rho, and one for each target."""
-    if all(target.method == SCORES for target in result.targets):
-        return ()
-    models = () if result.noise_floor is None else ("query", "calibration")
-    return (*models, *(f"target_{index}" for index in range(len(result.targets))))
-
-
-def _check_arrays(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
+    if not arrays:
+        return
     shape = arrays["target_0"].shape
     for target in result.targets:
         if target.rho is not None:
@@ -297,3 +278,11 @@ def _check_arrays(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
         demand(not name.startswith("target_") or values.shape == shape, f"confidences called {name} are misshapen")
         fits = values.dtype.kind == "f" and bool(((values >= 0) & (values <= 1)).all())
         demand(fits, f"confidences called {name} are not probabilities")
+
+
+def array_names(result: KSResult) -> tuple[str, ...]:
+    """Names of the arrays of a run that charts need: of shadow models, if there is rho, and one for each target."""
+    if all(target.method == SCORES for target in result.targets):
+        return ()
+    models = () if result.noise_floor is None else ("query", "calibration")
+    return (*models, *(f"target_{index}" for index in range(len(result.targets))))

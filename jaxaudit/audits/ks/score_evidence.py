@@ -202,10 +202,7 @@ def _between_models(table: ScoreTable, target: ScoredModel, level: float) -> Sha
 
 
 def _used(table: ScoreTable, target: ScoredModel) -> tuple[ScoredModel, ...]:
-    """The models that show full use: those that used the query set, else the target before its deletion.
-
-    A single model before a deletion is that of all targets; of several, each is the target's of the same name.
-    """
+    """The models that used the query set, else the target before its deletion: of several, that of the same name."""
     before = table.of("before")
     return table.of("used") or tuple(each for each in before if len(before) == 1 or each.name == target.name)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import no_confidence
 from jaxaudit.audits.ks.judge_outputs import adjusted, conclude
@@ -20,7 +20,7 @@ from jaxaudit.audits.ks.tests.test import Judgement, judgement_of_use, of_use
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
-from jaxaudit.metrics.blind_baseline import blind_baseline, holdout_blind, members_blind
+from jaxaudit.metrics.blind_baseline import Baseline, blind_baseline, holdout_blind, members_blind
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.holdout import swapped
@@ -69,11 +69,7 @@ def judge_scores(
 ) -> KSAudit:
     """Has each target of a table of scores forgotten the query set, or never used it?
 
-    Args:
-        key: random key of the permutations.
-        table: the scores.
-        test: the stated share and the question.
-        level: confidence level of the intervals; no verdict depends on it.
+    `test` has the stated share and the question, `key` serves permutations, and no verdict depends on `level`.
 
     Raises:
         InputError: there is no target, no query set, or neither a holdout nor models that never used the query set.
@@ -101,9 +97,19 @@ def judge_scores(
             "target is judged by records that it may have used, beside records of the same source that nobody trained "
             "on."
         )
-    checks = (_told_apart(stream(key, "blind baseline"), table),) if len(holdout) else ()
+    checks: tuple[Check, ...] = ()
+    if len(holdout):
+        dealt = table.rows("query", "holdout")
+        pairs = None if table.pairs is None else table.pairs[dealt]
+        columns = known_columns(table, dealt)
+        checks = (
+            holdout_blind(_blind(stream(key, "blind baseline"), table, columns, "query", "holdout", pairs=pairs)),
+        )
     if len(holdout) and len(table.rows("members")):
-        checks = (*checks, _members_apart(stream(key, "blind members"), table))
+        sets = ("members", "query", "holdout")
+        # What no model made.
+        columns = {f"covariate.{name}": each[table.rows(*sets)] for name, each in table.covariates.items()}
+        checks = (*checks, members_blind(_blind(stream(key, "blind members"), table, columns, *sets)))
     models = table.of("target")
     judged = [_judgement(key, table, model, test, checks, level) for model in models]
     # Only targets that were tested count for the adjustment.
@@ -120,25 +126,18 @@ def judge_scores(
     return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
 
 
-def _told_apart(key: Key[Array, ""], table: ScoreTable) -> Check:
-    """Whether query set and holdout can be told apart without the target."""
-    dealt = table.rows("query", "holdout")
-    texts = None if table.texts is None else [table.texts[index] for index in dealt]
-    found = blind_baseline(
-        *(key, known_columns(table, dealt), texts, len(table.rows("query"))),
-        groups=None if table.groups is None else table.groups[dealt],
-        pairs=None if table.pairs is None else table.pairs[dealt],
-    )
-    return holdout_blind(found)
-
-
-def _members_apart(key: Key[Array, ""], table: ScoreTable) -> Check:
-    """Whether known members can be told apart from query set and holdout by what no model made."""
-    rows = table.rows("members", "query", "holdout")
-    columns = {f"covariate.{name}": values[rows] for name, values in table.covariates.items()}
+def _blind(
+    key: Key[Array, ""],
+    table: ScoreTable,
+    columns: dict[str, Float[np.ndarray, " n"]],
+    *sets: Any,
+    pairs: Int[np.ndarray, " n"] | None = None,
+) -> Baseline:
+    """How well the first of these sets is told apart from the others without the target."""
+    rows = table.rows(*sets)
     texts = None if table.texts is None else [table.texts[index] for index in rows]
     groups = None if table.groups is None else table.groups[rows]
-    return members_blind(blind_baseline(key, columns, texts, len(table.rows("members")), groups=groups))
+    return blind_baseline(key, columns, texts, len(table.rows(sets[0])), groups=groups, pairs=pairs)
 
 
 def _judgement(
@@ -183,16 +182,20 @@ TRUTH_RATIO, MIN_K = "truth_ratio", "min_k"
 
 
 def field_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
-    """Forget quality and privleak of a target beside the first retrained model, and both between retrained models.
-
-    Returns:
-        The fields `forget_quality`, `privleak` and `retrained` of a `TargetResult`, as far as the table has truth
-        ratios, or Min-K% of both sets, of the target and of a model without the query set.
-    """
-    query = table.rows("query")
+    """Forget quality and privleak of a target beside the first retrained model, and both between retrained models."""
     retrained = table.of("unused")
-    ratios = [_ratios(each, query) for each in (target, *retrained)]
-    areas = [_area(table, each) for each in (target, *retrained)]
+
+    def scores_of(name: str, *sets: Any) -> list[list[np.ndarray] | None]:
+        """These scores of the target and of each retrained model on these sets; None where there are not all."""
+        rows = [table.rows(each) for each in sets]
+        values = (model.scores.get(name) for model in (target, *retrained))
+        return [
+            [each[own] for own in rows] if each is not None and all(asked(each, own) for own in rows) else None
+            for each in values
+        ]
+
+    ratios = [None if each is None else each[0] for each in scores_of(TRUTH_RATIO, "query")]
+    areas = [None if each is None else mia_auc(*each) for each in scores_of(MIN_K, "query", "holdout")]
     of_ratios = [each for each in ratios[1:] if each is not None]
     of_areas = [each for each in areas[1:] if each is not None]
     found: dict[str, Any] = {}
@@ -216,15 +219,3 @@ def field_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
             NOMINAL,
         )
     return found
-
-
-def _ratios(model: ScoredModel, rows: np.ndarray) -> Float[np.ndarray, " n"] | None:
-    values = model.scores.get(TRUTH_RATIO)
-    return values[rows] if values is not None and asked(values, rows) else None
-
-
-def _area(table: ScoreTable, model: ScoredModel) -> float | None:
-    values, query, holdout = model.scores.get(MIN_K), table.rows("query"), table.rows("holdout")
-    if values is None or not asked(values, query) or not asked(values, holdout):
-        return None
-    return mia_auc(values[query], values[holdout])

@@ -46,12 +46,9 @@ class Target(Protocol):
         ...
 
     def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
-        """Its outputs on query and holdout records, and with `with_signals` the signals that EMA needs.
+        """Its outputs on the compared records, and with `with_signals` the signals that EMA needs.
 
-        Args:
-            evidence: outputs of all models; a target trained by the audit is among them, of this `kind`.
-            kind: as for `draw`; empty for files.
-            with_signals: whether to compute `TargetOutputs.signals`.
+        A target trained by the audit is among the models of `evidence`, of the kind for which it drew a mask.
         """
         ...
 
@@ -68,16 +65,16 @@ OF_SETS = {
 
 
 class FileTarget(NamedTuple):
-    """A target given as files of its outputs.
+    """A target given as files of its outputs, each in the order of its set.
 
     Attributes:
-        outputs: on the query set, in its order.
-        on_holdout: on the holdout, in its order; None without a holdout.
-        on_reference: on the reference, in its order: records that the target is known not to have used. The reference
-            is the calibration set, unless the audit is given another. None without such outputs.
+        outputs: on the query set.
+        on_holdout: on the holdout, if there is one.
+        on_reference: on the reference, if known: records that the target is known not to have used, which are the
+            calibration set unless the audit is given another.
         allow_unrelated: accept outputs that classify the query set no better than guessing.
         before, before_on_holdout: the same outputs of the model before a deletion, for the holdout test; both or none.
-        on_members: on the known members, in their order: records that the target did use; None without known members.
+        on_members: on the known members, if there are any: records that the target did use.
     """
 
     outputs: Outputs
@@ -128,11 +125,7 @@ class FileTarget(NamedTuple):
                 _refuse_shape(file, len(examples), len(examples.class_names), of)
 
     def of_kept(self, pool: Pool) -> "FileTarget":
-        """The outputs on the records that a pool keeps, from outputs on its sets as they were given.
-
-        Raises:
-            InputError: outputs are on another number of records or classes.
-        """
+        """The outputs on the records that a pool keeps, from outputs on its sets as they were given."""
         if not pool.kept:
             return self
         roles = {"query set": "query", "holdout": "holdout", "reference": "calibration"}
@@ -161,14 +154,12 @@ class FileTarget(NamedTuple):
         log_odds, at_resolution, compared = of_file(files, own, models)
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
-            checks = tuple(
-                target_accuracy(accuracy_of(*given[name]), given[name][1], given[name][0].name, of=of, check=check)
-                for name, of, check in (
-                    ("outputs", "query set", TARGET_OUTPUTS),
-                    ("on_members", "known members", MEMBERS_OUTPUTS),
-                )
-                if name in given
-            )
+            names = {"outputs": ("query set", TARGET_OUTPUTS), "on_members": ("known members", MEMBERS_OUTPUTS)}
+            for name, (of, check) in names.items():
+                if name in given:
+                    each, classes = given[name]
+                    accuracy = float(np.mean(each.probabilities.argmax(axis=1) == each.columns(classes)))
+                    checks = (*checks, target_accuracy(accuracy, classes, each.name, of=of, check=check))
         elif not self.allow_unrelated and len(models):
             dealt = evidence.dealt
             usual = models.log_odds[:, dealt].mean(axis=0)
@@ -186,12 +177,7 @@ class FileTarget(NamedTuple):
 
 
 class SimulatedTarget(NamedTuple):
-    """A target of known truth, trained by the audit.
-
-    Attributes:
-        name: its name.
-        parts: at least one; its training set is the union of the parts.
-    """
+    """A target of known truth, trained by the audit on the union of its `parts`, at least one."""
 
     name: str
     parts: tuple[Part, ...]
@@ -228,10 +214,6 @@ def kinds_of_targets(targets: Sequence[Target]) -> list[str]:
     """The kind of the model of each target, which no other model has; targets from files have none."""
     numbers = count()
     return [f"target {next(numbers)}" if target.parts else "" for target in targets]
-
-
-def accuracy_of(file: Outputs, labels: Int[np.ndarray, " n"]) -> float:
-    return float(np.mean(file.probabilities.argmax(axis=1) == file.columns(labels)))
 
 
 def _refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:

@@ -158,8 +158,7 @@ def default_tests(
     """The default tests: by known members, a holdout and a reference; without any of these by shadow models alone.
 
     rho comes last, but not of texts. If no model is trained, the members test is the only one. There is a reference if
-    one is given, or if all targets from files have outputs on the calibration set. The shadow test has as many models
-    as its p-value needs to reach 5% after adjustment for all targets.
+    one is given, or if all targets from files have outputs on the calibration set.
     """
     known = () if members is None else (MembersTest(),)
     if not trains:

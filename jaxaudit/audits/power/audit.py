@@ -79,11 +79,6 @@ def measure_power(
         fraction: the used fraction to detect.
         models: number of shadow models, here and in the planned audit.
         reduced: what was reduced to fit a time budget, in words, which become part of the finding.
-        execution: as for `train_shadows`.
-
-    Returns:
-        Probabilities of detection at the 5% level for several used fractions, sizes and numbers of shadow models, and
-        of each verdict; the smallest fraction detected with 95% probability, and the records that `fraction` needs.
 
     Raises:
         InputError: the sets overlap, there are too few groups, or an option is out of range.
@@ -133,8 +128,7 @@ def power_of_models(
     Args:
         shadows: the shadow models, from `open_bank`.
         holdout_size: number of holdout records; by default as many as the bank has.
-        members_size: number of known members; by default the number of the bank's query records. A bank has no outputs
-            on known members.
+        members_size: number of known members; by default the number of the bank's query records.
         fraction: the used fraction to detect.
 
     Raises:
@@ -193,11 +187,7 @@ def audit_of(
 
 
 def planned_sizes(query: int, holdout: int | None, members: int | None, fraction: float) -> tuple[int, int, int]:
-    """Planned numbers of query and holdout records and known members; by default as many as query records.
-
-    Raises:
-        InputError: a number, or the fraction to detect, is out of range.
-    """
+    """Planned numbers of query and holdout records and known members; by default as many as query records."""
     if members is not None and members < LEAST_MEMBERS:
         raise InputError(
             f"the members test of ks needs at least {LEAST_MEMBERS} known members; plan with as many, or leave their "

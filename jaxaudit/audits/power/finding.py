@@ -36,6 +36,10 @@ MEMORY = (
     "decides, which is the difference between known members and holdout in standard errors, as the members test "
     "measures it: the less it remembers, the less probable is `forgotten`. All other checks of `ks` are taken to pass."
 )
+LESS = (
+    "Measured with less than there is: {reduced}. Models of fewer records remember each of them more or, trained for "
+    "fewer steps, less: a run without a budget and of all records measures it in full."
+)
 NEEDED = f"known members ({LEAST_MEMBERS} or more), or shadow models of the target's own recipe"
 """What a verdict `forgotten` requires."""
 
@@ -49,7 +53,9 @@ def find(power: PowerResult, of: Measured, reduced: Sequence[str] = ()) -> Findi
     if least is None:
         sentence += f"not even use of the whole query set would be detected with {POWER:.0%} probability."
     else:
-        shown = percent(least) if sufficient else _other_than(asked, least)
+        # With as many digits as needed to differ from the requested one.
+        texts = (percent(least, digits) for digits in range(3, 17))
+        shown = percent(least) if sufficient else next((text for text in texts if text != asked), asked)
         sentence += f"use of {shown} or more of the query set would be detected with {POWER:.0%} probability."
         sentence += "" if sufficient else f" Use of {asked} would not."
     sentence += forgotten_in_words(power.concluded, of)
@@ -63,7 +69,7 @@ def find(power: PowerResult, of: Measured, reduced: Sequence[str] = ()) -> Findi
     caveats = {"training": (), "bank": (BANKED,), "scores": (OF_SCORES,)}[of] + CAVEATS[of == "scores" :]
     caveats += (MEMORY,) if power.concluded else ()
     if reduced:
-        caveats = (_less(reduced), *caveats)
+        caveats = (LESS.format(reduced="; ".join(reduced)), *caveats)
     why = f"A normal approximation, measured on {models} {MODELS[of]}{' only' if few else ''}."
     return Finding(
         "sufficient" if sufficient else "insufficient",
@@ -103,13 +109,6 @@ def percent(fraction: float, digits: int = 3) -> str:
     return f"{100 * fraction:.{digits}g}%"
 
 
-def _less(reduced: Sequence[str]) -> str:
-    return (
-        f"Measured with less than there is: {'; '.join(reduced)}. Models of fewer records remember each of them more "
-        "or, trained for fewer steps, less: a run without a budget and of all records measures it in full."
-    )
-
-
 def _checks(measured: Separation, noun: str) -> tuple[Checked, ...]:
     models, higher = measured.models, measured.difference > 0
     enough = models >= ENOUGH_MODELS
@@ -132,17 +131,18 @@ def _checks(measured: Separation, noun: str) -> tuple[Checked, ...]:
     )
 
 
-def _other_than(asked: str, fraction: float) -> str:
-    """A fraction with as many digits as needed to differ from the requested one."""
-    return next((text for digits in range(3, 17) if (text := percent(fraction, digits)) != asked), asked)
-
-
 def _what_it_takes(power: PowerResult, asked: str, of: Measured) -> str:
     """The number of records that would change the verdict, or why there is none."""
     measured, size = power.separation, power.given
     detects = f"would detect {asked} use with {POWER:.0%} probability"
     if power.records_needed is None:
-        return f"No sample size detects {asked} use with {POWER:.0%} probability: {_why_none(measured)}."
+        why = f"{MOST_RECORDS:,} query records are not enough"
+        if measured.difference <= 0:
+            why = "membership scores do not separate records in training from others"
+        # As the number of records grows, only the variance between models remains.
+        elif measured.difference < special.ndtri(POWER) * np.sqrt(measured.between):
+            why = "between-model variance is too large"
+        return f"No sample size detects {asked} use with {POWER:.0%} probability: {why}."
     # Shadow models enter the threshold of the holdout test, and not that of the test of scores.
     models = None if of == "scores" else measured.models
     needed = records_needed(measured, power.fraction, models=models)
@@ -156,12 +156,3 @@ def _what_it_takes(power: PowerResult, asked: str, of: Measured) -> str:
         f"{power.records_needed:,} query and as many holdout records {detects}, with more than {measured.models} "
         "shadow models."
     )
-
-
-def _why_none(measured: Separation) -> str:
-    if measured.difference <= 0:
-        return "membership scores do not separate records in training from others"
-    # As the number of records grows, only the variance between models remains.
-    if measured.difference < special.ndtri(POWER) * np.sqrt(measured.between):
-        return "between-model variance is too large"
-    return f"{MOST_RECORDS:,} query records are not enough"

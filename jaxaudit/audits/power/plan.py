@@ -1,7 +1,4 @@
-"""The time of a `power` measurement, and the largest one within a budget. Numbers in, numbers out.
-
-The same speed, sizes and budget give the same plan: nothing here reads a clock.
-"""
+"""The time of a `power` measurement, and the largest one within a budget. Numbers in, numbers out."""
 
 import math
 from collections.abc import Iterator

@@ -34,14 +34,12 @@ class Chance(StrictStruct, frozen=True):
 
 
 class Size(StrictStruct, frozen=True):
-    """The power of an audit of this size.
+    """The power of an audit of so many query and holdout records.
 
     Attributes:
-        query, holdout: numbers of records.
         given: whether these are the requested sizes.
         chances: the probability of detection for each of `FRACTIONS`.
-        min_detectable: the smallest used fraction detected with 95% probability; None if not even 1 is.
-            `least_noticed` in JSON.
+        min_detectable: the smallest used fraction detected with 95% probability, if any; `least_noticed` in JSON.
     """
 
     query: int
@@ -171,8 +169,7 @@ def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int,
 class PowerAudit:
     """The result of the `power` audit.
 
-    `models_per_batch` is the number of models trained at the same time; None if none was trained here, in which case
-    `separation.stretch` is unknown.
+    `models_per_batch` models were trained at the same time; None if none was, and `separation.stretch` is unknown.
     """
 
     result: PowerResult
@@ -189,11 +186,7 @@ class PowerAudit:
 
 
 def check(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that the parts of a result read from a file agree; `arrays` is not used.
-
-    Raises:
-        ValueError: parts do not agree.
-    """
+    """Raises ValueError if the parts of a result read from a file do not agree; it has no arrays."""
     demand(sum(size.given for size in result.sizes) == 1, "not one of its sizes is the one given")
     fractions = {tuple(each.fraction for each in size.chances) for size in (*result.sizes, *result.holdouts)}
     demand(len(fractions) == 1 and fractions != {()}, "its sizes have different fractions, or none")

@@ -12,12 +12,13 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import Arrays, Kind, Stored, demand
-from jaxaudit.report.ks.about import about, field_numbers
 from jaxaudit.report.ks.tables import (
     P_NAMES,
     UNKNOWN,
+    about,
     asked,
     by,
+    field_numbers,
     fractions,
     grid,
     percent_cell,
@@ -82,8 +83,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
             grid(result),
             *([rates_cells(result.rates)] if result.rates else []),
             *([usage_cells(targets)] if used else []),
-            rho_cells(targets),
-            replicates(targets),
+            *([rho_cells(targets), replicates(targets)] if result.noise_floor else []),
         ),
         _legend(result),
         terms(

@@ -56,9 +56,10 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
     result, scored = run.result, "scores" in run.provenance.data
     given = result.given
     columns = ("shadow models", "min. detectable")
+    seen = [f"{percent(each.fraction)}: {_percent(each.probability)}" for each in given.chances]
     by_models = tuple((str(each.models), _fraction(each.min_detectable)) for each in result.by_models)
     # If the records do not suffice, the finding already gives the number that would.
-    enough = result.finding.verdict == "sufficient"
+    suffice = [_needed(result)] if result.finding.verdict == "sufficient" else []
     return Part(
         f"Are there enough records to detect use of {percent(result.fraction)} of the query set?",
         f"{_about(run)} {ABOUT}",
@@ -72,7 +73,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
                 (
                     ("Records given", f"{given.query:,} query, {given.holdout:,} holdout"),
                     ("Fraction asked about", percent(result.fraction)),
-                    *((("Records that suffice", _needed(result)),) if enough else ()),
+                    *(("Records that suffice", needed) for needed in suffice),
                 ),
             ),
         ),
@@ -86,11 +87,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
         (
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
             "probability.",
-            *(
-                (f"Records that suffice to detect {percent(result.fraction)} use: {_needed(result)}.",)
-                if enough
-                else ()
-            ),
+            *(f"Records that suffice to detect {percent(result.fraction)} use: {needed}." for needed in suffice),
             *(HOW_TO_READ[1:] if scored else HOW_TO_READ),
         ),
         terms(
@@ -99,19 +96,17 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
         (f"Planned for the test of scores. {ScoresTest.errors}",)
         if scored
         else (f"Planned for the holdout test. {HoldoutTest.errors}", f"And for the members test. {MembersTest.errors}"),
-        pictures=lambda: (_picture(result),),
-    )
-
-
-def _picture(result: PowerResult) -> Picture:
-    seen = (f"{percent(each.fraction)}: {100 * each.probability:.0f}%" for each in result.given.chances)
-    return Picture(
-        "detection",
-        "Probability of detection by used fraction",
-        f"At the sizes given, by used fraction: {'; '.join(seen)}.",
-        f"A line for each size: query + holdout records. Upright: the fraction asked about. Level: {WANTED:.0%}.",
-        result.plot,
-        replace(_detection(BY_SIZE, result.sizes, "page"), folded=True),
+        pictures=lambda: (
+            Picture(
+                "detection",
+                "Probability of detection by used fraction",
+                f"At the sizes given, by used fraction: {'; '.join(seen)}.",
+                "A line for each size: query + holdout records. Upright: the fraction asked about. "
+                f"Level: {WANTED:.0%}.",
+                result.plot,
+                replace(_detection(BY_SIZE, result.sizes, "page"), folded=True),
+            ),
+        ),
     )
 
 

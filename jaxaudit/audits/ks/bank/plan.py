@@ -21,10 +21,9 @@ HOLDOUT_MODELS, SHADOW_MODELS = 40, 77
 
 
 class BankPlan(NamedTuple):
-    """The training sets of a bank.
+    """The training sets of a bank: columns are the query set, the holdout, the calibration set.
 
     Attributes:
-        membership: membership masks of the models; columns are the query set, the holdout, the calibration set.
         seeds: of the training of each model.
         places: number of each model among those of its kind, from 0; it determines the model's design.
     """
@@ -58,13 +57,10 @@ def plan_bank(
     same models. Without `coins`, the masks are those that `train_shadows` draws with this key and these sets.
 
     Args:
-        key: random key.
-        models: number of models.
         query, holdout, calibration: numbers of records.
         groups: of query and holdout records, if groups are kept whole.
         dropped: records that no model is trained on.
-        coins: whether each record is included in each model independently with probability 1/2, as a bound on epsilon
-            requires.
+        coins: whether inclusion is independent, as a bound on epsilon requires.
 
     Raises:
         InputError: without `coins`, there is neither a holdout nor a calibration set; no record of a set is left; there

@@ -23,10 +23,8 @@ class RowMatch(NamedTuple):
     """How well outputs fit membership masks of a bank.
 
     Attributes:
-        own: fit to the mask of their own model, in standard deviations.
-        fit: the best fit to the mask of another model.
-        other: number of another model whose mask the outputs fit overwhelmingly, so that they must be its outputs; or
-            None.
+        own: fit to the mask of their own model, in standard deviations. `fit`: the best fit to that of another.
+        other: another model whose mask the outputs fit overwhelmingly, so that they must be its outputs; or None.
         shown: whether the outputs demonstrably belong to their own model; a model that hardly memorises cannot show it.
     """
 
@@ -50,10 +48,9 @@ def first_models(bank: Bank) -> dict[int, Float[np.ndarray, " n"]]:
 def match_row(
     bank: Bank, model: int, log_odds: Float[np.ndarray, " n"], known: dict[int, Float[np.ndarray, " n"]]
 ) -> RowMatch | None:
-    """How well log-odds fit the membership masks of a bank; None with one model, or masks not drawn here.
+    """How well log-odds fit the membership masks of a bank; None with one model, or masks not drawn at random here.
 
-    Only masks drawn at random by `jaxaudit shadows plan` are judged. Over all checks together, right outputs are then
-    attributed to another model with a probability of at most 1%.
+    Over all checks together, right outputs are attributed to another model with a probability of at most 1%.
     """
     if bank.description.seed is None or len(bank) < 2:
         return None

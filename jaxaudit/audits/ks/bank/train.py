@@ -55,7 +55,6 @@ def train_bank(
         inputs: of all records, dropped ones included, in the order of the bank's columns.
         learners: one for each of the bank's designs.
         models: numbers of the models to train.
-        execution: models per batch, progress, and where unfinished work is kept.
 
     Raises:
         InputError: the bank has other outputs, or another number of records or designs; or outputs cannot be written,
@@ -103,10 +102,15 @@ def _keep(
     rows: Int[np.ndarray, " rows"],
 ) -> np.ndarray:
     """Writes the missing outputs of a chunk's models; returns their rows."""
-    for part, outputs in _outputs(learner, params, inputs, said.classes):
-        for model, each in zip(own[rows][part], outputs, strict=True):
-            if not outputs_path(directory, int(model)).exists():
-                _write(directory, int(model), each[:, None].astype(np.float32), said)
+    models = len(rows)
+    # As many models at a time as memory allows.
+    size = models if 4 * models * len(inputs) * said.classes <= MOST_BYTES else 1
+    for start in range(0, models, size):
+        part = slice(start, start + size)
+        some = jax.tree.map(lambda leaf, part=part: leaf[part], params)
+        for model, each in zip(own[rows][part].tolist(), log_probs_many(learner, some, inputs), strict=True):
+            if not outputs_path(directory, model).exists():
+                _write(directory, model, each[:, None].astype(np.float32), said)
     return np.asarray(rows)
 
 
@@ -131,10 +135,7 @@ def _size(count: int) -> str:
 
 
 def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
-    """The random key of each model's training: that of the model with the same kind and number in `train_shadows`.
-
-    A training set that no test of `ks` uses has a kind of its own; Bernoulli inclusion occasionally draws one.
-    """
+    """The random key of each model's training: that of the model with the same kind and number in `train_shadows`."""
     kinds = kinds_of(bank)
     counts = Counter(kinds)
     training = stream(key, "train")
@@ -142,12 +143,3 @@ def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
     indices = {kind: index for index, kind in enumerate(counts)}
     order = np.argsort([indices[kind] for kind in kinds], kind="stable")
     return keys_at(by_kind, np.argsort(order))
-
-
-def _outputs(learner: Learner, params: Any, inputs: np.ndarray, classes: int) -> Any:
-    """Slices of a chunk's models with their log-probabilities, as many models at a time as memory allows."""
-    models = len(jax.tree.leaves(params)[0])
-    size = models if 4 * models * len(inputs) * classes <= MOST_BYTES else 1
-    for start in range(0, models, size):
-        part = slice(start, start + size)
-        yield part, log_probs_many(learner, jax.tree.map(lambda leaf, part=part: leaf[part], params), inputs)

@@ -1,7 +1,4 @@
-"""Ensembled membership auditing as a test of `ks`: see `jaxaudit.metrics.ema`.
-
-It uses the models of rho, the ratio of KS distances, that were trained on the calibration set.
-"""
+"""Ensembled membership auditing as a test of `ks`, by rho's calibration models: see `jaxaudit.metrics.ema`."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +8,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.audits.ks.tests.test import Judgement, WithoutModels, p_text
+from jaxaudit.audits.ks.tests.test import Judgement, KSTest, p_text
 from jaxaudit.errors import InputError
 from jaxaudit.membership import Membership
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS, Check
@@ -22,7 +19,7 @@ NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS})
 
 
 @dataclass(frozen=True, kw_only=True)
-class EMATest(WithoutModels):
+class EMATest(KSTest):
     """Does every query record look like a training record of the target? (Huang, Li & Li 2021)
 
     EMA never concludes `forgotten`: that would only mean that not all records were used, and the used fraction has no
@@ -82,16 +79,16 @@ def _emas(said: TargetOutputs, evidence: Evidence) -> tuple[EMA, ...]:
     refuse_without_records(models.membership, evidence.pool)
     if said.signals is None or models.signals is None:
         raise InputError("EMA needs the signals of the target's outputs, and there are none.")
-    n, query = evidence.queries, evidence.query
+    n, examples = evidence.queries, evidence.pool.examples
     rows, theirs = models.membership[:, evidence.pool.calibration], models.signals
     return tuple(
         ema_of_signals(
             said.signals,
-            query.labels,
+            examples.labels[:n],
             Signals(*(each[index, n:] for each in theirs)),
-            evidence.pool.examples.labels[evidence.pool.calibration],
+            examples.labels[evidence.pool.calibration],
             members,
-            len(query.class_names),
+            len(examples.class_names),
         )
         for index, members in enumerate(rows)
     )

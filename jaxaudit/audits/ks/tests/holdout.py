@@ -36,6 +36,11 @@ from jaxaudit.shadow_models import Kind, Pool
 
 OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS})
 NEEDS = OF_P | {HOLDOUT_APART, HOLDOUT_MODELS}
+BY_GROUPS = (
+    "Holdout test by groups: {query} groups of the query set and {holdout} of the holdout were permuted whole, as "
+    "given. p (not used) is exact if the provider chose at random which whole groups to share. The members test uses "
+    "groups, too; other tests do not."
+)
 EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
 
 
@@ -107,7 +112,8 @@ class HoldoutTest:
         change = _change(key, said, evidence, level)
         if change is not None and trust.word == "none":
             change = msgspec.structs.replace(change, fraction=None, low=-1.0, high=1.0)
-        recipe, groups = better_recipe(fit, advice.recipe), _groups_of(evidence)
+        recipe, groups, n = better_recipe(fit, advice.recipe), evidence.pool.groups, evidence.queries
+        query, held = (0, 0) if groups is None else (len(np.unique(each)) for each in (groups[:n], groups[n:]))
         more = f"Give more records: {advice.power} says how many."
         more = f"Improve the shadow models: {recipe}." if recipe else more
         return judgement_of_use(
@@ -119,7 +125,7 @@ class HoldoutTest:
             trust=trust,
             more=helped(lacks, "") if lacks else more,
             lacks=lacks,
-            last=(groups,) if groups else (),
+            last=() if groups is None else (BY_GROUPS.format(query=query, holdout=held),),
             change=change,
         )
 
@@ -179,19 +185,6 @@ def _change(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level:
         evidence.members(Kind.MIXED)[:, dealt],
         groups=evidence.pool.groups,
         level=level,
-    )
-
-
-def _groups_of(evidence: Evidence) -> str:
-    """A sentence on the groups that were permuted; empty without groups."""
-    groups, n = evidence.pool.groups, evidence.queries
-    if groups is None:
-        return ""
-    query, holdout = (len(np.unique(each)) for each in (groups[:n], groups[n:]))
-    return (
-        f"Holdout test by groups: {query} groups of the query set and {holdout} of the holdout were permuted whole, as "
-        "given. p (not used) is exact if the provider chose at random which whole groups to share. The members test "
-        "uses groups, too; other tests do not."
     )
 
 

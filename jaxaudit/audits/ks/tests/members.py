@@ -10,14 +10,14 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.holdout import EXACT, OF_P, exchangeable, measured, predictors_of, sets_alike
-from jaxaudit.audits.ks.tests.test import USED, Judgement, WithoutModels, Words, judgement_of_use
+from jaxaudit.audits.ks.tests.test import USED, Judgement, KSTest, Words, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
 from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
-from jaxaudit.metrics.members import LEAST_MEMBERS, MembersAnswer, members_test
+from jaxaudit.metrics.members import LEAST_MEMBERS, members_test
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.usage import STATED_FRACTION, Question, refuse_stated
 from jaxaudit.randomness import stream
@@ -49,7 +49,7 @@ STRANGE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class MembersTest(WithoutModels):
+class MembersTest(KSTest):
     """How much of its memory of known members does the target have of the query set?
 
     The test needs the target's outputs on known members and on a holdout, and no shadow models. With shadow models of
@@ -89,26 +89,41 @@ class MembersTest(WithoutModels):
             )
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
-        if pool.members.stop - pool.members.start < LEAST_MEMBERS:
+        members = pool.members.stop - pool.members.start
+        if members < LEAST_MEMBERS:
             raise InputError(
-                f"there are {pool.members.stop - pool.members.start} known members; the members test needs at least "
-                f"{LEAST_MEMBERS} to tell what the target remembers (`members`)."
+                f"there are {members} known members; the members test needs at least {LEAST_MEMBERS} to tell what the "
+                "target remembers (`members`)."
             )
         return {}
 
     def judge(
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        answer = self._measured(key, said, evidence, level)
-        found = exchangeable(key, evidence)
-        pool, groups = evidence.pool, None
+        pool, known, dealt = evidence.pool, evidence.known, evidence.dealt
+        members, indices = known.stop - known.start, np.r_[dealt, known]
+        groups = first_members = None
         if pool.groups is not None and pool.member_groups is not None:
-            groups = np.concatenate([pool.member_groups, pool.groups])
-        indices, members = np.r_[evidence.known, evidence.dealt], evidence.known.stop - evidence.known.start
-        own = stream(key, "members alike"), evidence, indices, members, groups, pool.at_hand
-        alike_members = evidence.once("members", lambda: sets_alike(*own))
-        three = "known members and the other two sets"
-        members_alike = holdout_like_query(alike_members, name=MEMBERS_LIKE_QUERY, sets=three)
+            groups = np.concatenate([pool.groups, pool.member_groups])
+            first_members = np.concatenate([pool.member_groups, pool.groups])
+        answer = members_test(
+            stream(key, "members test"),
+            residual_scores(said.log_odds[indices], predictors_of(key, said, evidence, indices, groups)),
+            (evidence.queries, dealt.stop - evidence.queries, members),
+            groups=groups,
+            p_never=measured(key, said, evidence, level, self.stated).p_never if evidence.count(Kind.MIXED) else None,
+            level=level,
+            stated=self.stated,
+            permutations=least_permutations(evidence.targets),
+            question=self.question,
+        )
+        found = exchangeable(key, evidence)
+        own = stream(key, "members alike"), evidence, np.r_[known, dealt], members, first_members, pool.at_hand
+        members_alike = holdout_like_query(
+            evidence.once("members", lambda: sets_alike(*own)),
+            name=MEMBERS_LIKE_QUERY,
+            sets="known members and the other two sets",
+        )
         remembers = answer.p_memory <= ALPHA
         return judgement_of_use(
             *(self, answer.usage, (holdout_like_query(found), holdout_apart(found), members_alike)),
@@ -123,28 +138,10 @@ class MembersTest(WithoutModels):
             strange=() if remembers else (STRANGE[self.question],),
         )
 
-    def _measured(self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float) -> MembersAnswer:
-        pool, indices = evidence.pool, np.r_[evidence.dealt, evidence.known]
-        groups = None
-        if pool.groups is not None and pool.member_groups is not None:
-            groups = np.concatenate([pool.groups, pool.member_groups])
-        p_never = measured(key, said, evidence, level, self.stated).p_never if evidence.count(Kind.MIXED) else None
-        return members_test(
-            stream(key, "members test"),
-            residual_scores(said.log_odds[indices], predictors_of(key, said, evidence, indices, groups)),
-            (evidence.queries, evidence.dealt.stop - evidence.queries, evidence.known.stop - evidence.known.start),
-            groups=groups,
-            p_never=p_never,
-            level=level,
-            stated=self.stated,
-            permutations=least_permutations(evidence.targets),
-            question=self.question,
-        )
-
 
 def measured_by(memory: float) -> Confidence:
-    why = (
+    return Confidence(
+        "fair",
         "It is measured by what this model remembers of records that it did use: members and holdout are "
-        f"{memory:.1f} standard errors apart."
+        f"{memory:.1f} standard errors apart.",
     )
-    return Confidence("fair", why)

@@ -2,7 +2,6 @@
 
 Shadow models show how much *they* memorise. This holds for a target only if it was trained like them: by this audit, or
 by the same recipe, which the user states and the target's outputs on records that it did not use must not contradict.
-Known members (`jaxaudit.audits.ks.tests.members`) make such a statement unnecessary.
 """
 
 from collections.abc import Sequence
@@ -37,12 +36,7 @@ IN_FULL = (
 
 
 class Lack(NamedTuple):
-    """What prevents a verdict.
-
-    Attributes:
-        helps: what to do about it, in sentences without the last full stop.
-        reason: the reason to give with the verdict; empty if the numbers already give it.
-    """
+    """What to do about what prevents a verdict, and the reason to give with it, unless the numbers already give it."""
 
     helps: str
     reason: str = ""
@@ -69,10 +63,7 @@ def limited(
     kinds: Sequence[str],
     unseen: Bool[np.ndarray, " asked"] | None,
 ) -> tuple[Usage, Confidence, tuple[Lack, ...]]:
-    """The numbers of a test, confidence in the fraction, and what is lacking.
-
-    The fraction is left out if it is unknown how much the target memorises.
-    """
+    """The numbers, without a fraction where memory is unknown; the confidence in it; and what is lacking."""
     why, trust, lacks = recipe_of(said, evidence)
     if why:
         reason = f"no use was detected, and {why}" if trust == NO_FRACTION else why
@@ -102,8 +93,7 @@ def helped(lacks: Sequence[Lack], more: str) -> str:
 def known_unused(said: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
     """Known non-members of the target: the reference, or else the holdout; None without either.
 
-    Never both: the shadow models were trained on part of the calibration set and on no holdout record, so mixtures of
-    the two would differ.
+    Never both: the shadow models were trained on part of the calibration set and on no holdout record.
     """
     if said.unseen is not None:
         return said.unseen
@@ -113,5 +103,4 @@ def known_unused(said: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " 
 
 def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
     """Which of the compared records are in the holdout, which no target used."""
-    indices = np.arange(len(evidence.pool.asked))
-    return (indices >= evidence.queries) & (indices < evidence.dealt.stop)
+    return np.isin(np.arange(len(evidence.pool.asked)), np.r_[evidence.queries : evidence.dealt.stop])

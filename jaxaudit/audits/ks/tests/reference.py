@@ -1,7 +1,6 @@
 """The reference test as a test of `ks`: see `jaxaudit.metrics.reference`.
 
-By default the reference is the calibration set, and the models are those of the shadow test. With a separate reference
-they are other models, also trained on a share of it, so that the numbers of the shadow test do not change.
+With a separate reference, its models are others than those of the shadow test, whose numbers so do not change.
 """
 
 from dataclasses import dataclass

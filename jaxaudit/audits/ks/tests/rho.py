@@ -15,7 +15,7 @@ from jaxaudit.audits.finding import sentence as capital
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, generators
 from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, recipe_of
-from jaxaudit.audits.ks.tests.test import TONES, Judgement, WithoutModels
+from jaxaudit.audits.ks.tests.test import TONES, Judgement, KSTest
 from jaxaudit.audits.pool import share_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
@@ -38,7 +38,7 @@ OWN = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class RhoTest(WithoutModels):
+class RhoTest(KSTest):
     """Is the target nearer to models trained on the query set than models that were not trained on it?
 
     Attributes:
@@ -128,10 +128,7 @@ class RhoTest(WithoutModels):
     ) -> Judgement:
         """The judgement that follows from rho; it depends on rho's own checks and on those that all tests share.
 
-        Args:
-            trust: confidence that the models of rho have the target's recipe.
-            lacks: why they may not have it; then no target is called `forgotten`.
-            targets: number of targets that are judged together.
+        With `lacks`, why the models of rho may not have the target's recipe, no target is called `forgotten`.
         """
         rests_on = OWN | {check.name for check in common}
         # A failed positive control prevents `forgotten`, and no other verdict.

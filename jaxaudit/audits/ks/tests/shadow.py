@@ -1,6 +1,5 @@
 """The shadow test as a test of `ks`: see `jaxaudit.metrics.shadow`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -14,13 +13,7 @@ from jaxaudit.audits.ks.tests.memory import Lack, helped, known_unused, limited
 from jaxaudit.audits.ks.tests.test import Judgement, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import (
-    CALIBRATION_LIKE_QUERY,
-    SHADOW_MODELS,
-    TARGET_OUTPUTS,
-    Check,
-    better_recipe,
-)
+from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS, Check, better_recipe
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.shadow import SHARE, shadow_test
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
@@ -129,7 +122,17 @@ class ShadowTest:
         self, evidence: Evidence, usage: Usage, checks: tuple[Check, ...], trust: Confidence, lacks: tuple[Lack, ...]
     ) -> Judgement:
         """The judgement that follows from these numbers; the p-value assumes a target like the shadow models, too."""
-        advice, lacks = evidence.advice, (*few_models(evidence, self.kinds(evidence.pool)), *lacks)
+        advice, targets, models = evidence.advice, evidence.targets, evidence.count(self.kinds(evidence.pool)[0])
+        least = least_models(targets)
+        if models < least:
+            # No rank among these models gives a p-value of 0.05.
+            few = Lack(
+                f"Add shadow models: at least {least} without the query set for {targets} targets; "
+                f"{advice.more_models}",
+                f"{models} shadow models without the query set give p-values of at least {targets / (1 + models):.2g}, "
+                f"adjusted for {targets} targets: no use could be detected",
+            )
+            lacks = (few, *lacks)
         recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == self.of_models), "")
         more = f"Improve the shadow models: {recipe}. {self._more(advice)}" if recipe else self._more(advice)
         return judgement_of_use(
@@ -157,19 +160,3 @@ def least_models(targets: int) -> int:
     (19, 59)
     """
     return max(LEAST, round(targets / ALPHA) - 1)
-
-
-def few_models(evidence: Evidence, kinds: Sequence[str]) -> tuple[Lack, ...]:
-    """What is lacking if no rank among these models gives a p-value of 0.05, adjusted for all targets."""
-    models, least = evidence.count(kinds[0]), least_models(evidence.targets)
-    if models >= least:
-        return ()
-    targets, best = evidence.targets, evidence.targets / (1 + models)
-    return (
-        Lack(
-            f"Add shadow models: at least {least} without the query set for {targets} targets; "
-            f"{evidence.advice.more_models}",
-            f"{models} shadow models without the query set give p-values of at least {best:.2g}, adjusted for "
-            f"{targets} targets: no use could be detected",
-        ),
-    )

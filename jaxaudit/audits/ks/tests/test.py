@@ -1,7 +1,6 @@
 """The interface of a test of `ks`: its shadow models, for `train_shadows`, and its judgement, for `judge`.
 
-Every file of this folder has one test, with the same parts in the same order: numbers of models by kind (`Kind`: what
-they are trained on), names and assumptions, checks of its input, training sets, judgement.
+Every file of this folder has one test, with the same parts in the same order.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +67,7 @@ class Judgement(NamedTuple):
 
 @runtime_checkable
 class KSTest(Protocol):
-    """A test of whether a target used the query set.
+    """A test of whether a target used the query set. What inherits from this class needs no models unless it says so.
 
     Attributes:
         name: letters and hyphens, unique among the tests of an audit; it names the test's random streams.
@@ -85,14 +84,15 @@ class KSTest(Protocol):
     assumes: ClassVar[str]
 
     @property
-    def references(self) -> int: ...
+    def references(self) -> int:
+        return 0
 
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         """Numbers of models, and their numbers of training records, for sets of so many records.
 
         `reference` is 0 without a reference that is a set of its own.
         """
-        ...
+        return ()
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         """Checks that the test can be made with these sets.
@@ -100,14 +100,13 @@ class KSTest(Protocol):
         Raises:
             InputError: it cannot be made.
         """
-        ...
 
     def kinds(self, pool: Pool) -> tuple[str, ...]:
         """Kinds of the models that it uses; models of a kind take turns among the designs. May be empty.
 
         A test of your own names kinds that no other test uses.
         """
-        ...
+        return ()
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         """The membership masks of its models, by kind; each mask depends only on the key, its kind and its number.
@@ -115,7 +114,7 @@ class KSTest(Protocol):
         Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is among the tests; other tests may
         use them without drawing them.
         """
-        ...
+        return {}
 
     def judge(
         self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
@@ -132,26 +131,6 @@ class KSTest(Protocol):
             level: confidence level of intervals.
         """
         ...
-
-
-class WithoutModels:
-    """The parts of a test that needs no shadow models of its own."""
-
-    @property
-    def references(self) -> int:
-        return 0
-
-    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
-        return ()
-
-    def refuse(self, query: Examples, holdout: Examples | None) -> None:
-        pass
-
-    def kinds(self, pool: Pool) -> tuple[str, ...]:
-        return ()
-
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
-        return {}
 
 
 class Words(NamedTuple):

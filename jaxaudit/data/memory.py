@@ -10,6 +10,8 @@ from jaxaudit.errors import InputError
 UNKNOWN_MEMORY = 8 * 2**30
 SHARE = 4
 """A file may need only this share of the memory, because arrays are copied (types, order, scale)."""
+MOST_COLUMNS = 32_768
+"""Of a table."""
 
 
 def memory_bytes(root: Path = Path("/")) -> int:

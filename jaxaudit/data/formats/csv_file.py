@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from jaxaudit.data.formats.parsing import open_bounded, parsed, reason_of
-from jaxaudit.data.formats.text_table import MOST_COLUMNS, NUMBER, TextTable
-from jaxaudit.data.memory import MAX_BYTES, refuse_larger
+from jaxaudit.data.formats.text_table import NUMBER, TextTable
+from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 

@@ -15,13 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from jaxaudit.data.memory import MAX_BYTES, refuse_larger
+from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, refuse_larger
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 LABEL_NAMES = ("label", "labels", "class", "target", "y")
 INDEX_NAMES = ("", "index", "id", "row", "unnamed: 0")
-MOST_COLUMNS = 32_768
 MAGIC = b"PAR1"
 Cells = TypeVar("Cells", pa.ChunkedArray, pa.StringArray)
 _LOOKED_AT, _LOOKED_AT_COLUMNS = 10_000, 100

@@ -11,7 +11,7 @@ import numpy as np
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import json_lines
-from jaxaudit.data.formats.text_table import MOST_COLUMNS, trimmed
+from jaxaudit.data.memory import MOST_COLUMNS
 from jaxaudit.data.paths import open_data
 from jaxaudit.data.scores.table import OWN, ScoreTable, is_number, score_table
 from jaxaudit.errors import InputError
@@ -104,6 +104,7 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from jaxaudit.data.formats.text_table import trimmed
     from jaxaudit.data.tables.people import read_text_table
 
     table, _ = read_text_table(path)

@@ -36,7 +36,7 @@ def load_path(
     | `.npz` | inputs and labels under usual names (`selection`), optionally `class_names` |
     | `.npy` | inputs; labels beside it: NAME_labels.npy, NAME-labels.npy or by matching name (x.npy, y.npy) |
     | folder of `.npy` | as the arrays of a `.npz` |
-    | `.csv`, `.parquet` | see `tables.columns.load_columns` |
+    | `.csv`, `.parquet` | see `tables.people.load_columns` |
     | `.mat` or folder of train_32x32.mat, ... | SVHN, see `image_arrays.load_mat` |
     | IDX file or folder | MNIST's four files, gzipped or not; see `image_arrays.read_idx` |
     | folder of folders | see `folders.load_image_folders`; or such folders called train and test |

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Literal
 
 from jaxaudit.json_types import StrictStruct
-from jaxaudit.metrics.checks import Check
 
 Tone = Literal["good", "bad", "open"]
 State = Literal["passed", "warning", "failed"]
@@ -89,13 +88,6 @@ def undecided(
 
 UNDECIDED = Finding("inconclusive", "open", "", (), Confidence("none", ""))
 """The finding of a result before its numbers are judged."""
-
-
-def checked(check: Check, *, rests: bool = True, affects: str = "") -> Checked:
-    """A check in the form in which a finding shows it."""
-    if check.passed:
-        return Checked(check.name, "passed", check.message)
-    return Checked(check.name, "failed" if check.decisive and rests else "warning", check.message, affects)
 
 
 def assumed(name: str, holds: bool, held: str, broken: str, *, decisive: bool = False) -> Checked:

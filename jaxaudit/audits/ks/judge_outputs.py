@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from jaxaudit.audits.finding import Confidence, Finding, checked, in_order, sentence, undecided
+from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order, sentence, undecided
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
 from jaxaudit.audits.ks.result import (
     Distances,
@@ -259,8 +259,10 @@ def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every:
             for each in judgements
             if each is not judgement and (check in each.checks or check.name in each.rests_on)
         ]
-        decides = rests and check.name not in judgement.weakened_by
-        shown.append(checked(check, rests=decides, affects="" if rests else ", ".join(others)))
+        decides = check.decisive and rests and check.name not in judgement.weakened_by
+        state: State = "passed" if check.passed else "failed" if decides else "warning"
+        affects = "" if check.passed or rests else ", ".join(others)
+        shown.append(Checked(check.name, state, check.message, affects))
     failed = [check for check in every if not check.passed and check.name in judgement.rests_on]
     decisive = min(
         (each for each in failed if each.decisive and each.name not in judgement.weakened_by),

@@ -131,9 +131,10 @@ def load_groups(
 
     Args:
         text: a `.npy`, a `.csv` with one column or one called `group`, or else the name of an array or column in the
-        `.npz`, `.csv` or `.parquet` that `data` names. In a `.npz` with several splits that is the array with the split
-        in its name, as for inputs and labels: `patient_train` is `patient` of `train`. data: the name of the set, as
-        for `load`, which has this number of `records`. of: the name of the set in messages.
+            `.npz`, `.csv` or `.parquet` that `data` names. In a `.npz` with several splits that is the array with the
+            split in its name, as for inputs and labels: `patient_train` is `patient` of `train`.
+        data: the name of the set, as for `load`, which has this number of `records`.
+        of: the name of the set in messages.
     """
     path = groups_file(text)
     values = _in_set(text, data, data_dir) if path is None else _in_file(path, records)

@@ -110,10 +110,11 @@ def sequences(
     does not count: -1 - t stands for token t. So are the prompt, the first end token, and end tokens that fill up.
 
     Args:
-        sets: the records of each set; the word vocabulary and the length must be of all sets together. tokenizer:
-        `BYTES`, `word_tokenizer(sets)` or `read_tokenizer(path)`. positions: the most tokens of a record, which the
-        model states. template: the text before an answer, with `{}` for the prompt. By default the prompt as it is, and
-        for a question `Question: {}`, a line break, `Answer:` and a blank. Texts without a prompt have none.
+        sets: the records of each set; the word vocabulary and the length must be of all sets together.
+        tokenizer: `BYTES`, `word_tokenizer(sets)` or `read_tokenizer(path)`.
+        positions: the most tokens of a record, which the model states.
+        template: the text before an answer, with `{}` for the prompt. By default the prompt as it is, and for a
+            question `Question: {}`, a line break, `Answer:` and a blank. Texts without a prompt have none.
 
     >>> texts = Texts("prompt", ("a",), ("bc",), (b"",), "t")
     >>> sequences([texts])[0].inputs[0, :6]

@@ -117,6 +117,9 @@ class Adapters:
 def write_adapter(folder: Path, adapters: Adapters, params: Mapping[str, Array | np.ndarray]) -> None:
     """Writes trained adapters, `params` of one model without a models axis, into a new folder, as `peft` saves and
     reads them.
+
+    Raises:
+        InputError: there is such a folder, or it cannot be written.
     """
     arrays = {f"{PREFIX}{name}": np.asarray(each, np.float32) for name, each in params.items()}
     layers = sorted({name.removesuffix(A) for name in params if name.endswith(A)})

@@ -21,11 +21,12 @@ class Causal(NamedTuple):
     """A causal language model in JAX.
 
     Attributes:
-        model: its configuration and tokenizer. weights: its parameters, each once also where layers share it, in
-        float32. rest: its other tensors, which no training changes. apply: `(tensors, tokens, key) -> logits`:
-        `tensors` are the weights and the rest by name, tokens `[n, length]` from 0, and the logits `[n, length,
-        vocabulary]` are of the next token at each position, which sees itself and those before it. The key is of
-        dropout that was added; with None there is none.
+        model: its configuration and tokenizer.
+        weights: its parameters, each once also where layers share it, in float32.
+        rest: its other tensors, which no training changes.
+        apply: `(tensors, tokens, key) -> logits`: `tensors` are the weights and the rest by name, tokens `[n, length]`
+            from 0, and the logits `[n, length, vocabulary]` are of the next token at each position, which sees itself
+            and those before it. The key is of dropout that was added; with None there is none.
     """
 
     model: LanguageModel

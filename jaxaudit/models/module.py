@@ -24,11 +24,13 @@ class Origin:
     """The framework in which a network is written.
 
     Attributes:
-        framework: the framework's name: `flax.nnx`, `flax.linen`, `torch` or `keras`. outputs: `(params, state, inputs)
-        -> outputs`, computed by the framework itself in evaluation mode; None if `PureModule.apply` does that. unsaved:
-        arrays of the state that the framework does not save, by name. second_names: for arrays that the framework saves
-        under several names: from each further name to the name used in `unsaved` and in the parameters. read: reads a
-        file in a format that only this framework can read.
+        framework: the framework's name: `flax.nnx`, `flax.linen`, `torch` or `keras`.
+        outputs: `(params, state, inputs) -> outputs`, computed by the framework itself in evaluation mode; None if
+            `PureModule.apply` does that.
+        unsaved: arrays of the state that the framework does not save, by name.
+        second_names: for arrays that the framework saves under several names: from each further name to the name used
+            in `unsaved` and in the parameters.
+        read: reads a file in a format that only this framework can read.
     """
 
     framework: str

@@ -24,9 +24,11 @@ class Foreign(NamedTuple):
     """Shadow models that another tool trained on one pool of records; `outputs` is their kind, as in `Description`.
 
     Attributes:
-        views: number of views of each record. read: for each model a function that reads its outputs `[n, views,
-        values]`, unchecked (without the last axis for log-odds); None for a model that is not trained yet. designs: the
-        name of each model's design; empty for a single design. recipe: how they were trained, from the tool's files.
+        views: number of views of each record.
+        read: for each model a function that reads its outputs `[n, views, values]`, unchecked (without the last axis
+            for log-odds); None for a model that is not trained yet.
+        designs: the name of each model's design; empty for a single design.
+        recipe: how they were trained, from the tool's files.
     """
 
     tool: str

@@ -21,13 +21,16 @@ class Outputs:
 
     Attributes:
         values: `float32` or `float64[n, classes]`, as stored in the file. For two classes there may be one column, that
-        of the second class. Rows of probabilities sum to 1 as precisely as they were printed: they are not
-        renormalised, which would move them off the grid that `match_precision` needs. kind: probabilities or logits.
-        decimals: how many decimals they were printed with, at most 6; None if they were not rounded to decimals. dtype:
-        the coarsest of bfloat16, float16 and the file's own type that holds its numbers; "text" for CSV. name: the
-        file's name. significant: how many significant digits they were printed with (`%.4g`, `%.3e`), 1 to 6; None if
-        they were not so rounded, or are probabilities for which `decimals` are as coarse. own_class: whether there are
-        two columns for any number of classes: of all other classes together, and of the record's own class.
+            of the second class. Rows of probabilities sum to 1 as precisely as they were printed: they are not
+            renormalised, which would move them off the grid that `match_precision` needs.
+        kind: probabilities or logits.
+        decimals: how many decimals they were printed with, at most 6; None if they were not rounded to decimals.
+        dtype: the coarsest of bfloat16, float16 and the file's own type that holds its numbers; "text" for CSV.
+        name: the file's name.
+        significant: how many significant digits they were printed with (`%.4g`, `%.3e`), 1 to 6; None if they were not
+            so rounded, or are probabilities for which `decimals` are as coarse.
+        own_class: whether there are two columns for any number of classes: of all other classes together, and of the
+            record's own class.
     """
 
     values: np.ndarray

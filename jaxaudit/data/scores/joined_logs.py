@@ -83,8 +83,8 @@ def joined(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None =
 
     Args:
         logs: of each role, by the names of models; at least one target. All must have the records of the first target
-        with this set. block: records of a group, if consecutive indices of a set are one: 20 for TOFU, whose authors
-        have 20 each.
+            with this set.
+        block: records of a group, if consecutive indices of a set are one: 20 for TOFU, whose authors have 20 each.
     """
     index: dict[Set, np.ndarray] = {}
     numbers: dict[str, dict[Set, np.ndarray]] = {}

@@ -31,8 +31,9 @@ def load_scores(
 
     Args:
         path: a `.csv` with a header line, a `.parquet`, a `.npz` with one array a column, or JSON lines (`.jsonl`) with
-        one object a record. Empty cells and null mean that a model was not asked. rename: by the name of a column in
-        the file, its name here. lower, higher: as for `score_table`.
+            one object a record. Empty cells and null mean that a model was not asked.
+        rename: by the name of a column in the file, its name here.
+        lower, higher: as for `score_table`.
 
     Raises:
         InputError: the file cannot be read or is too large, names a column twice or lacks one of `rename`; or as

@@ -111,10 +111,10 @@ def test_what_cannot_be_is_refused(sets: Path):
         refused((*FEW, "--fraction", fraction), ("--fraction ", fraction))
     refused((*FEW, "--groups", "few.npy"), ("3 groups",))
     refused(("power", "--groups", "groups.npy"))
-    wrong: list[dict[str, Any]] = [{"holdout_size": 1}, {"fraction": 0.0}, {"models": 3}, {"groups": np.arange(10)}]
-    for options in wrong:
-        with pytest.raises(InputError, match="10" if "groups" in options else "300"):
-            measure_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, **options)
+    wrong: dict[str, Any] = {"holdout_size": 1, "fraction": 0.0, "models": 3, "groups": np.arange(10)}
+    for option, value in wrong.items():
+        with pytest.raises(InputError, match=option.split("_")[0]):
+            measure_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, **{option: value})
 
 
 @pytest.mark.outer

@@ -109,9 +109,7 @@ def jaxaudit(words: str, folder: Path, killed: Path | None = None) -> None:
         with subprocess.Popen(
             command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as run:
-            while (
-                run.poll() is None and not any(killed.rglob("[0-9]*-*.npz")) and not any(killed.glob("outputs/*.npy"))
-            ):
+            while run.poll() is None and not _keeps_a_chunk(killed):
                 time.sleep(0.01)
             run.send_signal(signal.SIGKILL)
         if run.returncode != -signal.SIGKILL:
@@ -119,6 +117,13 @@ def jaxaudit(words: str, folder: Path, killed: Path | None = None) -> None:
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"jaxaudit {words}\n{done.stderr}")
+
+
+def _keeps_a_chunk(run: Path) -> bool:
+    try:
+        return any(run.rglob("[0-9]*-*.npz")) or any(run.glob("outputs/*.npy"))
+    except FileNotFoundError:  # A folder that was there when it was listed.
+        return False
 
 
 def numbers(runs: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -113,7 +113,7 @@ def fit_learned(
             for epoch in range(now.taken, epochs):
                 stop.check()
                 with DISPATCH:
-                    state = _epoch(keys[rows], epoch, now.states, (*arrays, members[rows], counted[rows]), classes)
+                    state = _epoch(keys[rows], epoch, now.states, *arrays, members[rows], counted[rows], classes)
                 now = UnderWay(jax.block_until_ready(state), epoch + 1)
                 keeper.passing(now)
         except (KeyboardInterrupt, Interrupted):
@@ -229,10 +229,15 @@ def _logits(params: _Net, outputs: Float[Array, "n features"], one_hot: Float[Ar
 
 @partial(jax.jit, static_argnames="classes", donate_argnames="state")
 def _epoch(
-    keys: Key[Array, " models"], epoch: int | Int[Array, ""], state: tuple[Any, Any], data: Any, classes: int
+    keys: Key[Array, " models"],
+    epoch: int | Int[Array, ""],
+    state: tuple[Any, Any],
+    outputs: Float[Array, "models n features"],
+    labels: Int[Array, " n"],
+    members: Float[Array, "models n"],
+    used: Bool[Array, "models n"],
+    classes: int,
 ) -> tuple[Any, Any]:
-    """The networks and their optimisers after an epoch on outputs, labels, members, and which records are used."""
-    outputs, labels, members, used = data
     one_hot = jax.nn.one_hot(labels, classes)
 
     def one(key: Any, state: Any, outputs: Any, members: Any, used: Any) -> Any:

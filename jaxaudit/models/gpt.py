@@ -51,7 +51,10 @@ class GPT(nnx.Module):
     ) -> None:
         positions = positions or input_shape[0]
         if width % heads:
-            raise InputError(f"a GPT of width {width} cannot be split over {heads} heads; give a multiple of {heads}.")
+            raise InputError(
+                f"a GPT of width {width} cannot be split over {heads} heads; give a multiple of {heads}, such as "
+                f"{-(-width // heads) * heads}."
+            )
         if positions < input_shape[0]:
             raise InputError(
                 f"records have {input_shape[0]} tokens and the model has {positions} positions; give more `positions`."

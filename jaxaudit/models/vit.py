@@ -47,7 +47,10 @@ class ViT(nnx.Module):
         dropout: float = 0.0,
     ) -> None:
         if width % heads:
-            raise InputError(f"a ViT of width {width} cannot be split over {heads} heads; give a multiple of {heads}.")
+            raise InputError(
+                f"a ViT of width {width} cannot be split over {heads} heads; give a multiple of {heads}, such as "
+                f"{-(-width // heads) * heads}."
+            )
         height, wide, channels = input_shape
         self.patch = patch or max(1, -(-max(height, wide) // 8))
         places = -(-height // self.patch) * -(-wide // self.patch)

@@ -5,6 +5,7 @@ gives a result, or a `Summary` for a command that trains and writes its own dire
 """
 
 import datetime
+import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -137,7 +138,11 @@ def run(command: Command, options: Any) -> None:
     prepare = command.prepare
     place = prepare if isinstance(prepare, str) else prepare[source_of(options)]
     module, _, name = (place or f"{command.name}.run:prepare").partition(":")
-    job: Job[Any] | Summary = getattr(import_module(f"jaxaudit.cli.{module}"), name)(options)
+    prepared = getattr(import_module(f"jaxaudit.cli.{module}"), name)
+    # What was imported stays, so no search for garbage need look at it, nor the one at the end of the process.
+    gc.freeze()
+    gc.enable()
+    job: Job[Any] | Summary = prepared(options)
     if isinstance(job, Summary):
         return show_summary(job, as_json)
     with lasting_work(out, job.kept) as begin:

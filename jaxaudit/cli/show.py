@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, visible
 
 if TYPE_CHECKING:
     import msgspec
@@ -41,8 +41,8 @@ def show(table: "RenderableType", result: "msgspec.Struct | None" = None) -> Non
 
 
 def show_summary(summary: "Summary", as_json: bool) -> None:
-    """Prints its lines, or its numbers as JSON; raises as `show`."""
-    text = json.dumps(dict(summary.numbers), allow_nan=False) if as_json else "\n".join(summary.lines)
+    """Prints its lines, with control characters escaped, or its numbers as JSON; raises as `show`."""
+    text = json.dumps(dict(summary.numbers), allow_nan=False) if as_json else "\n".join(map(visible, summary.lines))
     show_text(f"{text}\n")
 
 

@@ -3,7 +3,6 @@
 `jaxaudit cluster check` tries each with a small chunk. Imports nothing heavy.
 """
 
-import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -155,7 +154,8 @@ def check(
         parse_cluster(cluster)
     machines = Machines(workers, cluster)
     before_jax(machines)
-    from jaxaudit.cli.show import show_text
+    from jaxaudit.cli.harness import Summary
+    from jaxaudit.cli.show import show_summary
     from jaxaudit.ensemble.try_out import try_out
 
     say("trying the workers")
@@ -164,10 +164,8 @@ def check(
     here = try_out(SEED)
     lines = [_line(each, here) for each in found]
     plain = [{"error": str(each)} if isinstance(each, BaseException) else each._asdict() for each in found]
-    if as_json:
-        show_text(json.dumps({"here": here._asdict(), "workers": plain}) + "\n")
-    else:
-        show_text("\n".join([*lines, f"{len(found)} workers, compared with {_device(here)}"]) + "\n")
+    lines.append(f"{len(found)} workers, compared with {_device(here)}")
+    show_summary(Summary(tuple(lines), {"here": here._asdict(), "workers": plain}), as_json)
     unfit = [each for each in found if isinstance(each, BaseException) or each.digest != here.digest]
     if unfit:
         raise InputError(

@@ -124,6 +124,11 @@ def test_without_rows_the_pool_is_the_query_set_and_ks_says_what_is_missing(fold
     assert "24 of the models are not of the holdout test" in done.out
 
 
+def test_a_name_of_a_folder_does_not_steer_the_terminal(folder: Path):
+    write_lira(folder / "exp")
+    assert imported("exp", out="a\rb").out.startswith("a\\rb: ")
+
+
 def test_rows_are_numbers_or_a_boolean_for_each_record(folder: Path):
     """The records that one of the models was trained on, for instance: that model is then none of the holdout test."""
     rows = write_lira(folder / "exp")

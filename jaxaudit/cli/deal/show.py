@@ -9,7 +9,6 @@ import numpy as np
 
 from jaxaudit.data.challenge import KEY
 from jaxaudit.data.groups import COLUMN
-from jaxaudit.errors import visible
 
 RECORD = "deal.json"
 TAKE_GROUPS = ("ks", "shadows plan", "shadows train")
@@ -110,12 +109,12 @@ def summary(
             path = str(out / sides[name].file) if name in sides else name.upper()
             words += [f"--{name}", path] if name in sides or name == "holdout" else []
         lines += ["", "To test a model later:", "", f"  {shlex.join([*words, '--out', 'scores.csv'])}"]
-        return tuple(map(visible, [*lines, "  jaxaudit ks --scores scores.csv"]))
+        return (*lines, "  jaxaudit ks --scores scores.csv")
     where = f"records of {blind.file}" if blind else "records of each file"
     asked = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
     words = _of_challenge(out, members) if blind else _command(out, members, holdout, whole)
     command = shlex.join(words)
-    return tuple(map(visible, [*lines, "", f"To test a model later, get {asked}:", "", f"  {command}"]))
+    return (*lines, "", f"To test a model later, get {asked}:", "", f"  {command}")
 
 
 def _of_challenge(out: Path, members: bool) -> list[str]:

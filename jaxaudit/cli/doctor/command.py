@@ -1,6 +1,5 @@
 """`jaxaudit doctor`: what is installed and ready here, and what to do about what is not."""
 
-import json
 import os
 import platform
 import shutil
@@ -50,8 +49,8 @@ def doctor(
     `jaxaudit doctor --json`
     """
     from jaxaudit.cli.doctor.installed import extras, list_folders, packages
-    from jaxaudit.cli.show import show_text
-    from jaxaudit.errors import visible
+    from jaxaudit.cli.harness import Summary
+    from jaxaudit.cli.show import show_summary
 
     needed, added, folders, devices, sets = packages(), extras(), list_folders(), _devices(), _data_sets()
     problems = [*_problems(needed, folders, devices)]
@@ -62,24 +61,21 @@ def doctor(
         "where": str(Path(__file__).parents[2]),
         "executable": sys.executable,
     }
-    if as_json:
-        found = {
-            **program,
-            "devices": devices._asdict(),
-            "places": [{**each._asdict(), "path": each.path and str(each.path)} for each in folders],
-            "packages": [each._asdict() for each in needed],
-            "extras": [
-                {"name": each.name, "ready": each.ready, "packages": [one._asdict() for one in each.packages]}
-                for each in added
-            ],
-            "data_sets": [{**each._asdict(), "ready": not each.todo} for each in sets],
-            "problems": problems,
-        }
-        show_text(f"{json.dumps(found)}\n")
-    else:
-        head = f"jaxaudit {__version__}, Python {program['python']}, {program['system']}"
-        lines = (head, f"  {visible(program['where'])}", *_lines(needed, added, folders, devices, sets, problems))
-        show_text("\n".join(lines) + "\n")
+    found = {
+        **program,
+        "devices": devices._asdict(),
+        "places": [{**each._asdict(), "path": each.path and str(each.path)} for each in folders],
+        "packages": [each._asdict() for each in needed],
+        "extras": [
+            {"name": each.name, "ready": each.ready, "packages": [one._asdict() for one in each.packages]}
+            for each in added
+        ],
+        "data_sets": [{**each._asdict(), "ready": not each.todo} for each in sets],
+        "problems": problems,
+    }
+    head = f"jaxaudit {__version__}, Python {program['python']}, {program['system']}"
+    lines = (head, f"  {program['where']}", *_lines(needed, added, folders, devices, sets, problems))
+    show_summary(Summary(lines, found), as_json)
     if problems:
         raise typer.Exit(1)
 
@@ -133,8 +129,6 @@ def _problems(needed: Any, folders: Any, devices: Devices) -> Iterator[str]:
 def _lines(
     needed: Any, added: Any, folders: Any, devices: Devices, sets: list[DataSet], problems: list[str]
 ) -> Iterator[str]:
-    from jaxaudit.errors import visible
-
     yield from ("", "Devices")
     counted = f"{devices.cores} cores, {_bytes(devices.memory)} of memory"
     yield from (f"  {name}" for name in devices.names or ["none"])
@@ -153,24 +147,22 @@ def _lines(
         advice = "" if extra.name in OF_TESTS else f": pip install '.[{extra.name}]' in the checkout"
         yield f"  {extra.name:<9} {'ready' if extra.ready else f'{lacking} missing{advice}'}"
     yield from ("", "Data sets")
-    yield from _wrapped([visible(each.name) for each in sets if not each.todo])
-    yield from (f"  {visible(each.todo)}" for each in sets if each.todo)
+    yield from _wrapped([each.name for each in sets if not each.todo])
+    yield from (f"  {each.todo}" for each in sets if each.todo)
     if not any(extra.name == "prepare" and extra.ready for extra in added):
         yield "  Others of TensorFlow Datasets are prepared with the extra `prepare`."
     yield from ("", "To do" if problems else "Everything that commands need is there.")
-    yield from (f"  {visible(each)}" for each in problems)
+    yield from (f"  {each}" for each in problems)
 
 
 def _place(place: Any) -> str:
-    from jaxaudit.errors import visible
-
     if place.path is None:
         return "none; set JAXAUDIT_DATA, or give --data-dir"
     by = f" ({place.chosen_by})" if place.chosen_by else ""
     if not place.there:
-        return f"{visible(str(place.path))}{by}: not there yet"
+        return f"{place.path}{by}: not there yet"
     size = f"{'' if place.complete else 'at least '}{_bytes(place.size)}, {place.files:,} files"
-    return f"{visible(str(place.path))}{by}: {size}{'' if place.writable else ', not writable'}"
+    return f"{place.path}{by}: {size}{'' if place.writable else ', not writable'}"
 
 
 def _wrapped(words: list[str], width: int = 78) -> Iterator[str]:

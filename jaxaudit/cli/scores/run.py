@@ -22,7 +22,7 @@ from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.tables.people import read_text_table
 from jaxaudit.data.texts import SETS, Texts, read_texts
-from jaxaudit.errors import InputError, visible
+from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
     pass
@@ -210,4 +210,4 @@ def _written(path: Path, *lines: str) -> Summary:
     shown = shlex.quote(str(path))
     head, *more = lines
     told = (f"{shown}: {head}", *more, "", f"To judge: jaxaudit ks --scores {shown}")
-    return Summary(tuple(map(visible, told)))
+    return Summary(tuple(told))

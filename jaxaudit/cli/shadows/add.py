@@ -55,12 +55,10 @@ def add(options: AddOptions) -> Summary:
             if each.new:
                 _write(bank, each)
     _tell_of_unshown(bank, unshown)
-    lines = [
-        f"{visible(file.name)}: {'added' if new else 'is there already'} as model {at}" for file, at, new, _ in placed
-    ]
+    lines = [f"{file.name}: {'added' if new else 'is there already'} as model {at}" for file, at, new, _ in placed]
     finished = len(bank.finished())
     about = "What is missing" if finished < len(bank) else "Which tests they allow"
-    shown = visible(shlex.quote(str(bank.directory)))
+    shown = shlex.quote(str(bank.directory))
     lines.append(f"{finished:,} of {len(bank):,} models have outputs. {about}: jaxaudit shadows show {shown}")
     return Summary(tuple(lines))
 

@@ -16,7 +16,7 @@ from jaxaudit.cli.shadows.options import ShowOptions
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED
 from jaxaudit.data.bank.outputs import outputs_path
-from jaxaudit.errors import visible, without_folders
+from jaxaudit.errors import without_folders
 
 SCHEMA = "jaxaudit.shadows/1"
 LISTED = 5
@@ -88,7 +88,7 @@ def _lines(found: Found) -> Iterator[str]:
     if said.outputs in SCORED:
         what = f"{kind}, {said.direction} for records that a model was trained on"
     yield (
-        f"{visible(str(found.path))}: {len(found.usable.accuracy)} of {len(bank)} shadow models finished; "
+        f"{found.path}: {len(found.usable.accuracy)} of {len(bank)} shadow models finished; "
         f"{what}{views}; {_size(found.bytes)}"
     )
     names = {"query set": sizes.query, "holdout": sizes.holdout, "calibration set": sizes.calibration}
@@ -99,9 +99,9 @@ def _lines(found: Found) -> Iterator[str]:
         query, holdout, _ = bank.groups.counts
         yield f"  groups: {query:,} of the query set, {holdout:,} of the holdout, dealt whole"
     if said.designs:
-        yield f"  designs: {visible(', '.join(said.designs))}"
+        yield f"  designs: {', '.join(said.designs)}"
     if said.recipe:
-        yield f"  recipe: {visible(said.recipe)}"
+        yield f"  recipe: {said.recipe}"
     yield f"  seed: {'not dealt by jaxaudit' if said.seed is None else said.seed}"
     accuracy = {model: each for model, each in found.usable.accuracy.items() if not math.isnan(each)}
     if accuracy:
@@ -140,7 +140,7 @@ def _next(found: Found) -> str:
     if found.missing and found.bank.description.models_per_batch is not None:
         return "(repeat the `jaxaudit shadows train` command that trained this bank)"
     if found.missing:
-        return visible(f"jaxaudit shadows add {bank} FILE --model {found.missing[0]}")
+        return f"jaxaudit shadows add {bank} FILE --model {found.missing[0]}"
     wanted = HOLDOUT_MODELS if found.bank.description.sizes.holdout else SHADOW_MODELS
     words = found.bank.description.command
     if any(each.will_be_complete for each in found.tests) or words[: len(PLAN)] != PLAN or len(found.bank) >= wanted:
@@ -149,7 +149,7 @@ def _next(found: Found) -> str:
     if "--models" in rest[:-1]:
         rest[rest.index("--models") + 1] = str(wanted)
     # Whatever an untrusted bank.json contains, this command only runs the planner.
-    return visible(f"{shlex.join([*PLAN, *rest, '--out'])} {bank}")
+    return f"{shlex.join([*PLAN, *rest, '--out'])} {bank}"
 
 
 def _size(count: int) -> str:

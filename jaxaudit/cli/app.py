@@ -1,6 +1,5 @@
 """The `jaxaudit` command: its sub-commands, and how errors are reported, in the flags of a command."""
 
-import gc
 import logging
 import os
 import re
@@ -96,8 +95,6 @@ def main() -> None:
 
     `InputErrors` print one line for each problem. Arguments that a message names are printed as flags of the command.
     """
-    # Nothing that is imported is garbage; the harness enables the search for it once the modules are there.
-    gc.disable()
     try:
         accept_any_text()
         # Matplotlib would warn of a missing home folder.
@@ -118,8 +115,6 @@ def main() -> None:
             raise
         first = (str(error).strip().splitlines() or ["no message"])[0]
         _stop(1, f"Failed: {type(error).__name__}: {first} (set JAXAUDIT_DEBUG=1 for the traceback)")
-    finally:
-        gc.enable()
 
 
 @cache

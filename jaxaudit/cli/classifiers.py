@@ -1,4 +1,4 @@
-"""The classifiers that `pdtp` and `attack` train, one entry each."""
+"""The classifiers that `pdtp` and `attack` train."""
 
 from dataclasses import dataclass, fields
 from functools import cache, partial

@@ -127,21 +127,24 @@ def run(command: Command, options: Any) -> None:
     out, as_json = getattr(output, "out", None), getattr(output, "as_json", False)
     preflight.check(options, command.checks)
     before_jax(_recipe(options))
-    from jaxaudit.cli.show import as_text, show, show_summary, show_text
-    from jaxaudit.cli.work import lasting_work
+    # What is imported stays, so no search for garbage need look at it, nor the one at the end of the process.
+    gc.disable()
+    try:
+        from jaxaudit.cli.show import as_text, show, show_summary, show_text
+        from jaxaudit.cli.work import lasting_work
 
-    if command.compiles:
-        from jaxaudit.cli.programs import keep_programs
+        if command.compiles:
+            from jaxaudit.cli.programs import keep_programs
 
-        keep_programs()
-    started = time.time()
-    prepare = command.prepare
-    place = prepare if isinstance(prepare, str) else prepare[source_of(options)]
-    module, _, name = (place or f"{command.name}.run:prepare").partition(":")
-    prepared = getattr(import_module(f"jaxaudit.cli.{module}"), name)
-    # What was imported stays, so no search for garbage need look at it, nor the one at the end of the process.
-    gc.freeze()
-    gc.enable()
+            keep_programs()
+        started = time.time()
+        prepare = command.prepare
+        place = prepare if isinstance(prepare, str) else prepare[source_of(options)]
+        module, _, name = (place or f"{command.name}.run:prepare").partition(":")
+        prepared = getattr(import_module(f"jaxaudit.cli.{module}"), name)
+    finally:
+        gc.freeze()
+        gc.enable()
     job: Job[Any] | Summary = prepared(options)
     if isinstance(job, Summary):
         return show_summary(job, as_json)

@@ -81,7 +81,7 @@ def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, r
 
 
 def make_designs(names: str, model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> tuple[Design, ...]:
-    """The further designs that `--designs` names, beside the guess, which `make_shadow_learner` makes of the rest."""
+    """The designs that `--designs` names, without the guess, which `make_shadow_learner` makes."""
     found = designs_beside(names, model, recipe, query.inputs.shape[1:])
     return tuple(Design(name, make_shadow_learner(*each, query, records)) for name, each in found.items())
 

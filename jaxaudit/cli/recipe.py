@@ -101,7 +101,8 @@ def _learner(
             raise InputError("--label-smoothing and --augment are of classifiers, not of texts; leave them out.")
         learner = language_model(factory, input_shape[0], classes, **training)
     else:
-        augment = [load_own("--augment", name) or AUGMENTATIONS[name] for name in recipe.augment]
+        own = {name: load_own("--augment", name) for name in recipe.augment}
+        augment = [AUGMENTATIONS[name] if one is None else one for name, one in own.items()]
         smoothing = recipe.label_smoothing or 0.0
         learner = network(factory, input_shape, classes, **training, label_smoothing=smoothing, augment=augment)
     if learner.batch_coupled:

@@ -94,7 +94,8 @@ def align_target_data(query: Examples, other: Examples) -> Examples:
     >>> align_target_data(query, named).labels, align_target_data(query, foreign).labels
     (array([1], dtype=int32), array([0], dtype=int32))
     """
-    strange = [name for name in other.class_names if name not in query.class_names]
+    known = set(query.class_names)
+    strange = [name for name in other.class_names if name not in known]
     if not strange:
         return _reordered(query, other)
     if len(strange) < len(other.class_names):

@@ -113,10 +113,10 @@ def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gr
         return join_images([load_mat(matlab[str(s)]) for s in chosen], path.name)
     folders = [entry for entry in inside if entry.is_dir()]
     if not folders:
-        listed = ", ".join(entry.name[:40] for entry in inside[:5]) or "it is empty"
-        raise InputError(
-            f"{path}: this folder contains no data of a known kind, or several data files ({listed}); give {_KNOWN}."
-        )
+        several = [entry for entry in inside if entry.suffix.lower() in KINDS]
+        listed = ", ".join(entry.name[:40] for entry in (several or inside)[:5]) or "it is empty"
+        what = "several data files" if several else "no data of a known kind"
+        raise InputError(f"{path}: this folder contains {what} ({listed}); give {_KNOWN}.")
     splits = {SPLITS.get(entry.name.lower()): entry for entry in folders}
     if None in splits or len(splits) < len(folders):
         choose_splits([None], split, path.name)

@@ -49,8 +49,8 @@ def encode_labels(
     if longer_than(values, LONGEST_NAME):
         raise InputError(f"{source}: labels are texts of more than {LONGEST_NAME} characters: no class names.")
     if values.ndim == 2 and values.dtype.kind in "buif":
-        class_names = class_names or [str(k) for k in range(values.shape[1])]
-        values = _from_one_hot(values, source)
+        columns, values = values.shape[1], _from_one_hot(values, source)
+        class_names = class_names or [str(k) for k in range(columns)]
     if values.ndim != 1:
         raise InputError(f"{source}: labels have shape {np.shape(labels)}; give one label for each record.")
     values = as_text(values)

@@ -55,6 +55,10 @@ MAX_BYTES = memory_bytes() // SHARE
 def refuse_larger(source: str | Path, size: int, most: int | None, advice: str = "split it into smaller files") -> None:
     """Rejects what takes more than `most` bytes, before they are read or allocated; None is no limit."""
     if most is not None and size > most:
-        raise InputError(
-            f"{source}: takes {size / 2**30:.1f} GiB, more than the allowed {most / 2**30:.1f} GiB; {advice}."
-        )
+        # What is counted as it is read is hardly larger yet, however much there is.
+        takes = f"{_amount(size)}, " if size > 1.1 * most else ""
+        raise InputError(f"{source}: takes {takes}more than the allowed {_amount(most)}; {advice}.")
+
+
+def _amount(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"

@@ -136,7 +136,7 @@ def roc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray,
 
 
 def mid_ranks(values: Float[np.ndarray, "n *columns"]) -> Float[np.ndarray, "n *columns"]:
-    """Ranks from 1 within each column; equal values share the mean of their ranks.
+    """Ranks from 1 within each column; equal values share the mean of their ranks. NaN with a NaN in it.
 
     The numbers are those of `scipy.stats.rankdata`, whose import takes half a second.
 
@@ -152,7 +152,7 @@ def mid_ranks(values: Float[np.ndarray, "n *columns"]) -> Float[np.ndarray, "n *
     last = np.minimum.accumulate(np.where(np.concatenate([differs, edge]), places, len(values))[::-1])[::-1]
     ranks = np.empty(values.shape)
     np.put_along_axis(ranks, order, (first + last) / 2 + 1, 0)
-    return ranks
+    return np.where(np.isnan(values).any(axis=0), np.nan, ranks)
 
 
 def cluster_counts(

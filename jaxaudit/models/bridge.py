@@ -133,7 +133,8 @@ def _called(factory: Any, name: str, call: Call, key: Key[Array, ""]) -> Any:
         module = call.made(factory, nnx.Rngs(key))
     if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module) and not is_keras_model(module):
         raise InputError(
-            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module or flax.linen.Module."
+            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module, flax.linen.Module, "
+            "torch.nn.Module or keras.Model."
         )
     return module
 

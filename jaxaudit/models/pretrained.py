@@ -23,9 +23,9 @@ LONGEST = 16 * 2**20
 LARGEST = 2**24
 """The largest number in a configuration, since its numbers are sizes."""
 NO_SIZES = ("rope_theta",)
-
+"""Entries whose numbers are no sizes."""
 MOST_PARTS = 20_000
-
+"""The largest number of modules in a network."""
 REFUSED = {
     "auto_map": "names code of its own, which is never run here; delete the entry if transformers knows its model_type",
     "quantization_config": "is of quantised weights, whose numbers are coarse; save the model in float32 or bfloat16",
@@ -99,8 +99,10 @@ def architecture_of(entries: Mapping[str, Any], file: Path, makers: Mapping[str,
     chosen = [name for name in stated if name in found] if stated else list(found)
     if not chosen:
         version = importlib.import_module("transformers").__version__
+        if not isinstance(kind, str):
+            raise InputError(f"{file}: has no model_type; is it the config.json that `save_pretrained` wrote?")
         what = str(stated[0] if found and stated else kind)[:60]
-        raise InputError(f"{file}: is of {what}, which transformers {version} has as {other}.")
+        raise InputError(f"{file}: is of {what}, which transformers {version} does not know, or knows as {other}.")
     return chosen[0], found[chosen[0]]
 
 

@@ -27,10 +27,11 @@ def token_scores(
 
     With log p(t), the log-probability of token t given those before it:
 
-    - `loss`: the mean of -log p(t) over the scored tokens. - `min_k`: the same over the fifth of tokens with the lowest
-    log p(t) (Min-K%, arXiv 2310.16789). - `min_k_plus_plus`: as `min_k`, of (log p(t) - m) / s, with mean m and
-    standard deviation s of the log-probability under the model's own distribution at t (Min-K%++, arXiv 2404.02936). -
-    `zlib`: `loss` by the bytes that zlib packs the scored text into (arXiv 2012.07805).
+    - `loss`: the mean of -log p(t) over the scored tokens.
+    - `min_k`: the same over the fifth of tokens with the lowest log p(t) (Min-K%, arXiv 2310.16789).
+    - `min_k_plus_plus`: as `min_k`, of (log p(t) - m) / s, with mean m and standard deviation s of the log-probability
+      under the model's own distribution at t (Min-K%++, arXiv 2404.02936).
+    - `zlib`: `loss` by the bytes that zlib packs the scored text into (arXiv 2012.07805).
 
     The two Min-K% leave out the last scored token, which ends an answer.
 

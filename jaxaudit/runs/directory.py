@@ -4,7 +4,8 @@ result.json and others    the finished run; result.json is written last
 table.txt                 the output of the command, for `report --text`
 unfinished/               the work of a run that is not finished
 
-A run shows which records are at risk, so only its owner may read its files, whatever the umask is.
+A run shows which records are at risk, so only its owner may read its files, whatever the umask is. A report of one file
+is made to be shared, so the umask decides who may read it.
 """
 
 import json

@@ -242,7 +242,7 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: [
             sparse(f"experiment-{m}_6/logits/0000000100.npy", (POOL, 1000, 10**6), "<f4")(folder) for m in range(6)
         ],
-        "experiment-0_6/logits/0000000100.npy: takes .* GiB, more than the allowed",
+        "experiment-0_6/logits/0000000100.npy: takes .*more than the allowed",
     ),
     "no logits": (lambda folder: [path.unlink() for path in folder.rglob("logits/*")], "inference.py"),
     "no labels": (lambda folder: (folder / "y_train.npy").unlink(), "--labels"),
@@ -303,7 +303,7 @@ OPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...], str]] = {
     "rows twice": (lambda: np.save("q.npy", [1, 1, 2]), ROWS, "each once"),
     "rows beyond the pool": (lambda: np.save("q.npy", [1, POOL]), ROWS, "0 to 159"),
     "rows of fractions": (lambda: np.save("q.npy", [1.0, 2.0]), ROWS, "float64"),
-    "more rows than the pool": (lambda: np.save("q.npy", np.arange(20_000)), ROWS, "GiB"),
+    "more rows than the pool": (lambda: np.save("q.npy", np.arange(20_000)), ROWS, "more than the allowed"),
     "every record held out": (lambda: np.save("h.npy", np.arange(POOL)), ROWS[2:], "all 160"),
     "rows as a pickle": (lambda: Path("q.npy").rename("q.pkl"), ("--query-rows", "q.pkl"), "numpy.save"),
     "no file of rows": (lambda: None, ("--query-rows", "nowhere.npy"), "nowhere.npy"),

@@ -223,7 +223,7 @@ def test_lists_and_columns_are_counted_before_they_are_unpacked(tmp_path, monkey
 
 def test_parquet_bombs_are_refused(write, monkeypatch):
     monkeypatch.setattr("jaxaudit.data.outputs.tables.SPARE", -20 * 5 * 64)
-    with pytest.raises(InputError, match=r"takes 0.0 GiB, more than the allowed 0.0 GiB; save only the outputs"):
+    with pytest.raises(InputError, match=r"takes .*more than the allowed .*; save only the outputs"):
         load_outputs(write(table(P)), 4, 20)
 
 
@@ -260,7 +260,7 @@ def test_a_table_that_cannot_be_of_these_records_is_not_parsed(tmp_path, monkeyp
 def test_more_numbers_than_the_records_can_have_are_not_read(tmp_path):
     """A sparse file takes no room on the disk, and its array would."""
     np.lib.format.open_memmap(tmp_path / "out.npy", "w+", np.float64, (2**26, 4))
-    with at_most(2**20), pytest.raises(InputError, match="GiB"):
+    with at_most(2**20), pytest.raises(InputError, match="more than the allowed"):
         load_outputs(tmp_path / "out.npy", NAMES, 20)
 
 

@@ -105,7 +105,7 @@ def test_what_orbax_saves(tmp_path: Path):
                 assert np.array_equal(found["layers/0/kernel/value"], jax.tree.leaves(state)[1])
     with pytest.raises(InputError, match=r"several Orbax checkpoints \(7, 8\); name the folder of"):
         read_weights(tmp_path / "runs")
-    with pytest.raises(InputError, match=r"0\.0 GiB, more than the"):
+    with pytest.raises(InputError, match="more than the allowed"):
         read_weights(tmp_path / "tree", max_bytes=20)
 
 
@@ -281,7 +281,7 @@ def test_the_files_of_an_index_hold_what_it_says(tmp_path: Path):
     stated({"a": "0.safetensors", "b": "1.safetensors"})
     assert {name: each.tolist() for name, each in read_weights(tmp_path).items()} == {"a": [1, 1], "b": [0, 0, 0]}
     assert read_weights(index).keys() == {"a", "b"}
-    with pytest.raises(InputError, match="GiB"):
+    with pytest.raises(InputError, match="more than the allowed"):
         read_weights(tmp_path, max_bytes=100)
     for placed, words in (
         ({"a": "0.safetensors", "b": "2.safetensors"}, r"2\.safetensors, and there is no such file"),

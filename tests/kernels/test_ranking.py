@@ -112,7 +112,7 @@ def test_scores_that_cannot_be_ranked_are_refused(monkeypatch):
             roc(np.zeros(2), one)
 
 
-@given(st.lists(SCORES, min_size=1, max_size=12), st.integers(1, 3))
+@given(st.lists(SCORES | st.just(np.nan), min_size=1, max_size=12), st.integers(1, 3))
 def test_mid_ranks_are_those_of_scipy(scores, columns):
     values = np.stack([np.roll(scores, 1 - column) for column in range(columns)], axis=1)
     for each in (values, values[:, 0]):

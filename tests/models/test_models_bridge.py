@@ -154,7 +154,7 @@ class Fixed(linen.Module):
         (lambda input_shape: None, (4,), r"returned a NoneType, not a flax\.nnx\.Module"),
         (LiuCNN, (784,), r"LiuCNN could not build a network: .*called as LiuCNN\(input_shape=\(784,\), classes=3"),
         (LiuCNN, (1, 2, 1), "LiuCNN could not build a network: ValueError: pooling by 2 leaves nothing of .* 1x2 pixe"),
-        (lambda input_shape, classes, *, rngs: 3, (4,), r"a int, not a flax\.nnx\.Module or flax\.linen\.Module"),
+        (lambda input_shape, classes, *, rngs: 3, (4,), r"a int, not a flax\.nnx\.Module, flax"),
         (fixed(7, 3), (4,), r"does not accept records of shape \(4,\): TypeError: dot_general"),
         (fixed(4, 7), (4,), r"maps 2 records to outputs of shape \(2, 7\)"),
         (TwoOutputs, (4,), r"TwoOutputs maps 2 records to a tuple; it must return logits of shape \(2, 3\)"),

@@ -176,7 +176,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no configuration": (without("config.json"), "cannot be read"),
     "another task": (edited("config.json", architectures=["GPT2ForSequenceClassification"]), "no causal language"),
     "another kind": (edited("config.json", model_type="vit"), "is of vit, which transformers"),
-    "an unknown kind": (edited("config.json", model_type=["gpt2"]), "no causal language model"),
+    "an unknown kind": (edited("config.json", model_type=["gpt2"]), "has no model_type"),
     "huge": (edited("config.json", n_embd=2**20, vocab_size=2**24), "GiB"),
     "many layers": (edited("config.json", n_layer=10**6), "parts"),
     "fewer layers": (edited("config.json", n_layer=1), "do not fit GPT2LMHeadModel: unexpected"),

@@ -110,7 +110,7 @@ def test_building_draws_new_weights_and_asks_for_no_network(tmp_path: Path, monk
     ("entries", "words"),
     [
         ({"model_type": "mine"}, ["is of mine", "no image or text classifier", "`model` package.module:factory"]),
-        ({"model_type": ["bert"]}, ["no image or text classifier"]),
+        ({"model_type": ["bert"]}, ["has no model_type"]),
         ({"auto_map": {"AutoModel": "evil.Net"}}, ["auto_map", "never run"]),
         ({"text_config": {"auto_map": {"AutoModel": "evil.Net"}}}, ["auto_map", "never run"]),
         ({"architectures": ["BertForMaskedLM"]}, ["BertForMaskedLM", "no image or text classifier"]),

@@ -41,11 +41,10 @@ class LiRACode:
         """The score of each record for each target; all NaN if some record has too few shadow models."""
         if shadowed.targets is not None:
             return np.stack([self._of(x, shadowed.models, shadowed.membership) for x in shadowed.targets])
-        rest = [
-            [np.delete(each, row, axis=0) for each in (shadowed.models, shadowed.membership)]
-            for row in range(len(shadowed.models))
-        ]
-        return np.stack([self._of(own, *others) for own, others in zip(shadowed.models, rest, strict=True)])
+        rows = np.arange(len(shadowed.models))
+        # The others are copied for one model at a time.
+        others = ((shadowed.models[rows != row], shadowed.membership[rows != row]) for row in rows)
+        return np.stack([self._of(own, *rest) for own, rest in zip(shadowed.models, others, strict=True)])
 
     def _of(
         self,

@@ -84,8 +84,8 @@ MOST_FILES = 50_000
 class Folder(NamedTuple):
     """A folder: the environment variable that names it (empty: the default), its bytes and files, without links.
 
-    `writable` is of the folder in which it would be created, if it is not there; `complete` says whether all of its
-    files were counted.
+    `path` is None if no folder is set. `writable` is of the folder in which it would be created, if it is not there;
+    `complete` says whether all of its files were counted.
     """
 
     name: str

@@ -35,7 +35,14 @@ DEALT: Mapping[str, Role] = {"query set": "query", "holdout": "holdout", "member
 """The sets of a challenge, by what messages call them."""
 
 
-def positions(whole: Examples, part: Examples | None) -> np.ndarray:
+class SourceSet(NamedTuple):
+    """What is kept of a set as it was read, before records of it were dropped: its hash, and those of its records."""
+
+    content_hash: str
+    record_hashes: np.ndarray
+
+
+def positions(whole: Examples | SourceSet, part: Examples | None) -> np.ndarray:
     """Which records of a set are in a part of it, which is in its order."""
     left = iter(enumerate(whole.record_hashes.tolist()))
     records = () if part is None else part.record_hashes.tolist()
@@ -63,7 +70,7 @@ class AuditInputs(NamedTuple):
     simulated: tuple[SimulatedTarget, ...] = ()
     groups: Groups | None = None
     reference: Examples | None = None
-    read: Mapping[str, Examples] = MappingProxyType({})
+    read: Mapping[str, SourceSet] = MappingProxyType({})
     read_groups: Groups | None = None
     members: Examples | None = None
     commitment: str | None = None
@@ -140,7 +147,9 @@ def read_given(options: KSOptions) -> AuditInputs:
         *(query, calibration, holdout, files),
         groups=groups,
         reference=reference,
-        read={role: each for role, each in as_read.items() if each is not None},
+        read={
+            role: SourceSet(each.content_hash, each.record_hashes) for role, each in as_read.items() if each is not None
+        },
         read_groups=groups,
         members=members,
         commitment=None if key is None else key.commitment,

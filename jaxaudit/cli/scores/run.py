@@ -5,7 +5,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.tables.people import read_text_table
 from jaxaudit.data.texts import SETS, Texts, read_texts
 from jaxaudit.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 ROLES = ("baseline", "before", "unused", "used")
 

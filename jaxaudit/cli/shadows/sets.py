@@ -50,8 +50,7 @@ class BankSets(NamedTuple):
 def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | None = None) -> BankSets:
     """The records of the sets that these options name.
 
-    By `key`, as in `ks`, the test whether query set and holdout are exchangeable is drawn. `model` says how texts
-    become tokens.
+    `key` draws the test of exchangeability of query set and holdout, as in `ks`. `model` says how texts become tokens.
     """
     names = [name for name in (data.query, data.holdout, data.calibration) if name is not None]
     adapters = None if model is None else make_adapters(model)

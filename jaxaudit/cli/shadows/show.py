@@ -16,7 +16,7 @@ from jaxaudit.cli.shadows.options import ShowOptions
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED
 from jaxaudit.data.bank.outputs import outputs_path
-from jaxaudit.errors import without_folders
+from jaxaudit.errors import visible, without_folders
 
 SCHEMA = "jaxaudit.shadows/1"
 LISTED = 5
@@ -76,7 +76,7 @@ def _facts(found: Found) -> dict[str, Any]:
         "refused": {str(model): why for model, why in found.usable.refused.items()},
         "training_accuracy": accuracy,
         "tests": {each.test: each._asdict() for each in found.tests},
-        "next": _next(found),
+        "next": visible(_next(found)),
     }
 
 

@@ -101,7 +101,8 @@ def _check_svhn(stated: dict[str, tuple[str, tuple[int, ...]]], path: Path, max_
         raise InputError(f"{path}: X is {kind} of shape {shape}, not uint8 [height, width, channels, n], as SVHN's.")
     refuse_larger(path, 8 * math.prod(shape), max_bytes)
     kind, marks = stated.get("y", ("nothing", ()))
-    if math.prod(marks) != shape[3] or kind in ("cell", "struct", "object", "char", "sparse", "function", "opaque"):
+    no_numbers = kind in ("nothing", "cell", "struct", "object", "char", "sparse", "function", "opaque")
+    if no_numbers or math.prod(marks) != shape[3]:
         raise InputError(
             f"{path}: y is {kind} of shape {marks}, but X has {shape[3]} images; give one label per image."
         )

@@ -118,7 +118,6 @@ def round_decimals(values: np.ndarray, decimals: int) -> np.ndarray:
 
 
 def round_significant(values: np.ndarray, digits: int) -> np.ndarray:
-
     exponent = np.floor(np.log10(np.maximum(np.abs(values), _NOTHING)))
     scale = 10.0 ** (digits - 1 - exponent)
     return np.rint(values * scale) / scale

@@ -41,6 +41,10 @@ TO_SAFETENSORS = (
     'Of a PyTorch state, where you trust it: python -c "import torch, safetensors.torch as s; '
     "s.save_file(torch.load('FILE', weights_only=True), 'FILE.safetensors')\"; then name the PyTorch module (`model`)"
 )
+_PICKLED = (
+    ": may be a pickle or a PyTorch file, which run code when they are loaded, so it is not; save the weights as "
+    f".safetensors. {TO_SAFETENSORS}."
+)
 MSGPACK = {".msgpack", ".flax"}
 SAFETENSORS, WHOLE, INDEX = ".safetensors", "model.safetensors", ".safetensors.index.json"
 LONGEST_INDEX = 64 * 2**20
@@ -173,6 +177,8 @@ def _placed(index: Path) -> dict[str, str]:
 
 def _read_file(path: Path, max_bytes: int) -> Weights:
     suffix = path.suffix.lower()
+    if suffix in PICKLES:
+        raise InputError(f"{path}{_PICKLED}")
     with open_data(path) as file:
         size = file_size(file)
         refuse_larger(path, size, max_bytes, "save only the weights")
@@ -181,11 +187,8 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
     if not data:
         raise InputError(f"{path}: is empty; was it written to its end?")
     content = _content(data)
-    if content == "pickle" or suffix in PICKLES:
-        raise InputError(
-            f"{path}: may be a pickle or a PyTorch file, which run code when they are loaded, so it is not; save the "
-            f"weights as .safetensors. {TO_SAFETENSORS}."
-        )
+    if content == "pickle":
+        raise InputError(f"{path}{_PICKLED}")
     wanted = "safetensors" if suffix == SAFETENSORS else "msgpack" if suffix in MSGPACK else content
     if wanted is None:
         raise InputError(f"{path}: is neither safetensors nor Flax msgpack; weights are {KINDS}.")

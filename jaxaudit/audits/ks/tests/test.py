@@ -176,7 +176,7 @@ def judgement_of_use(
     Args:
         checks: the checks of this test.
         needs: names of the checks that the verdict depends on. `of_p`: of those that a detected use depends on.
-        p_trust: confidence in the p-value. `trust`: in the fraction; `fraction_trust`: in it after all checks.
+        p_trust: confidence in the p-value. `trust`: in the fraction. `fraction_trust`: there, in its place.
         more: what would change an inconclusive verdict. `lacks`: what prevents one.
         words: the sentences of the finding.
         first, last: further caveats. `strange`: of a detected use.

@@ -23,8 +23,28 @@ def memory_bytes(root: Path = Path("/")) -> int:
     return min([machine if machine > 0 else UNKNOWN_MEMORY, *_group_limits(root)])
 
 
+def free_memory_bytes(root: Path = Path("/")) -> int:
+    """The memory that this process may still take, in bytes: what the machine has available, or what is left of the
+    control group's limit if that is less. Half of `memory_bytes` where the machine does not say.
+    """
+    try:
+        lines = (root / "proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, LookupError, StopIteration):
+        return memory_bytes(root) // 2
+    return max(0, min([free, *(limit - used for limit, used in _groups(root))]))
+
+
 def _group_limits(root: Path) -> Iterator[int]:
-    """The limits of this process's control group and its ancestors, for both versions of control groups."""
+    """The limits of this process's control group and its ancestors."""
+    return (limit for limit, _ in _groups(root))
+
+
+def _groups(root: Path) -> Iterator[tuple[int, int]]:
+    """Limit and use of this process's control group and its ancestors with a limit, for both versions of groups.
+
+    What the kernel can drop at once (the cache of files that are not in use) does not count as used.
+    """
     try:
         groups = (root / "proc/self/cgroup").read_text().splitlines()
     except (OSError, UnicodeDecodeError):
@@ -33,19 +53,33 @@ def _group_limits(root: Path) -> Iterator[int]:
         number, _, rest = group.partition(":")
         controllers, _, group = rest.partition(":")
         if number == "0":
-            top, file = "sys/fs/cgroup", "memory.max"
+            top, most, now = "sys/fs/cgroup", "memory.max", "memory.current"
         elif "memory" in controllers.split(","):
-            top, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            top, most, now = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
         else:
             continue
         inner = Path(group.lstrip("/"))
         for folder in (inner, *inner.parents):
-            try:
-                text = (root / top / folder / file).read_text().strip()
-            except (OSError, ValueError):
-                continue
-            if re.fullmatch(r"\d+", text):  # else it is "max"
-                yield int(text)
+            limit = _number(root / top / folder / most)
+            if limit is not None:  # else it is "max"
+                used = _number(root / top / folder / now) or 0
+                yield limit, max(0, used - _droppable(root / top / folder / "memory.stat"))
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except (OSError, ValueError):
+        return None
+    return int(text) if re.fullmatch(r"\d+", text) else None
+
+
+def _droppable(path: Path) -> int:
+    try:
+        entries = dict(line.split(" ", 1) for line in path.read_text().splitlines())
+        return int(entries["inactive_file"])
+    except (OSError, ValueError, LookupError):
+        return 0
 
 
 MAX_BYTES = memory_bytes() // SHARE

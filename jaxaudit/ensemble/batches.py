@@ -1,11 +1,13 @@
 """The minibatches of a chunk of models, as tables of record indices, a block of steps at a time."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from jaxaudit.ensemble.concurrency import accelerated, cores
 from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import chunk_bits, place_models, place_pool
 from jaxaudit.learners.batch_order import own_batches, pool_batches
@@ -96,11 +98,17 @@ def _own_epoch(
     weights = np.zeros((group.steps, len(rows), batch), np.float32)
     members = [np.flatnonzero(row) for row in rows]
     bits = chunk_bits(keys, epoch, max(map(len, members)))
-    for model, mine in enumerate(members):
+
+    def fill(model: int) -> None:
+        mine = members[model]
         table, real = own_batches(bits[model, : len(mine)], mine, batch)
         indices[: len(table), model], weights[: len(table), model] = table, real
         # A model without further steps repeats its first member at weight 0, so no non-member is ever read.
         indices[len(table) :, model] = mine[0] if len(mine) else 0
+
+    # A CPU trains meanwhile; beside an accelerator its cores are idle, and one could not make tables as fast as needed.
+    with ThreadPoolExecutor(len(cores()) if accelerated() else 1) as threads:
+        list(threads.map(fill, range(len(rows))))
     return indices, weights
 
 

@@ -14,6 +14,11 @@ import jax
 MOST_CONCURRENT_CHUNKS = 8
 
 
+def accelerated() -> bool:
+    """Whether this process trains on an accelerator rather than on a CPU."""
+    return jax.default_backend() != "cpu"
+
+
 def concurrent_chunks() -> int:
     """How many chunks to train at the same time.
 

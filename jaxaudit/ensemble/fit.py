@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int, Key, Real
 
 from jaxaudit.ensemble.checkpoint import call_directory
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
+from jaxaudit.ensemble.forms import settled
 from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_batch
 from jaxaudit.ensemble.plan import plan
@@ -92,6 +93,7 @@ def fit_many(
         raise InputError(f"models_per_batch must be at least 1; got {asked}. Leave it out to have it measured.")
     results = Results(summarize, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
     size, pool = results.models_per_batch or asked, (np.asarray(inputs), np.asarray(labels))
+    learner = settled(learner)
     if isinstance(learner, SteppedLearner):
         held = held_back_rows(learner, keys, membership)
         if held is not None:
@@ -117,6 +119,7 @@ def measure_models_per_batch(
     membership = _checked(keys, membership, len(inputs), len(labels))
     if not isinstance(learner, SteppedLearner):
         return BatchChoice(WHOLE_FITS_PER_BATCH, {})
+    learner = settled(learner)
     if steps_from_host(learner):
         return BatchChoice(1, {})
     pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))

@@ -1,8 +1,9 @@
 """Chooses the number of models per batch by measurement: the best depends on a CPU's cache and a GPU's size."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import jax
@@ -10,10 +11,11 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.ensemble.batches import epoch_blocks, place_block
-from jaxaudit.ensemble.concurrency import concurrent_chunks
+from jaxaudit.ensemble.concurrency import accelerated, concurrent_chunks
 from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
-from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.ensemble.step_memory import NoRoom, bytes_of_state, bytes_written, demand_room
+from jaxaudit.learners.learner import FormedLearner, SteppedLearner
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
 
@@ -24,11 +26,15 @@ GIVE_UP = 1.15
 TIE = 1.03
 """Numbers within this factor of the least time count as equal; the largest of them is chosen."""
 START = 4
-"""The number that is tried first; it is rarely far from the best on a CPU."""
+"""The number that is tried first on a CPU; it is rarely far from the best there."""
+FULL_BYTES = 4 << 30
+"""An accelerator is full when the models of a batch compute arrays of so many bytes in a step. What the compiler fuses
+is never written, so this is about a millisecond's worth, of which starting the step's kernels takes a tenth."""
 PROBE_STEPS = 32
 PROBE_SECONDS = 0.2
 CPU_BYTES = 4 << 30
 DEVICE_SHARE = 0.5
+"""The part of an accelerator's memory that training states may take."""
 
 
 class BatchChoice(NamedTuple):
@@ -37,10 +43,22 @@ class BatchChoice(NamedTuple):
     Attributes:
         models_per_batch: models trained at the same time.
         seconds: measured seconds per model-step for each number tried; empty if nothing was measured.
+        form: how convolutions are computed (`models.convolutions`); None: as JAX has them.
     """
 
     models_per_batch: int
     seconds: dict[int, float]
+    form: str | None = None
+
+
+class Work(NamedTuple):
+    """The models whose steps are timed; see `choose_models_per_batch`. The group is one of the plan."""
+
+    learner: SteppedLearner
+    keys: Key[Array, " models"]
+    membership: Membership | AllBut
+    pool: tuple[Array, Array]
+    group: Group
 
 
 def choose_models_per_batch(
@@ -53,42 +71,70 @@ def choose_models_per_batch(
 ) -> BatchChoice:
     """The models per batch with the least time per model-step, measured over some steps each.
 
-    Tries 4, 8, 16, ... on the group with the most work, with as many chunks at the same time as in training. Upward, it
-    stops at the second number in a row that is clearly slower than the best, or at the limit of memory. 2 and 1 are
-    tried only if 4 was the fastest. The search ends when it has taken a tenth of the expected training time. Nothing is
-    measured if there is only one choice or no step. Nor if `near` is given, the number that was chosen for the same
-    network on records of another shape: it is used, or the largest smaller number that fits into memory. Two runs may
-    choose differently, and models trained in chunks of another size differ by rounding: pass the reported number to
-    repeat a run exactly.
+    A CPU begins at 4, an accelerator where a batch fills it, on the group with the most work, with as many chunks at
+    the same time as in training. Numbers are doubled while that pays, then halved if the first was the fastest. A
+    number whose compiled step takes more than its part of the free memory is not tried. The search ends when it has
+    taken a tenth of the expected training time; on an accelerator, where compiling takes long, without compiling.
+    Nothing is measured if there is only one choice or no step. Nor if `near` is given, the number that was chosen for
+    the same network on records of another shape: it is used, or the largest smaller number that fits into memory. Two
+    runs may choose differently, and models trained in chunks of another size differ by rounding: pass the reported
+    number to repeat a run exactly.
+
+    Raises:
+        NoRoom: not even one model fits into memory.
     """
     group = max(groups, key=lambda group: group.steps * len(group.rows))
     work = learner.epochs * sum(g.steps * len(g.rows) for g in groups)
     # Chunks must be small enough that all concurrent chunks have models.
     most = -(-len(group.rows) // concurrent_chunks())
     candidates = _candidates(learner, keys, pool, most) if work else [most]
-    if len(candidates) == 1:
-        return BatchChoice(candidates[0], {})
-    if near is not None:
-        return BatchChoice(max([number for number in candidates if number <= near] or candidates[:1]), {})
-    first = sum(number < START for number in candidates[:-1])
-    started = time.perf_counter()
-    seconds: dict[int, float] = {}
+    timed = Work(learner, keys, membership, pool, group)
+    form = getattr(learner, "form", None)
+    if not work:
+        return BatchChoice(candidates[0], {}, form)
+    if near is not None or len(candidates) == 1:
+        numbers = [number for number in candidates if near is None or number <= near] or candidates[:1]
+        return BatchChoice(_largest_that_fits(timed, numbers), {}, form)
+    first = _first(candidates, timed)
+    search = _Search(timed, work)
+    search.along(candidates[first:])
+    if not search.seconds or search.fastest == candidates[first]:
+        search.along(candidates[:first][::-1])
+    if not search.seconds:
+        search.seconds[candidates[0]] = probe_models_per_batch(*timed, candidates[0])
+    # Work between steps is not measured; it is done once per chunk, so larger chunks have less of it.
+    best = min(search.seconds.values())
+    return BatchChoice(max(n for n, took in search.seconds.items() if took <= TIE * best), search.seconds, form)
 
-    def search(numbers: list[int]) -> None:
+
+class _Search:
+    """The numbers measured so far, and whether to go on."""
+
+    def __init__(self, timed: Work, work: int) -> None:
+        self.timed, self.work, self.started = timed, work, time.perf_counter()
+        self.seconds: dict[int, float] = {}
+
+    @property
+    def fastest(self) -> int:
+        return min(self.seconds, key=lambda number: self.seconds[number])
+
+    def along(self, numbers: Sequence[int]) -> None:
+        """Measures these numbers in turn until the next does not pay, or does not fit into memory."""
         slower = 0
         for number in numbers:
-            best = min(seconds.values(), default=np.inf)
-            if slower == 2 or (seconds and time.perf_counter() - started > PROBE_SHARE * best * work):
+            best = min(self.seconds.values(), default=np.inf)
+            spent = time.perf_counter() - self.started
+            if slower == 2 or (not accelerated() and self.seconds and spent > PROBE_SHARE * best * self.work):
                 return
-            seconds[number] = probe_models_per_batch(learner, keys, membership, pool, group, number)
-            slower = slower + 1 if seconds[number] > GIVE_UP * best else 0
-
-    search(candidates[first:])
-    if min(seconds, key=lambda number: seconds[number]) == candidates[first]:
-        search(candidates[:first][::-1])
-    # Work between steps is not measured; it is done once per chunk, so larger chunks have less of it.
-    best = min(seconds.values())
-    return BatchChoice(max(number for number in seconds if seconds[number] <= TIE * best), seconds)
+            with suppress(NoRoom):
+                self.seconds[number] = probe_models_per_batch(*self.timed, number)
+            if number not in self.seconds:
+                return
+            if not accelerated():
+                slower = slower + 1 if self.seconds[number] > GIVE_UP * best else 0
+            # Each number is compiled for some seconds: one that gains nothing ends the search.
+            elif self.seconds[number] > best / TIE:
+                return
 
 
 def _candidates(
@@ -97,22 +143,67 @@ def _candidates(
     devices = len(jax.local_devices())
     bytes_of_batch = learner.batch_size * pool[0].nbytes // len(pool[0])
     room = (
-        _device_bytes() * devices // concurrent_chunks() // (2 * bytes_of_state(learner, keys[0]) + 4 * bytes_of_batch)
+        _state_bytes() * devices // concurrent_chunks() // (2 * bytes_of_state(learner, keys[0]) + 4 * bytes_of_batch)
     )
     top = max(1, -(-min(most, room) // devices)) * devices
     return [number for number in (devices << shift for shift in range(top.bit_length())) if number < top] + [top]
 
 
-def bytes_of_state(learner: SteppedLearner, key: Key[Array, ""]) -> int:
-    """The bytes of one model's training state."""
-    # Extended types such as keys have no plain size; their few bytes do not matter.
-    leaves = jax.tree.leaves(jax.eval_shape(lambda key: learner.init(key), key))
-    return sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in leaves)
+def _first(candidates: Sequence[int], timed: Work) -> int:
+    """The place of the number that is tried first."""
+    start = START
+    if accelerated():
+        plain = timed.learner.in_form(None) if isinstance(timed.learner, FormedLearner) else timed.learner
+        start = FULL_BYTES * len(jax.local_devices()) // bytes_written(plain, timed.keys[0], *timed.pool)
+    return sum(number < start for number in candidates[:-1])
 
 
-def _device_bytes() -> int:
-    stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
+def _state_bytes() -> int:
+    stats = jax.local_devices()[0].memory_stats() if accelerated() else None
     return int(DEVICE_SHARE * stats["bytes_limit"]) if stats and "bytes_limit" in stats else CPU_BYTES
+
+
+class _Ready(NamedTuple):
+    """A compiled block of steps and its arguments but the states."""
+
+    program: Any
+    keys: Any
+    rows: np.ndarray
+    block: Any
+    arguments: tuple[Any, ...]
+    kind: tuple[bool, bool]
+
+
+def _at_once(group: Group, models_per_batch: int) -> int:
+    return min(concurrent_chunks(), -(-len(group.rows) // models_per_batch))
+
+
+def _compiled(timed: Work, models_per_batch: int) -> _Ready:
+    learner, keys, membership, pool, group = timed
+    # Padded like a chunk in training, so that it divides evenly over the devices.
+    group = group.chunks(models_per_batch, len(jax.local_devices()))[0]
+    own_keys = place_models(keys_at(keys, group.rows))
+    block = next(epoch_blocks(learner, group, own_keys, membership[group.rows], 0))
+    arguments = ((own_keys, 0, 0), *pool, *place_block(block, group))
+    kind = (group.shared, group.uneven)
+    states = init_chunk.eval_shape(learner, own_keys)
+    with DISPATCH:
+        program = run_block.lower(learner, states, *arguments, 0, 1, *kind).compile()
+    return _Ready(program, own_keys, group.rows, block, arguments, kind)
+
+
+def _demand_room(timed: Work, ready: _Ready, models_per_batch: int) -> None:
+    demand_room(ready.program, _at_once(timed.group, models_per_batch), timed.pool)
+
+
+def _largest_that_fits(timed: Work, numbers: Sequence[int]) -> int:
+    """The last of the numbers for which there is room."""
+    for number in numbers[:0:-1]:
+        with suppress(NoRoom):
+            _demand_room(timed, _compiled(timed, number), number)
+            return number
+    _demand_room(timed, _compiled(timed, numbers[0]), numbers[0])
+    return numbers[0]
 
 
 def probe_models_per_batch(
@@ -123,21 +214,26 @@ def probe_models_per_batch(
     group: Group,
     models_per_batch: int,
 ) -> float:
-    """Seconds per model-step with this many models per batch: the best of up to three timed runs."""
-    at_once = min(concurrent_chunks(), -(-len(group.rows) // models_per_batch))
-    # Padded like a chunk in training, so that it divides evenly over the devices.
-    group = group.chunks(models_per_batch, len(jax.local_devices()))[0]
-    rows = group.rows
-    own_keys = place_models(keys_at(keys, rows))
-    states = [init_chunk(learner, own_keys) for _ in range(at_once)]
-    block = next(epoch_blocks(learner, group, own_keys, membership[rows], 0))
-    steps = min(block.steps, PROBE_STEPS)
-    when, arrays, kind = (own_keys, 0, 0), place_block(block, group), (group.shared, group.uneven)
+    """Seconds per model-step with this many models per batch: the best of up to three timed runs.
+
+    Raises:
+        NoRoom: the compiled step takes more than its part of the free memory.
+    """
+    timed = Work(learner, keys, membership, pool, group)
+    ready = _compiled(timed, models_per_batch)
+    _demand_room(timed, ready, models_per_batch)
+    return _timed(timed, ready, models_per_batch)
+
+
+def _timed(timed: Work, ready: _Ready, models_per_batch: int) -> float:
+    learner, at_once = timed.learner, _at_once(timed.group, models_per_batch)
+    states = [init_chunk(learner, ready.keys) for _ in range(at_once)]
+    steps = min(ready.block.steps, PROBE_STEPS)
 
     def run(steps: int) -> float:
         def one_chunk(state: Any) -> Any:
             with DISPATCH:
-                state = run_block(learner, state, when, *pool, *arrays, 0, steps, *kind)
+                state = run_block(learner, state, *ready.arguments, 0, steps, *ready.kind)
             return jax.block_until_ready(state)
 
         start = time.perf_counter()
@@ -146,7 +242,7 @@ def probe_models_per_batch(
 
     # One thread per chunk, since programs of one thread run one after another.
     with ThreadPoolExecutor(at_once) as threads:
-        return _best(run, steps, block.steps) / at_once / len(np.unique(rows))
+        return _best(run, steps, ready.block.steps) / at_once / len(np.unique(ready.rows))
 
 
 def _best(run: Callable[[int], float], steps: int, most: int) -> float:

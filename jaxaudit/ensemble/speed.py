@@ -11,10 +11,12 @@ from jaxtyping import Array, Int, Key, Real
 
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.fit import log_probs_many
+from jaxaudit.ensemble.forms import settled
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
-from jaxaudit.ensemble.models_per_batch import bytes_of_state, choose_models_per_batch, probe_models_per_batch
+from jaxaudit.ensemble.models_per_batch import choose_models_per_batch, probe_models_per_batch
 from jaxaudit.ensemble.plan import Group, plan
 from jaxaudit.ensemble.program import init_chunk, place_pool
+from jaxaudit.ensemble.step_memory import bytes_of_state
 from jaxaudit.ensemble.training_state import StateKeeper
 from jaxaudit.learners.learner import SteppedLearner
 from jaxaudit.membership import everyone
@@ -62,6 +64,7 @@ def measure_speed(
         near: the number that was chosen for this network on records of another shape; it is used, or the largest
             smaller one that fits into memory, and its speed on these records is timed.
     """
+    learner = settled(learner)
     inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])
     keys = jax.random.split(key, MODELS)
     membership = everyone(len(labels)).repeat(MODELS, axis=0)

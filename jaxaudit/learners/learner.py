@@ -6,6 +6,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Real
 
+from jaxaudit.models.convolutions import Convolution
+
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: the amount of work that is done, and the total, in the same unit."""
 
@@ -173,6 +175,26 @@ class SteppedLearner(Learner, Protocol):
 
     def finish(self, state: TrainState) -> Any:
         """The parameters for `log_probs`."""
+        ...
+
+
+@runtime_checkable
+class FormedLearner(SteppedLearner, Protocol):
+    """A learner whose convolutions can be computed in several forms, which differ by rounding.
+
+    Attributes:
+        form: as `models.convolutions.parsed_form` reads it; None: as JAX has them, until the engine chooses.
+    """
+
+    @property
+    def form(self) -> str | None: ...
+
+    def convolutions(self) -> list[Convolution]:
+        """The different convolutions of one model's step, in the order of their first use."""
+        ...
+
+    def in_form(self, form: str | None) -> "FormedLearner":
+        """The same learner with its convolutions in this form."""
         ...
 
 

@@ -15,6 +15,7 @@ from jaxaudit.learners.augmentations import Augmentation, augmented, check_augme
 from jaxaudit.learners.learner import Inputs, Labels, TrainState, Weights
 from jaxaudit.learners.stepped import TrainsBySteps
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
+from jaxaudit.models.convolutions import Convolution, convolutions_of, in_form, parsed_form
 
 FLOAT32 = "float32"
 PRECISIONS = (FLOAT32, "bfloat16")
@@ -42,6 +43,7 @@ class NetworkLearner(TrainsBySteps):
     label_smoothing: float = 0.0
     augment: tuple[Augmentation, ...] = ()
     precision: str = FLOAT32
+    form: str | None = None
 
     @property
     def batch_coupled(self) -> bool:
@@ -53,6 +55,17 @@ class NetworkLearner(TrainsBySteps):
 
     def having(self, shared: Any) -> "NetworkLearner":
         return replace(self, net=self.net.having(shared))
+
+    def in_form(self, form: str | None) -> "NetworkLearner":
+        return replace(self, form=form)
+
+    def convolutions(self) -> list[Convolution]:
+        if not self.convolves or not self.net.arguments:
+            return []
+        learner = replace(self, form=None)
+        inputs = jax.ShapeDtypeStruct((self.batch_size, *self.net.arguments[1]), jnp.float32)
+        params, state = jax.eval_shape(self.net.init, jax.eval_shape(jax.random.key, 1))
+        return convolutions_of(learner._logits, params, state, inputs)
 
     def init(self, key: Key[Array, ""]) -> TrainState:
         params, state = self.net.init(key)
@@ -81,7 +94,9 @@ class NetworkLearner(TrainsBySteps):
         return losses
 
     def _outputs(self, params: Any, state: Any, inputs: Any, training: bool) -> tuple[Any, Any]:
-        return self.net.apply(params, state, inputs, training)
+        if not training or self.form is None:
+            return self.net.apply(params, state, inputs, training)
+        return in_form(lambda *args: self.net.apply(*args, True), self.form)(params, state, inputs)
 
     def _logits(self, params: Any, state: Any, inputs: Any) -> tuple[Any, Any]:
         """The logits in training mode, in float32, and the module's new state."""
@@ -117,6 +132,7 @@ def network(
     label_smoothing: float = 0.0,
     augment: Sequence[Augmentation] = (),
     precision: str = FLOAT32,
+    form: str | None = None,
 ) -> NetworkLearner:
     """The learner that trains `factory(input_shape, classes, rngs=...)` with `optimizer`.
 
@@ -134,17 +150,20 @@ def network(
             evaluation.
         precision: `float32`, or `bfloat16` for mixed precision: in training the network computes in bfloat16, from
             parameters that are kept in float32 as the optimiser's state is; the loss and evaluation are in float32.
+        form: how convolutions are computed in training, as a result names it (`models.convolutions`); None: chosen by
+            measurement where many models train at once on an accelerator, else as JAX has them.
 
     Raises:
         InputError: the module does not fit (see `pure_module`), `epochs` or `batch_size` is below 1, the label
-            smoothing is not in [0, 1), the precision is unknown, or an augmentation does not fit the records.
+            smoothing is not in [0, 1), the precision is unknown, the form does not fit the network, or an augmentation
+            does not fit the records.
     """
     refuse_recipe(epochs, batch_size, precision)
     if not 0 <= label_smoothing < 1:
         raise InputError(f"label smoothing must be at least 0 and below 1, got {label_smoothing:g}.")
     check_augmentations(tuple(augment), input_shape)
     net = pure_module(factory, input_shape, classes)
-    return NetworkLearner(
+    learner = NetworkLearner(
         net,
         optimizer,
         epochs,
@@ -153,7 +172,11 @@ def network(
         label_smoothing=label_smoothing,
         augment=tuple(augment),
         precision=precision,
+        form=form,
     )
+    if form is not None:
+        parsed_form(form, learner.convolutions())
+    return learner
 
 
 def refuse_recipe(epochs: int, batch_size: int, precision: str) -> None:

@@ -3,25 +3,35 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, wraps
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
 
 from jaxaudit.learners import batch_order
-from jaxaudit.learners.learner import Inputs, Labels, Moment, SteppedLearner, TrainState, ValidatedLearner, Weights
+from jaxaudit.learners.learner import (
+    FormedLearner,
+    Inputs,
+    Labels,
+    Moment,
+    SteppedLearner,
+    TrainState,
+    ValidatedLearner,
+    Weights,
+)
+from jaxaudit.models.convolutions import Convolution
 
 
-def compiled(*static: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def compiled(*static: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`jax.jit` for a function of a `learner`, its first argument, which is static, and of arrays.
 
     The arrays that all models of a learner share (its attribute `shared`, see `Shared`) become arguments of the
     program. As constants they would be copied into every program. `static` names further static arguments, and
-    `options` are those of `jax.jit`.
+    `options` are those of `jax.jit`. As `jax.jit` does, the function has `lower`, with the same arguments.
     """
 
-    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorated(function: Callable[..., Any]) -> Any:
         @partial(jax.jit, static_argnames=("learner", *static), **options)
         @wraps(function)
         def program(learner: Any, *args: Any, shared_arrays: Any = None, **named: Any) -> Any:
@@ -31,6 +41,10 @@ def compiled(*static: str, **options: Any) -> Callable[[Callable[..., Any]], Cal
         def called(learner: Any, *args: Any, **named: Any) -> Any:
             return program(learner, *args, shared_arrays=getattr(learner, "shared", None), **named)
 
+        def lower(learner: Any, *args: Any, **named: Any) -> Any:
+            return program.lower(learner, *args, shared_arrays=getattr(learner, "shared", None), **named)
+
+        cast(Any, called).lower = lower
         return called
 
     return decorated
@@ -123,6 +137,17 @@ class TrainsAsAnother(TrainsBySteps):
     @property
     def convolves(self) -> bool:
         return self.learner.convolves
+
+    @property
+    def form(self) -> str | None:
+        return self.learner.form if isinstance(self.learner, FormedLearner) else None
+
+    def convolutions(self) -> list[Convolution]:
+        return self.learner.convolutions() if isinstance(self.learner, FormedLearner) else []
+
+    def in_form(self, form: str | None) -> "TrainsAsAnother":
+        learner = self.learner.in_form(form) if isinstance(self.learner, FormedLearner) else self.learner
+        return replace(self, learner=learner)
 
     @property
     def shared(self) -> Any:

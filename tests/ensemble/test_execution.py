@@ -130,14 +130,18 @@ def test_the_fastest_width_wins_and_the_search_turns_back(timings, measured, bes
 
 def test_measuring_stops_after_a_tenth_of_the_work(timings):
     timings.update({4: 1e-12, 8: 1e-13})
-    assert choose(13) == (4, {4: 1e-12})
+    assert choose(13) == (4, {4: 1e-12}, None)
 
 
 def test_there_is_nothing_to_measure_for_one_model_without_a_step_or_without_steps(timings):
-    assert choose(1) == (1, {})
-    assert choose(3, only(np.array([], int), 41).repeat(3, axis=0)) == (3, {})
+    assert choose(1) == (1, {}, None)
+    assert choose(3, only(np.array([], int), 41).repeat(3, axis=0)) == (3, {}, None)
     keys = jax.random.split(jax.random.key(1), 2)
-    assert measure_models_per_batch(keys, everyone(41).repeat(2, axis=0), INPUTS, LABELS, NearestCentroid()) == (16, {})
+    assert measure_models_per_batch(keys, everyone(41).repeat(2, axis=0), INPUTS, LABELS, NearestCentroid()) == (
+        16,
+        {},
+        None,
+    )
 
 
 def test_memory_bounds_the_width(timings, monkeypatch):
@@ -146,12 +150,12 @@ def test_memory_bounds_the_width(timings, monkeypatch):
     batch = ONE.batch_size * INPUTS[0].nbytes
     # Two copies of the training state, and the batch with its activations.
     monkeypatch.setattr(models_per_batch, "CPU_BYTES", 3 * (2 * state + 4 * batch))
-    assert choose(13) == (3, {1: 3.0, 2: 2.0, 3: 1.0})
+    assert choose(13) == (3, {1: 3.0, 2: 2.0, 3: 1.0}, None)
     monkeypatch.setattr(models_per_batch, "concurrent_chunks", lambda: 3)  # a third of the memory each
-    assert choose(13) == (1, {})
+    assert choose(13) == (1, {}, None)
     monkeypatch.setattr(models_per_batch, "concurrent_chunks", lambda: 1)
     monkeypatch.setattr(models_per_batch, "CPU_BYTES", 1)
-    assert choose(13) == (1, {})
+    assert choose(13) == (1, {}, None)
 
 
 def test_the_probe_times_a_model_step():

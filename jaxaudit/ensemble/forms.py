@@ -1,0 +1,90 @@
+"""Chooses by measurement how a network's convolutions are computed; see `models.convolutions` for the forms."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+from jaxtyping import Array
+
+from jaxaudit.ensemble.concurrency import accelerated
+from jaxaudit.learners.learner import FormedLearner, Learner
+from jaxaudit.models.convolutions import GROUPED, LETTERS, PARTS, PATCHES, Convolution, convolve
+
+MODELS = 8
+"""So many models are measured together, or fewer if memory is short."""
+MEMORY_SHARE = 1 / 16
+"""The part of a device's memory that a measurement may take."""
+CALLS, ROUNDS = 5, 3
+COMPILED_AT_ONCE = 8
+
+
+def settled(learner: Learner) -> Any:
+    """The learner with the form of its convolutions decided: the learner itself if there is nothing to decide.
+
+    Nothing is measured on a CPU, where one model is trained at a time if it convolves, for a network without
+    convolutions, or if the learner has a form. Measuring takes some seconds, once in a process for equal convolutions;
+    two measurements may choose differently, and forms differ by rounding: to repeat a run exactly, state its form.
+    """
+    if not isinstance(learner, FormedLearner) or learner.form is not None or not accelerated():
+        return learner
+    convolutions = tuple(learner.convolutions())
+    return learner.in_form(fastest_form(convolutions)) if convolutions else learner
+
+
+@lru_cache(maxsize=64)
+def fastest_form(convolutions: tuple[Convolution, ...], models: int = MODELS) -> str:
+    """The form whose parts take the least time each on this process's first device, for so many models at a time."""
+    return " ".join(
+        "".join(_fastest(convolution, part, models) for part in range(PARTS)) for convolution in convolutions
+    )
+
+
+def _fastest(convolution: Convolution, part: int, models: int) -> str:
+    room = MEMORY_SHARE * _device_bytes()
+    models = max(1, min(models, int(room // max(convolution.patch_bytes(), 1))))
+    letters = [letter for letter in LETTERS if letter != PATCHES or _has_patches(convolution, room)]
+    random = jax.random.split(jax.random.key(0), 3)
+    shapes = convolution.inputs, convolution.kernel, convolution.outputs.shape
+    arrays = [
+        jax.random.normal(key, (models, *shape), convolution.dtype) for key, shape in zip(random, shapes, strict=True)
+    ]
+
+    def compiled(letter: str) -> Callable[[], Array]:
+        program = jax.jit(jax.vmap(partial(_part, convolution, part, letter))).lower(*arrays).compile()
+        return lambda: program(*arrays)
+
+    # Compiling takes most of the time, and does not hold Python's lock.
+    with ThreadPoolExecutor(COMPILED_AT_ONCE) as threads:
+        programs = dict(zip(letters, threads.map(compiled, letters), strict=True))
+    seconds = {letter: _seconds(program) for letter, program in programs.items()}
+    return min(letters, key=lambda letter: seconds[letter])
+
+
+def _has_patches(convolution: Convolution, room: float) -> bool:
+    return convolution.has_patches and convolution.patch_bytes() <= room
+
+
+def _part(convolution: Convolution, part: int, letter: str, inputs: Array, kernel: Array, gradient: Array) -> Array:
+    """The outputs, or one of the two gradients, with this part in the form of the letter."""
+    letters = GROUPED * part + letter + GROUPED * (PARTS - 1 - part)
+    outputs, back = jax.vjp(partial(convolve, letters, convolution.params), inputs, kernel)
+    return outputs if part == 0 else back(gradient.astype(outputs.dtype))[part - 1]
+
+
+def _seconds(program: Callable[[], Array]) -> float:
+    """The least time of a call, of some that follow one another without waiting."""
+    jax.block_until_ready(program())
+    times = []
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        jax.block_until_ready([program() for _ in range(CALLS)])
+        times.append((time.perf_counter() - started) / CALLS)
+    return min(times)
+
+
+def _device_bytes() -> int:
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return stats.get("bytes_limit", 16 << 30)

@@ -1,0 +1,96 @@
+"""What a step of training takes of memory: as the compiler says, and what is free."""
+
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from jaxaudit.data.memory import free_memory_bytes
+from jaxaudit.ensemble.concurrency import accelerated
+from jaxaudit.errors import InputError
+from jaxaudit.learners.learner import SteppedLearner
+
+FREE_SHARE = 0.5
+"""The part of the memory that is free on a CPU's machine that the steps under way may take."""
+DEVICE_FREE_SHARE = 0.8
+"""The same of an accelerator."""
+
+
+def bytes_of_state(learner: SteppedLearner, key: Key[Array, ""]) -> int:
+    """The bytes of one model's training state."""
+    # Extended types such as keys have no plain size; their few bytes do not matter.
+    leaves = jax.tree.leaves(jax.eval_shape(lambda key: learner.init(key), key))
+    return sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in leaves)
+
+
+def bytes_written(learner: SteppedLearner, key: Key[Array, ""], inputs: Array, labels: Array) -> int:
+    """The bytes of all arrays that one model's step computes, however the compiler fuses them; at least 1."""
+    batch = learner.batch_size
+    arrays = [jax.ShapeDtypeStruct((batch, *array.shape[1:]), array.dtype) for array in (inputs, labels)]
+    weights = jax.ShapeDtypeStruct((batch,), jnp.float32)
+    state = jax.eval_shape(lambda key: learner.init(key), key)
+    traced = jax.make_jaxpr(lambda state, *batch: learner.update(state, *learner.gradient(state, *batch)))
+    return max(1, _written(_with_moment(traced, state, key, *arrays, weights)))
+
+
+def _with_moment(traced: Any, state: Any, key: Any, *batch: Any) -> Any:
+    from jaxaudit.learners.stepped import moment_of
+
+    moment = jax.eval_shape(lambda key: moment_of(key, 0, 0), key)
+    return traced(state._replace(moment=moment), *batch).jaxpr
+
+
+def _written(jaxpr: Any) -> int:
+    total = 0
+    for equation in jaxpr.eqns:
+        inner = [value for value in equation.params.values() if hasattr(value, "jaxpr")]
+        times = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        if inner:
+            total += times * sum(_written(program.jaxpr) for program in inner)
+        else:
+            total += sum(_bytes(variable.aval) for variable in equation.outvars)
+    return total
+
+
+def _bytes(aval: Any) -> int:
+    return prod(getattr(aval, "shape", ())) * getattr(getattr(aval, "dtype", None), "itemsize", 8)
+
+
+def program_bytes(program: Any, at_once: int, pool: tuple[Array, Array]) -> int:
+    """The bytes that a compiled program takes on each device when it runs `at_once` times; the pool is there once."""
+    stats = program.memory_analysis()
+    if stats is None:
+        return 0
+    once = stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes
+    of_pool = sum(array.nbytes for array in pool)
+    return at_once * max(once - stats.alias_size_in_bytes - of_pool, 0) + of_pool
+
+
+def free_bytes() -> int:
+    """The bytes that steps under way may take: a part of what is free."""
+    stats = jax.local_devices()[0].memory_stats() if accelerated() else None
+    if stats and "bytes_limit" in stats:
+        return int(DEVICE_FREE_SHARE * (stats["bytes_limit"] - stats.get("bytes_in_use", 0)))
+    return int(FREE_SHARE * free_memory_bytes())
+
+
+class NoRoom(InputError):
+    """Training takes more memory than is free."""
+
+
+def demand_room(program: Any, at_once: int, pool: tuple[Array, Array]) -> None:
+    """Rejects a program that takes more than its part of the memory.
+
+    Raises:
+        NoRoom: with both numbers, and what to do.
+    """
+    size, free = program_bytes(program, at_once, pool), free_bytes()
+    if size > free:
+        where = "the device" if accelerated() else "this machine"
+        raise NoRoom(
+            f"training takes {size / 2**30:.1f} GiB with {at_once} batch{'es' if at_once > 1 else ''} of models at a "
+            f"time, and {free / 2**30:.1f} GiB of {where}'s memory may be used; give a smaller --batch-size, fewer "
+            "models a batch, shorter or smaller records, or a smaller network, or close other programs."
+        )

@@ -1,0 +1,260 @@
+"""How a network's convolutions are computed when many models take a step together.
+
+`vmap` of a convolution over its kernel is a grouped convolution, whose gradients are slow on many devices (jax issue
+13800). So each of the three parts of a convolution (its outputs, the gradient of its inputs, that of its kernel) can be
+computed in another form, which differs by rounding alone:
+
+- `g`, grouped: as `vmap` has it;
+- `t`, in turn: one model's convolution after another, everything else of the step for all models together;
+- `p`, patches: each output's patch of the input is written out, and one batched product of matrices follows.
+
+A network's form is three letters for each of its different convolutions, in the order of their first use:
+`ppp gtt` has two. `ensemble.forms` chooses it by measurement.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+from jaxtyping import Array
+
+from jaxaudit.errors import InputError
+
+GROUPED, IN_TURN, PATCHES = "gtp"
+LETTERS = (GROUPED, IN_TURN, PATCHES)
+PARTS = 3
+"""Of a convolution: outputs, gradient of the inputs, gradient of the kernel."""
+PRIMITIVE = "conv_general_dilated"
+UNROLLED = 16
+"""The most models whose convolutions stand one after another in the program; more are looped over."""
+
+
+class Convolution(NamedTuple):
+    """What is the same for all models of one convolution of a network; hashable.
+
+    Attributes:
+        inputs, kernel: shapes of one model's arrays.
+        dtype: the type of both.
+        params: the parameters of JAX's primitive, sorted by name.
+    """
+
+    inputs: tuple[int, ...]
+    kernel: tuple[int, ...]
+    dtype: Any
+    params: tuple[tuple[str, Any], ...]
+
+    @property
+    def has_patches(self) -> bool:
+        """Whether the form of patches is defined: neither dilated nor of several groups."""
+        params = dict(self.params)
+        dilation = {*params["lhs_dilation"], *params["rhs_dilation"]}
+        return dilation <= {1} and params["feature_group_count"] == params["batch_group_count"] == 1
+
+    @property
+    def outputs(self) -> Any:
+        """Shape and type of one model's outputs."""
+        arrays = (jax.ShapeDtypeStruct(shape, self.dtype) for shape in (self.inputs, self.kernel))
+        return jax.eval_shape(partial(_plain, self.params), *arrays)
+
+    def patch_bytes(self) -> int:
+        """The bytes of all patches of one model's minibatch."""
+        features = self.kernel[dict(self.params)["dimension_numbers"].rhs_spec[0]]
+        return self.outputs.size // features * (prod(self.kernel) // features) * jnp.dtype(self.dtype).itemsize
+
+
+def convolutions_of(function: Callable[..., Any], *args: Any) -> list[Convolution]:
+    """The different convolutions of a function at arguments of these shapes, in the order of their first use."""
+    found: dict[Convolution, None] = {}
+
+    def visit(jaxpr: Any) -> None:
+        for equation in jaxpr.eqns:
+            if equation.primitive.name == PRIMITIVE:
+                found[_described(equation, [variable.aval for variable in equation.invars])] = None
+            for inner in _inner(equation).values():
+                visit(inner.jaxpr)
+
+    visit(jax.make_jaxpr(function)(*args).jaxpr)
+    return list(found)
+
+
+def parsed_form(form: str, convolutions: Sequence[Convolution]) -> dict[Convolution, str]:
+    """The letters of each convolution.
+
+    Args:
+        form: three letters a convolution, separated by blanks, or three letters for all.
+        convolutions: as `convolutions_of`.
+
+    Raises:
+        InputError: other letters, another number of convolutions, or patches of a convolution that has none.
+
+    >>> parsed_form("ppp", [])
+    {}
+    """
+    words = form.split()
+    if len(words) == 1:
+        words *= len(convolutions)
+    if any(len(word) != PARTS or not set(word) <= set(LETTERS) for word in form.split()):
+        raise InputError(
+            f"the form of convolutions is three letters of {', '.join(LETTERS)} for each (its outputs, the gradient of "
+            "its inputs, that of its kernel), such as 'ppp gtt'."
+        )
+    if len(words) != len(convolutions):
+        raise InputError(
+            f"the form of convolutions names {len(words)}, and the network has {len(convolutions)} different ones; "
+            "give three letters for each, or three for all."
+        )
+    letters = dict(zip(convolutions, words, strict=True))
+    if any(PATCHES in word and not convolution.has_patches for convolution, word in letters.items()):
+        raise InputError("a dilated convolution, or one of several groups, has no form by patches; give g or t for it.")
+    return letters
+
+
+def in_form(function: Callable[..., Any], form: str) -> Callable[..., Any]:
+    """The function with its convolutions computed in this form; can be transformed like the function.
+
+    Args:
+        function: of pytrees of arrays.
+        form: as `parsed_form` reads it.
+    """
+
+    def computed(*args: Any) -> Any:
+        leaves, tree = jax.tree.flatten(args)
+        flat = lambda *leaves: function(*jax.tree.unflatten(tree, leaves))  # noqa: E731
+        letters = parsed_form(form, convolutions_of(flat, *leaves))
+        closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*leaves)
+        return jax.tree.unflatten(jax.tree.structure(shapes), _evaluated(closed, leaves, letters))
+
+    return computed
+
+
+def convolve(letters: str, params: tuple[tuple[str, Any], ...], inputs: Array, kernel: Array) -> Array:
+    """A convolution whose three parts are computed as these letters say."""
+    return _convolution(letters, params)(inputs, kernel)
+
+
+@lru_cache(maxsize=256)
+def _convolution(letters: str, params: tuple[tuple[str, Any], ...]) -> Callable[[Array, Array], Array]:
+    """One object for each form: JAX compiles a program for each."""
+
+    def outputs(of: str, inputs: Array, kernel: Array) -> Array:
+        return (_by_patches if of == PATCHES else _plain)(params, inputs, kernel)
+
+    def inputs_gradient(of: str, inputs: Array, kernel: Array, gradient: Array) -> Array:
+        return jax.vjp(lambda inputs: outputs(of, inputs, kernel), inputs)[1](gradient)[0]
+
+    def kernel_gradient(of: str, inputs: Array, kernel: Array, gradient: Array) -> Array:
+        return jax.vjp(lambda kernel: outputs(of, inputs, kernel), kernel)[1](gradient)[0]
+
+    forward, to_inputs, to_kernel = (
+        _in_turn(partial(part, of)) if of == IN_TURN else partial(part, of)
+        for part, of in zip((outputs, inputs_gradient, kernel_gradient), letters, strict=True)
+    )
+
+    @jax.custom_vjp
+    def convolution(inputs: Array, kernel: Array) -> Array:
+        return forward(inputs, kernel)
+
+    convolution.defvjp(
+        lambda inputs, kernel: (forward(inputs, kernel), (inputs, kernel)),
+        lambda known, gradient: (to_inputs(*known, gradient), to_kernel(*known, gradient)),
+    )
+    return convolution
+
+
+def _plain(params: tuple[tuple[str, Any], ...], inputs: Array, kernel: Array) -> Array:
+    return lax.conv_general_dilated_p.bind(inputs, kernel, **dict(params))
+
+
+def _by_patches(named: tuple[tuple[str, Any], ...], inputs: Array, kernel: Array) -> Array:
+    params = dict(named)
+    numbers = params["dimension_numbers"]
+    # To batch, space, channels; and to space, channels in, channels out.
+    inputs = inputs.transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
+    kernel = kernel.transpose(*numbers.rhs_spec[2:], numbers.rhs_spec[1], numbers.rhs_spec[0])
+    strides, window = params["window_strides"], kernel.shape[:-2]
+    inputs = lax.pad(
+        inputs, jnp.zeros((), inputs.dtype), [(0, 0, 0), *((a, b, 0) for a, b in params["padding"]), (0, 0, 0)]
+    )
+    sizes = [
+        (size - width) // stride + 1 for size, width, stride in zip(inputs.shape[1:-1], window, strides, strict=True)
+    ]
+    batch, channels = inputs.shape[0], inputs.shape[-1]
+
+    def shifted(shift: Sequence[int]) -> Array:
+        ends = [start + stride * (size - 1) + 1 for start, stride, size in zip(shift, strides, sizes, strict=True)]
+        return lax.slice(inputs, (0, *shift, 0), (batch, *ends, channels), (1, *strides, 1))
+
+    shifts = [()]
+    for width in window:
+        shifts = [(*before, place) for before in shifts for place in range(width)]
+    patches = jnp.concatenate([shifted(shift) for shift in shifts], axis=-1)
+    rows = patches.reshape(-1, patches.shape[-1])
+    out = lax.dot_general(
+        rows,
+        kernel.reshape(-1, kernel.shape[-1]),
+        (((1,), (0,)), ((), ())),
+        precision=params["precision"],
+        preferred_element_type=params["preferred_element_type"],
+    ).reshape(batch, *sizes, kernel.shape[-1])
+    # Back from batch, space, channels to the axes that the network has.
+    places = {
+        axis: place for place, axis in enumerate((numbers.out_spec[0], *numbers.out_spec[2:], numbers.out_spec[1]))
+    }
+    return out.transpose(*(places[axis] for axis in range(out.ndim)))
+
+
+def _in_turn(function: Callable[..., Array]) -> Callable[..., Array]:
+    """The function, which `vmap` calls once for each model."""
+    alone = jax.custom_batching.custom_vmap(function)
+
+    @alone.def_vmap
+    def _(size: int, batched: Sequence[bool], *args: Array) -> tuple[Array, bool]:
+        args = tuple(
+            array if has else jnp.broadcast_to(array, (size, *array.shape))
+            for array, has in zip(args, batched, strict=True)
+        )
+        if size <= UNROLLED:
+            return jnp.stack([function(*(array[model] for array in args)) for model in range(size)]), True
+        return lax.scan(lambda _, arrays: (None, function(*arrays)), None, args, unroll=UNROLLED)[1], True
+
+    return alone
+
+
+def _described(equation: Any, values: Sequence[Any]) -> Convolution:
+    inputs, kernel = values
+    return Convolution(inputs.shape, kernel.shape, inputs.dtype, tuple(sorted(equation.params.items())))
+
+
+def _inner(equation: Any) -> dict[str, Any]:
+    """The programs within an operation that is only a call of one, by the name of the parameter."""
+    names = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
+    name = names.get(equation.primitive.name)
+    return {} if name is None else {name: equation.params[name]}
+
+
+def _evaluated(closed: Any, args: Sequence[Any], letters: dict[Convolution, str]) -> list[Any]:
+    values = dict(zip(map(id, closed.jaxpr.constvars), closed.consts, strict=True))
+    values |= dict(zip(map(id, closed.jaxpr.invars), args, strict=True))
+
+    def known(variable: Any) -> Any:
+        return variable.val if isinstance(variable, core.Literal) else values[id(variable)]
+
+    for equation in closed.jaxpr.eqns:
+        inputs, inner = [known(variable) for variable in equation.invars], _inner(equation)
+        if equation.primitive.name == PRIMITIVE:
+            convolution = _described(equation, inputs)
+            outputs: Any = [convolve(letters[convolution], convolution.params, *inputs)]
+        elif inner:
+            (program,) = inner.values()
+            outputs = _evaluated(program, inputs, letters)
+        else:
+            with equation.ctx.manager:
+                outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
+            outputs = outputs if equation.primitive.multiple_results else [outputs]
+        values |= dict(zip(map(id, equation.outvars), outputs, strict=True))
+    return [known(variable) for variable in closed.jaxpr.outvars]

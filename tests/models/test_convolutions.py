@@ -1,0 +1,124 @@
+"""Forms of convolutions: each equals the plain one but for rounding, for outputs and both gradients."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax import lax
+
+from jaxaudit.ensemble import Execution, fit_many
+from jaxaudit.errors import InputError
+from jaxaudit.learners import network, stop_early
+from jaxaudit.models import ResNet
+from jaxaudit.models.convolutions import UNROLLED, convolutions_of, in_form, parsed_form
+
+SHAPES = {
+    "same size": ((2, 6, 5, 3), (3, 3, 3, 4), {"padding": "SAME"}, ("NHWC", "HWIO", "NHWC")),
+    "stride, padded unevenly": (
+        (2, 7, 6, 3),
+        (3, 2, 3, 4),
+        {"padding": ((1, 2), (0, 1)), "window_strides": (2, 3)},
+        ("NHWC", "HWIO", "NHWC"),
+    ),
+    "channels first": ((2, 3, 6, 5), (4, 3, 3, 3), {"padding": "VALID"}, ("NCHW", "OIHW", "NCHW")),
+    "one pixel": ((2, 6, 5, 3), (1, 1, 3, 4), {"padding": "VALID", "window_strides": (2, 2)}, ("NHWC", "HWIO", "NHWC")),
+    "a sequence": ((2, 9, 3), (4, 3, 5), {"padding": "SAME"}, ("NHC", "HIO", "NHC")),
+}
+
+
+def _convolution(case: str):
+    inputs, kernel, options, numbers = SHAPES[case]
+    rank = len(inputs) - 2
+    options = {"window_strides": (1,) * rank, **options}
+    random = np.random.default_rng(0)
+    arrays = [jnp.asarray(random.normal(size=(3, *shape)), jnp.float32) for shape in (inputs, kernel)]
+    return partial(lax.conv_general_dilated, **options, dimension_numbers=numbers), arrays
+
+
+def _all_parts(function, inputs, kernel):
+    """Outputs and gradients of every model."""
+
+    def one(inputs, kernel):
+        outputs, back = jax.vjp(function, inputs, kernel)
+        return outputs, *back(jnp.cos(outputs))
+
+    return jax.jit(jax.vmap(one))(inputs, kernel)
+
+
+@pytest.mark.parametrize("form", ["ggg", "ttt", "ppp", "gtp", "ptg", "tpg"])
+@pytest.mark.parametrize("case", SHAPES)
+def test_each_part_in_each_form_is_the_plain_convolution(case, form):
+    function, arrays = _convolution(case)
+    for ours, plain in zip(_all_parts(in_form(function, form), *arrays), _all_parts(function, *arrays), strict=True):
+        np.testing.assert_allclose(ours, plain, rtol=2e-5, atol=2e-5)
+
+
+def test_more_models_than_are_unrolled_are_looped_over():
+    function, (inputs, kernel) = _convolution("same size")
+    many = [jnp.concatenate([array] * (UNROLLED // 3 + 1)) * 1.5 for array in (inputs, kernel)]
+    ours, plain = _all_parts(in_form(function, "ttt"), *many), _all_parts(function, *many)
+    for mine, other in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-5)
+
+
+def test_a_form_has_three_letters_for_each_different_convolution():
+    function, (inputs, kernel) = _convolution("same size")
+    (convolution,) = convolutions_of(lambda x, w: function(function(x, w)[..., :3], w), inputs[0], kernel[0])
+    assert parsed_form("gtp", [convolution]) == {convolution: "gtp"}
+    for wrong in ("gt", "gtx", "ggg ppp", ""):
+        with pytest.raises(InputError):
+            parsed_form(wrong, [convolution])
+
+
+def test_a_dilated_or_grouped_convolution_has_no_patches():
+    inputs, kernel = jnp.ones((2, 9, 9, 4)), jnp.ones((3, 3, 2, 4))
+    grouped = partial(
+        lax.conv_general_dilated,
+        window_strides=(1, 1),
+        padding="SAME",
+        rhs_dilation=(2, 2),
+        feature_group_count=2,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    with pytest.raises(InputError):
+        in_form(grouped, "ppp")(inputs, kernel)
+    np.testing.assert_allclose(in_form(grouped, "ttt")(inputs, kernel), grouped(inputs, kernel))
+
+
+def test_bytes_of_patches_are_counted():
+    function, (inputs, kernel) = _convolution("stride, padded unevenly")
+    (convolution,) = convolutions_of(function, inputs[0], kernel[0])
+    height, width = function(inputs[0], kernel[0]).shape[1:3]
+    assert convolution.patch_bytes() == 2 * height * width * (3 * 2 * 3) * 4
+
+
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_models_trained_in_another_form_differ_by_rounding(norm):
+    random = np.random.default_rng(1)
+    inputs, labels = random.normal(size=(24, 8, 8, 3)).astype(np.float32), np.arange(24, dtype=np.int32) % 3
+    learner = network(
+        partial(ResNet, width=4, norm=norm), (8, 8, 3), 3, optimizer=optax.sgd(0.05), epochs=1, batch_size=8
+    )
+    keys, rows = jax.random.split(jax.random.key(1), 2), np.arange(24) < np.array([[16], [20]])
+    plain = fit_many(keys, rows, inputs, labels, learner, execution=Execution(models_per_batch=1))
+    letters = " ".join(["ptg", "gpt", "tgp"][place % 3] for place in range(len(learner.convolutions())))
+    other = fit_many(keys, rows, inputs, labels, learner.in_form(letters), execution=Execution(models_per_batch=1))
+    for mine, theirs in zip(jax.tree.leaves(other), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_a_learner_that_stops_early_trains_in_the_form_of_its_network():
+    learner = network(partial(ResNet, width=4), (8, 8, 3), 3, optimizer=optax.sgd(0.05), epochs=1, batch_size=8)
+    early = stop_early(learner, patience=1)
+    assert early.convolutions() == learner.convolutions() != []
+    assert early.in_form("ppp").form == early.in_form("ppp").learner.form == "ppp"
+
+
+def test_a_form_that_does_not_fit_the_network_is_refused_when_it_is_made():
+    with pytest.raises(InputError):
+        network(
+            partial(ResNet, width=4), (8, 8, 3), 3, optimizer=optax.sgd(0.1), epochs=1, batch_size=8, form="ppp ggg"
+        )

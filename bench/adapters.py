@@ -42,7 +42,13 @@ def save_base(folder: Path, width: int = WIDTH, layers: int = LAYERS, words: int
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(known, unk_token="<end>"))
     transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>").save_pretrained(folder)
     config = transformers.GPT2Config(
-        vocab_size=words, n_positions=LENGTH, n_embd=width, n_layer=layers, n_head=4, bos_token_id=0, eos_token_id=0
+        vocab_size=words,
+        n_positions=LENGTH,
+        n_embd=width,
+        n_layer=layers,
+        n_head=width // 64,
+        bos_token_id=0,
+        eos_token_id=0,
     )
     transformers.GPT2LMHeadModel(config).save_pretrained(folder)
 
@@ -59,19 +65,19 @@ def learner_of(folder: Path, words: int = WORDS) -> LanguageModelLearner:
     return ja.language_model(adapters, LENGTH, words, optimizer=optax.adamw(1e-3), epochs=1, batch_size=BATCH)
 
 
-def _models() -> tuple[Any, Any, Any, Any]:
+def _models(models: int = MODELS) -> tuple[Any, Any, Any, Any]:
     """Keys, training sets, records and labels of all models."""
-    keys, membership = jax.random.split(jax.random.key(1), MODELS), np.ones((MODELS, RECORDS), bool)
+    keys, membership = jax.random.split(jax.random.key(1), models), np.ones((models, RECORDS), bool)
     return keys, membership, records(), np.zeros(RECORDS, np.int32)
 
 
-def side_by_side(learner: LanguageModelLearner, number: int) -> "partial[Any]":
+def side_by_side(learner: LanguageModelLearner, number: int, models: int = MODELS) -> "partial[Any]":
     """An epoch of all models, this many at a time."""
-    return partial(ja.fit_many, *_models(), learner, execution=ja.Execution(number), members_only=True)
+    return partial(ja.fit_many, *_models(models), learner, execution=ja.Execution(number), members_only=True)
 
 
-def one_by_one(folder: Path, compiled: bool) -> Callable[[], None]:
-    """The same epoch of all models by `peft`."""
+def one_by_one(folder: Path, compiled: bool, models: int = MODELS) -> Callable[[], None]:
+    """The same epoch of all models by `peft`; on a GPU with products in TF32, as JAX has them."""
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
     peft: Any = importlib.import_module("peft")
@@ -79,6 +85,8 @@ def one_by_one(folder: Path, compiled: bool) -> Callable[[], None]:
     config = peft.LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=["c_attn", "c_proj", "c_fc"], bias="none")
     module = peft.get_peft_model(base, config).eval()
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda":
+        torch.set_float32_matmul_precision("high")
     module.to(device)
     params = [each for each in module.parameters() if each.requires_grad]
     start = [each.detach().clone() for each in params]
@@ -94,7 +102,7 @@ def one_by_one(folder: Path, compiled: bool) -> Callable[[], None]:
     loss = torch.compile(loss_of) if compiled else loss_of
 
     def train() -> None:
-        for seed in range(MODELS):
+        for seed in range(models):
             with torch.no_grad():
                 for each, first in zip(params, start, strict=True):
                     each.copy_(first)
@@ -110,30 +118,36 @@ def one_by_one(folder: Path, compiled: bool) -> Callable[[], None]:
     return train
 
 
-def serve(folder: str, compiled: str) -> None:
+def serve(folder: str, compiled: str, models: int) -> None:
     """Trains by `peft` once for each line on stdin, and answers with a line."""
-    train = one_by_one(Path(folder), compiled == COMPILED)
+    train = one_by_one(Path(folder), compiled == COMPILED, models)
     for _ in sys.stdin:
         train()
         print("done", flush=True)
 
 
-def beside(folder: Path, compiled: str) -> Callable[[], None]:
+class Beside:
     """`one_by_one` in a process of its own: once torchax is imported, `torch.compile` fails."""
-    words = [sys.executable, "-c", f"from bench.adapters import serve; serve({str(folder)!r}, {compiled!r})"]
-    process = subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=QUIET
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    ask, answer = process.stdin, process.stdout
 
-    def train() -> None:
+    def __init__(self, folder: Path, compiled: str, models: int = MODELS) -> None:
+        code = f"from bench.adapters import serve; serve({str(folder)!r}, {compiled!r}, {models})"
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=QUIET
+        )
+
+    def __call__(self) -> None:
+        ask, answer = self.process.stdin, self.process.stdout
+        assert ask is not None
+        assert answer is not None
         ask.write("train\n")
         ask.flush()
         assert answer.readline() == "done\n", "peft could not train"
 
-    return train
+    def end(self) -> None:
+        """Ends the process, which gives its memory back."""
+        self.process.kill()
+        self.process.communicate()
 
 
 def counted_mebibytes(learner: LanguageModelLearner) -> float:
@@ -173,8 +187,8 @@ def main() -> None:
         save_base(Path(folder))
         learner = learner_of(Path(folder))
         contenders: dict[str, Callable[[], Any]] = {
-            PEFT: beside(Path(folder), PEFT),
-            COMPILED: beside(Path(folder), COMPILED),
+            PEFT: Beside(Path(folder), PEFT),
+            COMPILED: Beside(Path(folder), COMPILED),
         }
         contenders |= {f"jaxaudit, {number} at a time": side_by_side(learner, number) for number in (1, 8, 16)}
         timings = interleave(f"{MODELS} models, {RECORDS // BATCH} steps each", contenders, ROUNDS)

@@ -134,6 +134,12 @@ def report(bench: Bench, packages: Sequence[str], path: Path | None = None) -> P
     about = machine(packages)
     print(f"{bench.name}: {about['cpu']}, {about['cores']} cores, {about['device']}, load {about['load']}")
     print(" ".join(f"{name} {number}" for name, number in about["versions"].items()), end="\n\n")
+    print_bench(bench)
+    return write_json(content(bench, about), path or RESULTS / f"{bench.name}-{device_slug()}.json")
+
+
+def print_bench(bench: Bench) -> None:
+    """The tables of times and claims, and the notes."""
     rows = [
         [timings.case, name, *(_milliseconds(part) for part in _parts(Spread.of(seconds))), str(len(seconds))]
         for timings in bench.timings
@@ -150,8 +156,7 @@ def report(bench: Bench, packages: Sequence[str], path: Path | None = None) -> P
         for claim in bench.claims
     ]
     print_table(["claim", "ratio", "low", "high", "promised", "holds"], rows)
-    print(*bench.notes, sep="\n")
-    return _write(bench, about, path or RESULTS / f"{bench.name}-{_device_slug()}.json")
+    print(*bench.notes, sep="\n", flush=True)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -166,8 +171,9 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     print()
 
 
-def _write(bench: Bench, about: dict[str, Any], path: Path) -> Path:
-    content = {
+def content(bench: Bench, about: dict[str, Any]) -> dict[str, Any]:
+    """What is written of a bench."""
+    return {
         "bench": bench.name,
         "machine": about,
         "timings": [
@@ -186,12 +192,18 @@ def _write(bench: Bench, about: dict[str, Any], path: Path) -> Path:
         ],
         "notes": bench.notes,
     }
+
+
+def write_json(value: dict[str, Any], path: Path) -> Path:
+    """Writes a result, its numbers rounded, as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(_rounded(content), indent=2) + "\n")
-    return path
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(_rounded(value), indent=2) + "\n")
+    return part.replace(path)
 
 
-def _device_slug() -> str:
+def device_slug() -> str:
+    """`cpu`, or the kind of the accelerator, as names of files spell it."""
     if jax.default_backend() == "cpu":
         return "cpu"
     return re.sub(r"[^a-z0-9]+", "-", jax.devices()[0].device_kind.lower()).strip("-")
@@ -220,10 +232,10 @@ def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.2f}"
 
 
-def _rounded(content: Any) -> Any:
+def _rounded(value: Any) -> Any:
     """Four significant digits: more would be noise in every diff."""
-    if isinstance(content, float):
-        return float(f"{content:.4g}")
-    if isinstance(content, dict):
-        return {key: _rounded(value) for key, value in content.items()}
-    return [_rounded(value) for value in content] if isinstance(content, list) else content
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, list) else value

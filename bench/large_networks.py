@@ -47,10 +47,10 @@ class Network(NamedTuple):
 
 
 class Draw:
-    """Random arrays, one after another."""
+    """Random arrays, one after another, and so many records."""
 
-    def __init__(self) -> None:
-        self.random = np.random.default_rng(1)
+    def __init__(self, batch: int) -> None:
+        self.random, self.batch = np.random.default_rng(1), batch
 
     def __call__(self, *shape: int, inputs: int = 0) -> Any:
         """Normal numbers, by the root of the number of `inputs`."""
@@ -66,12 +66,12 @@ class Draw:
         return {"kernel": self(size, size, inputs, outputs, inputs=size * size * inputs), **self.norm(outputs)}
 
     def images(self) -> tuple[Any, Any]:
-        labels = self.random.integers(0, CLASSES, BATCH).astype(np.int32)
-        return self(BATCH, PIXELS, PIXELS, 3, inputs=1), jnp.asarray(labels)
+        labels = self.random.integers(0, CLASSES, self.batch).astype(np.int32)
+        return self(self.batch, PIXELS, PIXELS, 3, inputs=1), jnp.asarray(labels)
 
     def texts(self, words: int) -> tuple[Any, Any]:
-        tokens = self.random.integers(0, words, (BATCH, TOKENS)).astype(np.int32)
-        return jnp.asarray(tokens), jnp.asarray(self.random.integers(0, TEXT_CLASSES, BATCH).astype(np.int32))
+        tokens = self.random.integers(0, words, (self.batch, TOKENS)).astype(np.int32)
+        return jnp.asarray(tokens), jnp.asarray(self.random.integers(0, TEXT_CLASSES, self.batch).astype(np.int32))
 
 
 def _dense(p: Any, x: Any) -> Any:
@@ -89,9 +89,9 @@ def _layer_norm(p: Any, x: Any) -> Any:
     return centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + EPSILON) * p["scale"] + p["shift"]
 
 
-def resnet(stages: tuple[int, ...], bottleneck: bool) -> Network:
+def resnet(batch: int, stages: tuple[int, ...], bottleneck: bool) -> Network:
     """A residual network with blocks of two convolutions, or of three with a bottleneck."""
-    draw, blocks, width = Draw(), list[Any](), 64
+    draw, blocks, width = Draw(batch), list[Any](), 64
     inputs, labels = draw.images()
     strides: list[int] = []
     for stage, count in enumerate(stages):
@@ -161,8 +161,8 @@ def _normed_after(p: Any, x: Any, heads: int) -> Any:
     return _layer_norm(p["second"], x + _mlp(p, x))
 
 
-def vit(width: int, heads: int, depth: int = 12) -> Network:
-    draw, count = Draw(), (PIXELS // PATCH) ** 2
+def vit(batch: int, width: int, heads: int, depth: int = 12) -> Network:
+    draw, count = Draw(batch), (PIXELS // PATCH) ** 2
     inputs, labels = draw.images()
     params = {
         "patches": draw.dense(PATCH * PATCH * 3, width),
@@ -185,9 +185,11 @@ def vit(width: int, heads: int, depth: int = 12) -> Network:
     return Network(params, logits, inputs, labels)
 
 
-def text(words: int, places: int, causal: bool, width: int = 768, heads: int = 12, depth: int = 12) -> Network:
+def text(
+    batch: int, words: int, places: int, causal: bool, width: int = 768, heads: int = 12, depth: int = 12
+) -> Network:
     """A classifier of BERT's kind, or, causal, of GPT-2's."""
-    draw = Draw()
+    draw = Draw(batch)
     inputs, labels = draw.texts(words)
     params = {
         "words": draw(words, width, inputs=width),
@@ -207,19 +209,20 @@ def text(words: int, places: int, causal: bool, width: int = 768, heads: int = 1
     return Network(params, logits, inputs, labels)
 
 
-NETWORKS: dict[str, Callable[[], Network]] = {
-    "ResNet-18": lambda: resnet((2, 2, 2, 2), False),
-    "ViT-S/16": lambda: vit(384, 6),
-    "BERT-base": lambda: text(30_522, 512, False),
-    "GPT-2-small": lambda: text(50_257, 1024, True),
-    "ResNet-50": lambda: resnet((3, 4, 6, 3), True),
-    "ViT-B/16": lambda: vit(768, 12),
+NETWORKS: dict[str, Callable[[int], Network]] = {
+    "ResNet-18": lambda batch: resnet(batch, (2, 2, 2, 2), False),
+    "ViT-S/16": lambda batch: vit(batch, 384, 6),
+    "BERT-base": lambda batch: text(batch, 30_522, 512, False),
+    "GPT-2-small": lambda batch: text(batch, 50_257, 1024, True),
+    "ResNet-50": lambda batch: resnet(batch, (3, 4, 6, 3), True),
+    "ViT-B/16": lambda batch: vit(batch, 768, 12),
 }
+"""By name: a number of records to the network and these."""
 
 
 def measure(name: str) -> dict[str, Any]:
     """Seconds and bytes of one network's contenders."""
-    params, logits, inputs, labels = NETWORKS[name]()
+    params, logits, inputs, labels = NETWORKS[name](BATCH)
 
     def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
         return jnp.take_along_axis(jax.nn.log_softmax(logits(params, inputs)), labels[:, None], 1)[:, 0]

@@ -55,7 +55,7 @@ def _in_jax(which: str, network: Network) -> Callable[[], Any]:
 
     gradient = jax.jit(jax.grad(lambda *given: -jnp.mean(log_prob(*given))))
     forms: dict[str, Callable[[], Any]] = {
-        OURS: lambda: squared_grad_norms(log_prob, params, inputs, labels, chunk=BATCH).total,
+        OURS: lambda: squared_grad_norms(log_prob, params, inputs, labels, chunk=len(labels)).total,
         JAX_GRADIENT: lambda: jax.tree.leaves(gradient(params, inputs, labels)),
     }
     return forms[which]
@@ -69,17 +69,19 @@ def _in_torch(name: str, which: str, network: Network) -> Callable[[], Any]:
 
     # Of the first layer's inputs no gradient is asked for, and the libraries' hooks need none.
     warnings.filterwarnings("ignore", "Full backward hook is firing")
-    labels = torch.from_numpy(np.array(network.labels, np.int64))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    labels = torch.from_numpy(np.array(network.labels, np.int64)).to(device)
     inputs = np.array(network.inputs)
     inputs = np.moveaxis(inputs, -1, 1) if "stem" in network.params else inputs
-    inputs = torch.from_numpy(np.ascontiguousarray(inputs)).to(torch.float32 if inputs.ndim == 4 else torch.int64)
+    kind = torch.float32 if inputs.ndim == 4 else torch.int64
+    inputs = torch.from_numpy(np.ascontiguousarray(inputs)).to(device, kind)
     spelling = {OPACUS: nets.FOR_OPACUS, BACKPACK: nets.FOR_BACKPACK}.get(which, nets.USUAL)
-    net = nets.torch_network(name, network.params, spelling)
+    net = nets.torch_network(name, network.params, spelling).to(device)
 
     def by_gradient() -> list[Any]:
         net.zero_grad()
         cross_entropy(net(inputs), labels).backward()
-        return [p.grad.numpy() for p in net.parameters() if p.grad is not None]
+        return [p.grad.cpu().numpy() for p in net.parameters() if p.grad is not None]
 
     def by_vmap() -> np.ndarray:
         def loss(params: Any, x: Any, y: Any) -> Any:
@@ -87,7 +89,7 @@ def _in_torch(name: str, which: str, network: Network) -> Callable[[], Any]:
 
         each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
         found = each({name: p.detach() for name, p in net.named_parameters()}, inputs, labels)
-        return torch.stack([gradient.flatten(1).square().sum(1) for gradient in found.values()]).sum(0).numpy()
+        return torch.stack([gradient.flatten(1).square().sum(1) for gradient in found.values()]).sum(0).cpu().numpy()
 
     if which == OPACUS:
         return _by_opacus(net, inputs, labels)
@@ -106,7 +108,7 @@ def _by_opacus(net: Any, inputs: Any, labels: Any) -> Callable[[], np.ndarray]:
     def norms() -> np.ndarray:
         ghost.zero_grad()
         cross_entropy(ghost(inputs), labels, reduction="sum").backward()
-        return ghost.get_norm_sample().square().numpy()
+        return ghost.get_norm_sample().square().cpu().numpy()
 
     return norms
 
@@ -125,14 +127,14 @@ def _by_backpack(net: Any, inputs: Any, labels: Any) -> Callable[[], np.ndarray]
         net.zero_grad()
         with backpack.backpack(BatchL2Grad()):
             cross_entropy(net(inputs), labels, reduction="sum").backward()
-        return torch.stack([vars(p)["batch_l2"] for p in net.parameters()]).sum(0).numpy()
+        return torch.stack([vars(p)["batch_l2"] for p in net.parameters()]).sum(0).cpu().numpy()
 
     return norms
 
 
 def measure(name: str) -> dict[str, list[float]]:
     """Seconds of one network's contenders, after they agreed."""
-    network = NETWORKS[name]()
+    network = NETWORKS[name](BATCH)
     contenders = {which: contender(name, which, network) for which in CONTENDERS}
     ours = np.asarray(contenders[OURS]())
     for rival in RIVALS:
@@ -149,7 +151,7 @@ def measure(name: str) -> dict[str, list[float]]:
 
 def peak(name: str, which: str) -> tuple[float, float]:
     """MiB of this process at most, once it has done this, and what it had right before, weights included."""
-    contend = contender(name, which, NETWORKS[name]())
+    contend = contender(name, which, NETWORKS[name](BATCH))
     before = resident_mebibytes()
     jax.block_until_ready(contend())
     return peak_mebibytes(), before

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.device.pieces import PIECES
+from bench.device.results import REDUCED
 from bench.harness import RESULTS
 
 README = Path(__file__).parent / "README.md"
@@ -17,44 +19,82 @@ A module a claim of speed: `pip install -e ".[bench]"`, then `python -m bench.NA
 `results/NAME-DEVICE.json`. Contenders take turns in every round, in another order each time. A ratio is formed within
 a round; its median over the rounds decides, its lowest and highest are given in brackets. Run nothing else meanwhile:
 on two cores another busy process costs PyTorch far more than it costs jaxaudit, which flatters the ratios.
+
+`python -m bench.device` measures all that concerns the device at hand, a GPU for one, in pieces and with what is
+installed, and writes `results/device-DEVICE/PIECE.json`.
 """
 
 
 def page(directory: Path = RESULTS) -> str:
     """The text of `bench/README.md`."""
-    parts = [section(json.loads(path.read_text(encoding="utf-8"))) for path in sorted(directory.glob("*.json"))]
-    return "\n".join([HEAD, *parts])
+    parts = [section(result) for result in read(directory)]
+    folders = sorted(path for path in directory.glob("device-*") if path.is_dir() and not path.name.endswith(REDUCED))
+    return "\n".join([HEAD, *parts, *map(device_section, folders)])
+
+
+def read(directory: Path) -> list[dict[str, Any]]:
+    """The results in files of a folder."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(directory.glob("*.json"))]
 
 
 def section(result: dict[str, Any]) -> str:
     """One result file: what was done, the machine, the promises, all times, and the notes."""
-    about = result["machine"]
-    versions = ", ".join(f"{package} {number}" for package, number in about["versions"].items())
-    device = "" if about["platform"] == "cpu" else f"{about['device']} (of {about['devices']}), "
-    promises = [
-        [claim["claim"], spread(claim["ratio"], 1), claim["promised"], "yes" if claim["holds"] else "**no**"]
-        for claim in result["claims"]
-    ]
     return "\n".join(
         [
-            f"## {result['bench']}: {device}{about['cpu']}, {about['cores']} cores\n",
-            f"{description(result['bench'])}\n",
-            f"{about['system']}, Python {about['python']}, {versions}.",
-            f"Load {about['load']} at the end of the run, the bench's own included.\n",
-            *table(["ratio", "measured", "promised", "holds"], promises),
-            "",
-            "Times in milliseconds:\n",
-            *times(result["timings"]),
-            "",
+            f"## {result['bench']}: {machine_of(result)}\n",
+            f"{description(result['bench'] + '.py')}\n",
+            *measured(result),
             *(f"- {note}" for note in result["notes"]),
             "",
         ]
     )
 
 
-def description(bench: str) -> str:
+def device_section(folder: Path) -> str:
+    """All pieces of `bench.device` that were measured on one device, in the order in which they run."""
+    order = [piece.name for piece in PIECES]
+    results = read(folder)
+    results.sort(key=lambda result: order.index(result["piece"]) if result["piece"] in order else len(order))
+    parts = [f"## device: {machine_of(results[0])}\n", f"{description('device/__init__.py')}\n"]
+    for result in results:
+        parts += [f"### {result['piece']}\n", *measured(result)]
+        for title, (header, *rows) in result["tables"].items():
+            parts += [f"{title}:\n", *table(header, rows), ""]
+        left_out = [f"left out: {line}" for line in result["left_out"]]
+        ended = [] if result["finished"] else [f"this piece did not end: {result['error']}"]
+        parts += [*(f"- {note}" for note in (*result["notes"], *left_out, *ended)), ""]
+    return "\n".join(parts)
+
+
+def measured(result: dict[str, Any]) -> list[str]:
+    """The versions, the promises and all times."""
+    about = result["machine"]
+    versions = ", ".join(f"{package} {number}" for package, number in about["versions"].items())
+    lines = [
+        f"{about['system']}, Python {about['python']}, {versions}.",
+        f"Load {about['load']} at the end of the run, the bench's own included.\n",
+    ]
+    promises = [
+        [claim["claim"], spread(claim["ratio"], 1), claim["promised"], "yes" if claim["holds"] else "**no**"]
+        for claim in result["claims"]
+    ]
+    if promises:
+        lines += [*table(["ratio", "measured", "promised", "holds"], promises), ""]
+    if result["timings"]:
+        lines += ["Times in milliseconds:\n", *times(result["timings"]), ""]
+    return lines
+
+
+def machine_of(result: dict[str, Any]) -> str:
+    """The accelerator, where there is one, and the processor."""
+    about = result["machine"]
+    device = "" if about["platform"] == "cpu" else f"{about['device']} (of {about['devices']}), "
+    return f"{device}{about['cpu']}, {about['cores']} cores"
+
+
+def description(file: str) -> str:
     """The docstring of the bench's module."""
-    source = (Path(__file__).parent / f"{bench}.py").read_text(encoding="utf-8")
+    source = (Path(__file__).parent / file).read_text(encoding="utf-8")
     return ast.get_docstring(ast.parse(source)) or ""
 
 

@@ -250,7 +250,9 @@ def crosschecks_section() -> str:
 def headline_section() -> str:
     """The promised ratios of every bench, from the committed results."""
     lines = ["| `bench`: claim | measured: median (lowest to highest round) | promised | device |", "|---|---|---|---|"]
-    for path in sorted((ROOT / "bench" / "results").glob("*.json")):
+    results = ROOT / "bench" / "results"
+    devices = (path for path in results.glob("device-*/*.json") if not path.parent.name.endswith("-reduced"))
+    for path in [*sorted(results.glob("*.json")), *sorted(devices)]:
         bench = json.loads(path.read_text())
         device = bench["machine"]["cpu"] + f", {bench['machine']['cores']} cores"
         if bench["machine"]["device"] != "cpu":

@@ -1,4 +1,7 @@
-"""Networks written once for JAX and PyTorch: layers of either library, called by the same forward pass."""
+"""Networks written once for JAX and PyTorch: layers of either library, called by the same forward pass.
+
+PyTorch's are in `torch_networks`, so that JAX's are there without it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,13 +9,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
-import torch
 from flax import nnx
-from torch import nn
 
-from bench.training import Job
-from jaxaudit.learners.batch_order import init_key
 from jaxaudit.models.layers import max_pool_2x2
 
 GROUPS, EPSILON = 8, 1e-5
@@ -50,13 +48,6 @@ class Operations(NamedTuple):
 
 JAX = Operations(
     jax.nn.relu, max_pool_2x2, lambda maps: maps.mean((1, 2)), lambda inputs: inputs.reshape(len(inputs), -1)
-)
-TORCH = Operations(
-    torch.relu,
-    lambda maps: nn.functional.max_pool2d(maps, 2),
-    lambda maps: maps.mean((2, 3)),
-    # Pixels before channels, as in JAX, so that the layer behind has the same weights.
-    lambda inputs: (inputs.permute(0, 2, 3, 1) if inputs.ndim == 4 else inputs).flatten(1),
 )
 
 
@@ -128,44 +119,9 @@ class FlaxNetwork(nnx.Module):
         return self.forward(list(self.layers), JAX, inputs)
 
 
-class TorchNetwork(nn.Module):
-    """The network in PyTorch; images have their channels first."""
-
-    def __init__(self, net: Network) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList([_torch_layer(layer) for layer in net.layers])
-        self.pass_through = net.forward
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.pass_through(list(self.layers), TORCH, inputs)
-
-
 def _flax_layer(layer: Conv | Norm | Dense, rngs: nnx.Rngs) -> nnx.Module:
     if isinstance(layer, Norm):
         return nnx.GroupNorm(layer.channels, GROUPS, epsilon=EPSILON, rngs=rngs)
     if isinstance(layer, Dense):
         return nnx.Linear(*layer, rngs=rngs)
     return nnx.Conv(layer.channels_in, layer.channels_out, (3, 3), layer.stride, padding=1, rngs=rngs)
-
-
-def _torch_layer(layer: Conv | Norm | Dense) -> nn.Module:
-    if isinstance(layer, Norm):
-        return nn.GroupNorm(GROUPS, layer.channels, EPSILON)
-    if isinstance(layer, Dense):
-        return nn.Linear(*layer)
-    return nn.Conv2d(layer.channels_in, layer.channels_out, 3, layer.stride, padding=1)
-
-
-def copy_initial(job: Job, model: int, net: TorchNetwork) -> None:
-    """Gives a PyTorch network the weights with which `fit_many` starts this model."""
-    params = nnx.to_pure_dict(job.learner.init(init_key(job.keys[model])).params)["layers"]
-    for index, layer in enumerate(net.layers):
-        layer.load_state_dict({name: torch.from_numpy(array) for name, array in _torch_weights(params[index]).items()})
-
-
-def _torch_weights(leaves: dict[str, Any]) -> dict[str, np.ndarray]:
-    own = {name: np.array(leaf) for name, leaf in leaves.items()}
-    if "scale" in own:
-        return {"weight": own["scale"], "bias": own["bias"]}
-    kernel = own["kernel"]
-    return {"weight": kernel.transpose(3, 2, 0, 1) if kernel.ndim == 4 else kernel.T, "bias": own["bias"]}

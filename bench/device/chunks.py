@@ -1,5 +1,6 @@
 """Chunks of models that `fit_many` trains, as many at a time as the library itself chooses."""
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,17 +17,21 @@ class Choice(NamedTuple):
 
     Attributes:
         number: models a batch.
-        form: of convolutions; empty without any.
+        form: of convolutions; None without any, and on a CPU.
         seconds: a model-step by the number of models, where it was measured.
     """
 
     number: int
-    form: str
+    form: str | None
     seconds: dict[str, float]
 
     @property
     def execution(self) -> Execution:
-        return Execution(models_per_batch=self.number, form=self.form or None)
+        return Execution(models_per_batch=self.number)
+
+    def formed(self, job: Job) -> Job:
+        """The job with its network's convolutions in the chosen form."""
+        return job if self.form is None else replace(job, learner=job.learner.in_form(self.form))
 
     def __str__(self) -> str:
         tried = ", ".join(f"{number}: {1e6 * seconds:.3g}" for number, seconds in self.seconds.items())
@@ -57,4 +62,4 @@ def contender(job: Job, choice: Choice, seconds: float) -> Contender:
     epoch = job.first(models, 1)
     expected = epoch.model_steps * min(choice.seconds.values(), default=seconds)
     chunk = job.first(models, max(1, min(job.learner.epochs, round(seconds / expected))))
-    return Contender(partial(train, chunk, choice.execution), chunk.model_steps)
+    return Contender(partial(train, choice.formed(chunk), choice.execution), chunk.model_steps)

@@ -152,7 +152,7 @@ def rivals(asked: Asked, outcome: Outcome, case: Case, job: Job, precision: str)
 def check_losses(outcome: Outcome, name: str, case: Case, choice: Choice) -> None:
     """Both sides end with the same loss, after the same minibatches from the same weights, in full float32."""
     few = replace(case, members=4 * case.batch_size, records=min(case.records, 8192))
-    by_jax, by_torch = final_losses(make_job(name, few, 2, 1), case, replace(choice.execution, models_per_batch=2))
+    by_jax, by_torch = final_losses(choice.formed(make_job(name, few, 2, 1)), case, Execution(2))
     if abs(by_jax - by_torch) > AGREE * by_torch:
         raise RuntimeError(f"{name}: the losses are {by_jax:.4g} and {by_torch:.4g}: the sides do not train alike")
     outcome.notes.append(f"{name}: losses after four minibatches {by_jax:.4g} and {by_torch:.4g}")

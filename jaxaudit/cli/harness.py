@@ -223,6 +223,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         options=plain(job.options),
         data=dict(job.data),
         mixed_devices=who.mixed or None,
+        form=getattr(audit, "form", None),
         started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         seconds=round(time.time() - started, 1),
         code_hashes={role: digest for role, digest in sources.items() if role != "model"} or None,

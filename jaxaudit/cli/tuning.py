@@ -1,6 +1,6 @@
-"""A cache of models per batch and speeds on this machine, so that the same command gives the same numbers again.
+"""A cache of models per batch, forms of convolutions and speeds on this machine, so that the same command gives the same numbers again.
 
-Both are measurements. Two runs may measure differently, models trained in batches of another size differ by rounding,
+All are measurements. Two runs may measure differently, models trained in batches of another size differ by rounding,
 and a budget's plan depends on speeds. So the first measurement is stored beside the cached data sets, under a hash of
 the model and of everything else that affects it. The hash excludes the number of models, which must not change the
 measurement. Of the records it includes only shape and number of classes, since nothing else affects the speed.
@@ -62,6 +62,22 @@ def recall_speed(work: Mapping[str, Any]) -> "Speed | None":
 def remember_speed(work: Mapping[str, Any], speed: "Speed") -> None:
     """Caches a speed; a cache that cannot be written is not an error."""
     _write(_name({**work, "command": "speed"}), list(speed))
+
+
+def in_known_form(learner: Any) -> Any:
+    """The learner with its convolutions in the form that is the fastest on this machine, measured once and cached."""
+    from jaxaudit.ensemble.forms import fastest_letters, settled
+    from jaxaudit.models.convolutions import is_form
+
+    def letters_of(convolution: Any) -> str:
+        name = _name({"command": "form", "record": [*convolution.inputs], "model": repr(convolution)})
+        known = _read().get(name)
+        if not isinstance(known, str) or not known or not is_form(known):
+            known = fastest_letters(convolution)
+            _write(name, known)
+        return known
+
+    return settled(learner, letters_of)
 
 
 def _write(name: str, value: Any) -> None:

@@ -10,6 +10,7 @@ from jaxaudit.ensemble.execution import Progress as Progress
 from jaxaudit.ensemble.fit import fit_many as fit_many
 from jaxaudit.ensemble.fit import log_probs_many as log_probs_many
 from jaxaudit.ensemble.fit import measure_models_per_batch as measure_models_per_batch
+from jaxaudit.ensemble.forms import form_of as form_of
 from jaxaudit.ensemble.local_workers import LocalWorkers as LocalWorkers
 from jaxaudit.ensemble.ray_workers import RayWorkers as RayWorkers
 from jaxaudit.ensemble.speed import Speed as Speed

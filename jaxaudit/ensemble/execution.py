@@ -50,8 +50,8 @@ class Execution:
         mixed_devices: accept workers with other devices or other versions of JAX. They round differently, so a
             chunk's numbers then depend on which worker trained it. By default such workers are refused.
 
-    >>> Execution(models_per_batch=8)
-    Execution(models_per_batch=8, progress=None, checkpoints=None, executor=None, mixed_devices=False)
+    >>> Execution(models_per_batch=8).models_per_batch
+    8
     """
 
     models_per_batch: int | None = None

@@ -21,25 +21,33 @@ CALLS, ROUNDS = 5, 3
 COMPILED_AT_ONCE = 8
 
 
-def settled(learner: Learner) -> Any:
+def settled(learner: Learner, letters_of: "Callable[[Convolution], str] | None" = None) -> Any:
     """The learner with the form of its convolutions decided: the learner itself if there is nothing to decide.
 
-    Nothing is measured on a CPU, where one model is trained at a time if it convolves, for a network without
-    convolutions, or if the learner has a form. Measuring takes some seconds, once in a process for equal convolutions;
-    two measurements may choose differently, and forms differ by rounding: to repeat a run exactly, state its form.
+    Nothing is measured on a CPU, where one model is trained at a time if it convolves, or if the learner has a form.
+    Measuring takes some seconds, once in a process for equal convolutions; two measurements may choose differently, and
+    forms differ by rounding: to repeat a run exactly, train `learner.in_form(form)` with the form that it reported.
+
+    Args:
+        learner: any learner.
+        letters_of: the letters of a convolution, such as those that were measured before; by default
+            `fastest_letters`.
     """
     if not isinstance(learner, FormedLearner) or learner.form is not None or not accelerated():
         return learner
-    convolutions = tuple(learner.convolutions())
-    return learner.in_form(fastest_form(convolutions)) if convolutions else learner
+    letters = [(letters_of or fastest_letters)(convolution) for convolution in learner.convolutions()]
+    return learner.in_form(" ".join(letters)) if letters else learner
 
 
-@lru_cache(maxsize=64)
-def fastest_form(convolutions: tuple[Convolution, ...], models: int = MODELS) -> str:
-    """The form whose parts take the least time each on this process's first device, for so many models at a time."""
-    return " ".join(
-        "".join(_fastest(convolution, part, models) for part in range(PARTS)) for convolution in convolutions
-    )
+def form_of(learner: Learner) -> str | None:
+    """The form in which `fit_many` trains a learner; None: as JAX has convolutions, or there are none."""
+    return getattr(settled(learner), "form", None)
+
+
+@lru_cache(maxsize=1024)
+def fastest_letters(convolution: Convolution, models: int = MODELS) -> str:
+    """The letter of each part that takes the least time on this process's first device, for so many models."""
+    return "".join(_fastest(convolution, part, models) for part in range(PARTS))
 
 
 def _fastest(convolution: Convolution, part: int, models: int) -> str:

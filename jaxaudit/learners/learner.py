@@ -194,7 +194,11 @@ class FormedLearner(SteppedLearner, Protocol):
         ...
 
     def in_form(self, form: str | None) -> "FormedLearner":
-        """The same learner with its convolutions in this form."""
+        """The same learner with its convolutions in this form.
+
+        Raises:
+            InputError: the form does not fit the network.
+        """
         ...
 
 

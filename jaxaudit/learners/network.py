@@ -57,6 +57,8 @@ class NetworkLearner(TrainsBySteps):
         return replace(self, net=self.net.having(shared))
 
     def in_form(self, form: str | None) -> "NetworkLearner":
+        if form is not None:
+            parsed_form(form, self.convolutions())
         return replace(self, form=form)
 
     def convolutions(self) -> list[Convolution]:
@@ -132,7 +134,6 @@ def network(
     label_smoothing: float = 0.0,
     augment: Sequence[Augmentation] = (),
     precision: str = FLOAT32,
-    form: str | None = None,
 ) -> NetworkLearner:
     """The learner that trains `factory(input_shape, classes, rngs=...)` with `optimizer`.
 
@@ -150,20 +151,17 @@ def network(
             evaluation.
         precision: `float32`, or `bfloat16` for mixed precision: in training the network computes in bfloat16, from
             parameters that are kept in float32 as the optimiser's state is; the loss and evaluation are in float32.
-        form: how convolutions are computed in training, as a result names it (`models.convolutions`); None: chosen by
-            measurement where many models train at once on an accelerator, else as JAX has them.
 
     Raises:
         InputError: the module does not fit (see `pure_module`), `epochs` or `batch_size` is below 1, the label
-            smoothing is not in [0, 1), the precision is unknown, the form does not fit the network, or an augmentation
-            does not fit the records.
+            smoothing is not in [0, 1), the precision is unknown, or an augmentation does not fit the records.
     """
     refuse_recipe(epochs, batch_size, precision)
     if not 0 <= label_smoothing < 1:
         raise InputError(f"label smoothing must be at least 0 and below 1, got {label_smoothing:g}.")
     check_augmentations(tuple(augment), input_shape)
     net = pure_module(factory, input_shape, classes)
-    learner = NetworkLearner(
+    return NetworkLearner(
         net,
         optimizer,
         epochs,
@@ -172,11 +170,7 @@ def network(
         label_smoothing=label_smoothing,
         augment=tuple(augment),
         precision=precision,
-        form=form,
     )
-    if form is not None:
-        parsed_form(form, learner.convolutions())
-    return learner
 
 
 def refuse_recipe(epochs: int, batch_size: int, precision: str) -> None:

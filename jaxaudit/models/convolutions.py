@@ -98,7 +98,7 @@ def parsed_form(form: str, convolutions: Sequence[Convolution]) -> dict[Convolut
     words = form.split()
     if len(words) == 1:
         words *= len(convolutions)
-    if any(len(word) != PARTS or not set(word) <= set(LETTERS) for word in form.split()):
+    if not is_form(form):
         raise InputError(
             f"the form of convolutions is three letters of {', '.join(LETTERS)} for each (its outputs, the gradient of "
             "its inputs, that of its kernel), such as 'ppp gtt'."
@@ -112,6 +112,15 @@ def parsed_form(form: str, convolutions: Sequence[Convolution]) -> dict[Convolut
     if any(PATCHES in word and not convolution.has_patches for convolution, word in letters.items()):
         raise InputError("a dilated convolution, or one of several groups, has no form by patches; give g or t for it.")
     return letters
+
+
+def is_form(text: str) -> bool:
+    """Whether a text is words of three letters of forms each.
+
+    >>> is_form("ppp gtt"), is_form("ppx"), is_form("")
+    (True, False, True)
+    """
+    return all(len(word) == PARTS and set(word) <= set(LETTERS) for word in text.split())
 
 
 def in_form(function: Callable[..., Any], form: str) -> Callable[..., Any]:

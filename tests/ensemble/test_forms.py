@@ -19,30 +19,31 @@ def _cnn():
 
 
 def test_the_fastest_form_has_letters_for_each_convolution():
-    convolutions = tuple(_cnn().convolutions())
-    assert list(parsed_form(forms.fastest_form(convolutions, 2), convolutions)) == list(convolutions)
+    convolutions = _cnn().convolutions()
+    letters = " ".join(forms.fastest_letters(convolution, 2) for convolution in convolutions)
+    assert list(parsed_form(letters, convolutions)) == convolutions
 
 
 def test_each_part_takes_the_letter_of_the_least_time(monkeypatch):
     times = iter([3.0, 1.0, 2.0, 1.0, 2.0, 3.0, 2.0, 3.0, 1.0])  # g, t, p of each part
     monkeypatch.setattr(forms, "_seconds", lambda program: next(times))
-    convolution = convolutions_of(
+    (convolution,) = convolutions_of(
         lambda x: jax.lax.conv(x, jnp.ones((1, 1, 2, 2)), (1, 1), "SAME"), jnp.ones((1, 1, 5, 5))
     )
-    assert forms.fastest_form.__wrapped__(tuple(convolution), 2) == "tgp"
+    assert forms.fastest_letters.__wrapped__(convolution, 2) == "tgp"
 
 
 def test_patches_that_do_not_fit_are_not_tried(monkeypatch):
     monkeypatch.setattr(forms, "_device_bytes", lambda: 1)
     monkeypatch.setattr(forms, "_seconds", lambda program: 1.0)
-    assert forms.fastest_form.__wrapped__(tuple(_cnn().convolutions()), 3) == "ggg"
+    assert forms.fastest_letters.__wrapped__(_cnn().convolutions()[0], 3) == "ggg"
 
 
 def test_nothing_is_decided_on_a_cpu_or_of_a_network_without_convolutions_or_with_a_form(monkeypatch):
     mlp = network(MLP, (4,), 2, optimizer=optax.sgd(0.1), epochs=1, batch_size=4)
     assert forms.settled(_cnn()).form is None
     monkeypatch.setattr(forms, "accelerated", lambda: True)
-    monkeypatch.setattr(forms, "fastest_form", lambda convolutions: "ptg")
+    monkeypatch.setattr(forms, "fastest_letters", lambda convolution: "ptg")
     assert forms.settled(_cnn()).form == "ptg"
     assert forms.settled(_cnn().in_form("ggg")).form == "ggg"
     assert forms.settled(mlp) is mlp

@@ -117,8 +117,7 @@ def test_a_learner_that_stops_early_trains_in_the_form_of_its_network():
     assert early.in_form("ppp").form == early.in_form("ppp").learner.form == "ppp"
 
 
-def test_a_form_that_does_not_fit_the_network_is_refused_when_it_is_made():
+def test_a_form_that_does_not_fit_the_network_is_refused():
+    learner = network(partial(ResNet, width=4), (8, 8, 3), 3, optimizer=optax.sgd(0.1), epochs=1, batch_size=8)
     with pytest.raises(InputError):
-        network(
-            partial(ResNet, width=4), (8, 8, 3), 3, optimizer=optax.sgd(0.1), epochs=1, batch_size=8, form="ppp ggg"
-        )
+        learner.in_form("ppp ggg")

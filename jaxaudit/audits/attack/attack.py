@@ -150,6 +150,7 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         measurements=models.measurements,
         sources=(*(each.source for each in attacks), metrics.SOURCE, rates.SOURCE),
         models_per_batch=models.models_per_batch,
+        form=models.form,
     )
 
 

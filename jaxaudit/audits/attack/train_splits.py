@@ -21,7 +21,7 @@ from jaxaudit.audits.attack.plan import (
 )
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data.examples import Examples
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, kept_models_per_batch, log_probs_many
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of, kept_models_per_batch, log_probs_many
 from jaxaudit.learners import Learner
 from jaxaudit.membership import WithAndWithout, subsets, with_and_without
 from jaxaudit.metrics.pdtp import BINS, pdtp
@@ -42,6 +42,7 @@ class SplitModels:
         train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other half.
         guess_accuracy: accuracy of guessing the commonest class of the candidates, of which there are `candidates`.
         models_per_batch: models trained at the same time.
+        form: how convolutions were computed (`models.convolutions`); None: as JAX has them, or there are none.
     """
 
     key: Key[Array, ""]
@@ -56,6 +57,7 @@ class SplitModels:
     guess_accuracy: float
     candidates: int
     models_per_batch: int
+    form: str | None = None
 
 
 def train_splits(
@@ -166,6 +168,7 @@ def train_splits(
         guess_accuracy=float(np.bincount(examples.labels).max() / len(examples)),
         candidates=len(examples),
         models_per_batch=models_per_batch,
+        form=form_of(learner),
     )
 
 

@@ -128,6 +128,7 @@ def judge(
         found,
         result=msgspec.structs.replace(found.result, rates=measured or None),
         models_per_batch=shadows.models_per_batch,
+        form=shadows.form,
         shadows=evidence.models.take(evidence.models.of(*kinds)),
         sampled_alike=evidence.once("dealt", lambda: None),
     )

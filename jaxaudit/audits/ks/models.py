@@ -11,7 +11,14 @@ from jaxtyping import Array, Bool, Int, Key, Real
 from jaxaudit.audits.bank_odds import log_odds_of
 from jaxaudit.audits.pool import share_row
 from jaxaudit.data.groups import numbered
-from jaxaudit.ensemble import Execution, fit_many, kept_models_per_batch, log_probs_many, measure_models_per_batch
+from jaxaudit.ensemble import (
+    Execution,
+    fit_many,
+    form_of,
+    kept_models_per_batch,
+    log_probs_many,
+    measure_models_per_batch,
+)
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only
 from jaxaudit.metrics.ema import Signals, signals
@@ -144,6 +151,7 @@ def train_rows(
         design_names=design_names,
         signals=Signals(*seen) if with_signals else None,
         models_per_batch=models_per_batch,
+        form=form_of(learners[0]),
     )
 
 

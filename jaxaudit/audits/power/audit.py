@@ -114,7 +114,7 @@ def measure_power(
         stretch=measured.stretch,
     )
     audit = audit_of(measured, memory, sizes, fraction, "training", reduced)
-    return replace(audit, models_per_batch=trained.models_per_batch)
+    return replace(audit, models_per_batch=trained.models_per_batch, form=trained.form)
 
 
 def power_of_models(

@@ -28,7 +28,7 @@ from jaxaudit.audits.unlearn.result import (
 )
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, NetworkLearner, SteppedLearner
 from jaxaudit.learners.batch_order import init_key
@@ -172,6 +172,7 @@ def compare_unlearning(
             *([CHALLENGE, U_LIRA, *([TOFU] if of_texts else [])] if any(distinguished.values()) else []),
         ),
         models_per_batch=execution.models_per_batch,
+        form=form_of(learner),
     )
 
 

@@ -271,6 +271,7 @@ class UnlearnAudit:
         models: of each method, by its name.
         sources: the papers that the numbers rest on.
         models_per_batch: models trained at the same time.
+        form: how convolutions were computed (`models.convolutions`); None: as JAX has them, or there are none.
     """
 
     results: tuple[UnlearnResult, ...]
@@ -279,6 +280,7 @@ class UnlearnAudit:
     models: Mapping[str, Models]
     sources: tuple[str, ...] = ()
     models_per_batch: int | None = None
+    form: str | None = None
 
     @property
     def result(self) -> UnlearnResult:

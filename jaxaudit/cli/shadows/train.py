@@ -31,7 +31,7 @@ from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.sequences import are_texts
-from jaxaudit.ensemble import Execution, Speed
+from jaxaudit.ensemble import Execution, Speed, form_of
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
 from jaxaudit.errors import InputError
@@ -86,6 +86,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     description = describe(
         *(options.data, planned, sets, command_line(COMMAND, options)),
         models_per_batch=number,
+        form=form_of(learner),
         device=_and("" if there is None else there.device, f"{device.platform}: {device.device_kind}"),
         versions={
             name: _and("" if there is None else there.versions.get(name, ""), each) for name, each in _here().items()

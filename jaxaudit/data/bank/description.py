@@ -93,6 +93,7 @@ class Description(StrictStruct, frozen=True, kw_only=True):
         designs: names of the designs of `designs.npy`.
         models_per_batch: of models trained by this package, since another batch size would round differently; else
             None.
+        form: how their convolutions are computed, where this package trains them on an accelerator; else None.
         device: on which they are trained; empty if another program trains them.
         versions: of jaxaudit and NumPy that drew the masks; of JAX and others if this package trains the models.
         command: the command that repeats the plan.
@@ -117,6 +118,7 @@ class Description(StrictStruct, frozen=True, kw_only=True):
     group_columns: tuple[str, ...] = ()
     designs: tuple[str, ...] = ()
     models_per_batch: Annotated[int, Meta(ge=1, le=MOST_MODELS)] | None = None
+    form: str | None = None
     device: str = ""
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     command: tuple[str, ...] = ()

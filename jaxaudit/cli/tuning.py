@@ -1,4 +1,4 @@
-"""A cache of models per batch, forms of convolutions and speeds on this machine, so that the same command gives the same numbers again.
+"""A cache of models per batch, forms of convolutions and speeds of this machine, so that a command repeats its numbers.
 
 All are measurements. Two runs may measure differently, models trained in batches of another size differ by rounding,
 and a budget's plan depends on speeds. So the first measurement is stored beside the cached data sets, under a hash of

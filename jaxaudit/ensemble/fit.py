@@ -119,12 +119,12 @@ def measure_models_per_batch(
     membership = _checked(keys, membership, len(inputs), len(labels))
     if not isinstance(learner, SteppedLearner):
         return BatchChoice(WHOLE_FITS_PER_BATCH, {})
-    learner = settled(learner)
-    if steps_from_host(learner):
+    stepped: SteppedLearner = settled(learner)
+    if steps_from_host(stepped):
         return BatchChoice(1, {})
     pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
     return choose_models_per_batch(
-        learner, keys, membership, pool, plan(np.asarray(jax.random.key_data(keys)), membership, learner)
+        stepped, keys, membership, pool, plan(np.asarray(jax.random.key_data(keys)), membership, stepped)
     )
 
 

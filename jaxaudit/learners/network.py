@@ -98,7 +98,9 @@ class NetworkLearner(TrainsBySteps):
     def _outputs(self, params: Any, state: Any, inputs: Any, training: bool) -> tuple[Any, Any]:
         if not training or self.form is None:
             return self.net.apply(params, state, inputs, training)
-        return in_form(lambda *args: self.net.apply(*args, True), self.form)(params, state, inputs)
+        return in_form(lambda params, state, inputs: self.net.apply(params, state, inputs, True), self.form)(
+            params, state, inputs
+        )
 
     def _logits(self, params: Any, state: Any, inputs: Any) -> tuple[Any, Any]:
         """The logits in training mode, in float32, and the module's new state."""

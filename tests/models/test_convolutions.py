@@ -114,7 +114,8 @@ def test_a_learner_that_stops_early_trains_in_the_form_of_its_network():
     learner = network(partial(ResNet, width=4), (8, 8, 3), 3, optimizer=optax.sgd(0.05), epochs=1, batch_size=8)
     early = stop_early(learner, patience=1)
     assert early.convolutions() == learner.convolutions() != []
-    assert early.in_form("ppp").form == early.in_form("ppp").learner.form == "ppp"
+    formed = early.in_form("ppp")
+    assert formed.form == vars(formed.learner)["form"] == "ppp"
 
 
 def test_a_form_that_does_not_fit_the_network_is_refused():

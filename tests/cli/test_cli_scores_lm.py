@@ -27,9 +27,9 @@ def records(of: str, form: str = "question", count: int = 6) -> list[dict[str, A
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three models, a file of records a set, and one of all sets."""
+    """Four models, a file of records a set, and one of all sets."""
     folder = tmp_path_factory.mktemp("made")
-    for seed, name in enumerate(("target", "old/final", "base")):
+    for seed, name in enumerate(("target", "old/final", "base", "older/final")):
         save_model(folder / name, seed=seed)
     everything = []
     for of in SETS:
@@ -113,7 +113,7 @@ def test_records_without_a_number_are_left_out_and_counted(here: Path):
 
 
 def test_names_of_folders_that_are_equal_become_numbers(here: Path):
-    words = ("--used", "old/final", "--used", "./old/final", "--out", "s.csv")
+    words = ("--used", "old/final", "--used", "older/final", "--out", "s.csv")
     assert jaxaudit("scores", "lm", "target", "--query", "query.jsonl", *words).code == 0
     assert {"used.1.loss", "used.2.loss"} < set(csv.read_csv("s.csv").column_names)
 

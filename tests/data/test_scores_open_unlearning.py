@@ -11,7 +11,7 @@ import pytest
 from support.evaluation_logs import ATTACKS, SECRET, muse_log, summary_of, tofu_log, write_log
 
 from jaxaudit.data.scores import open_unlearning
-from jaxaudit.data.scores.joined_logs import Joined, joined, model_names, refuse_repeated
+from jaxaudit.data.scores.joined_logs import Joined, joined, model_names
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, read_log
 from jaxaudit.data.scores.table import Role, score_table
 from jaxaudit.errors import InputError
@@ -262,13 +262,14 @@ def test_names_of_models():
     assert model_names([Path("a/TOFU_EVAL.json"), Path("a_2.json"), Path("a/MUSE_EVAL.json")]) == ["a", "a_2", "a_3"]
 
 
-def test_a_model_is_no_evidence_against_itself(tmp_path: Path):
-    one, two = (write_log(tmp_path / name, tofu_log(1)) for name in ("one", "two"))
-    (tmp_path / "link").symlink_to(tmp_path / "one")
-    refuse_repeated({"target": [one], "before": [two], "used": [two]})
-    refuse_repeated({"target": [one], "baseline": [two], "unused": [two]})
-    with pytest.raises(InputError, match="twice as `unused`"):
-        refuse_repeated({"target": [two], "unused": [one, tmp_path / "link" / "TOFU_EVAL.json"]})
+def test_a_copy_of_a_log_is_no_other_model(tmp_path: Path):
+    """Of the path alone, nobody could tell."""
+    logs = {
+        name: read_log(write_log(tmp_path / name, tofu_log(seed))) for name, seed in {"a": 1, "b": 1, "c": 2}.items()
+    }
+    found = joined({"target": {"a": logs["a"]}, "before": {"c": logs["c"]}, "used": {"c": logs["c"]}})
+    assert len(score_table(found.columns).models) == 3
     for role in ("before", "baseline", "unused", "used"):
-        with pytest.raises(InputError, match=f"as a target and as `{role}`"):
-            refuse_repeated({"target": [one], role: [one]})
+        copied = joined({"target": {"a": logs["a"]}, role: {"b": logs["b"]}})
+        with pytest.raises(InputError, match=rf"target\.a\.\w+ and {role}\.b\."):
+            score_table(copied.columns)

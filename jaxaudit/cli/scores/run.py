@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.command import LMOptions, OpenUnlearningOptions, RegressionOptions
 from jaxaudit.data.formats.text_table import trimmed
 from jaxaudit.data.groups import numbered
-from jaxaudit.data.scores.joined_logs import joined, model_names, refuse_repeated
+from jaxaudit.data.scores.copies import refuse_copies, refuse_repeated
+from jaxaudit.data.scores.joined_logs import joined, model_names
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, read_log
-from jaxaudit.data.scores.table import Role, score_table
+from jaxaudit.data.scores.table import Role, columns_of, score_table
 from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.tables.people import read_text_table
@@ -29,11 +30,12 @@ ROLES = ("baseline", "before", "unused", "used")
 
 def score_texts(options: LMOptions) -> Summary:
     """Scores records of text by every model and writes the table."""
+    folders = {"target": (options.model,), **{role: getattr(options, role) for role in ROLES}}
+    refuse_repeated(folders)
+    prompts, answers, columns = _records(options)
     from jaxaudit.models.language_model import LanguageModel
     from jaxaudit.models.token_scores import SCORES, token_scores
 
-    prompts, answers, columns = _records(options)
-    folders = {"target": (options.model,), **{role: getattr(options, role) for role in ROLES}}
     models = {
         name: LanguageModel(folder, options.precision)
         for role, given in folders.items()
@@ -70,8 +72,11 @@ def score_texts(options: LMOptions) -> Summary:
         raise InputError(
             "no record has a finite score by every model; are the answers empty, or the weights not finite?"
         )
-    write_scores(options.table, {name: [v for v, k in zip(of, kept, strict=True) if k] for name, of in columns.items()})
-    return _scored(options.table, [of for of, k in zip(columns["set"], kept, strict=True) if k], counted)
+    columns = {name: [v for v, k in zip(of, kept, strict=True) if k] for name, of in columns.items()}
+    # Two folders may hold one model.
+    refuse_copies(columns_of(columns), np.array(columns["set"]), options.table.name)
+    write_scores(options.table, columns)
+    return _scored(options.table, columns["set"], counted)
 
 
 def _records(options: LMOptions) -> tuple[list[str], list[str], dict[str, Any]]:
@@ -85,6 +90,7 @@ def _records(options: LMOptions) -> tuple[list[str], list[str], dict[str, Any]]:
             "one form, or it tells them apart."
         )
     sets = [name for of, each in read.items() for name in (_sets(each) if of is None else [of] * len(each.answers))]
+    _refuse_shared(read, sets)
     columns: dict[str, Any] = {"set": sets}
     for name in ("index", "group", "pair"):
         found = [each.column(name) or [None] * len(each.answers) for each in read.values()]
@@ -102,6 +108,19 @@ def _records(options: LMOptions) -> tuple[list[str], list[str], dict[str, Any]]:
     if options.keep_text:
         columns["text"] = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
     return prompts, answers, columns
+
+
+def _refuse_shared(read: Mapping[str | None, Texts], sets: Sequence[str]) -> None:
+    """Refuses a record that is in two sets, such as one file that is given as both: it would hide use."""
+    records = [both for each in read.values() for both in zip(each.prompts, each.answers, strict=True)]
+    first: dict[tuple[str, str], str] = {}
+    shared = [(first[both], of) for both, of in zip(records, sets, strict=True) if first.setdefault(both, of) != of]
+    if shared:
+        one, other = shared[0]
+        raise InputError(
+            f"{len(shared):,} records are in two sets, such as {one} and {other}; is one file given twice? Give each "
+            "record to one set: a copy hides use."
+        )
 
 
 def _sets(texts: Texts) -> list[str]:

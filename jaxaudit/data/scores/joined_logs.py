@@ -1,6 +1,5 @@
 """One table of scores from the evaluation logs of several models: joined by the indices of records, never by order."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from itertools import chain, count
@@ -14,8 +13,6 @@ from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, meeting
 from jaxaudit.data.scores.table import LONGEST, ROLES, Role
 from jaxaudit.errors import InputError
 
-BOTH = ({"before", "used"}, {"baseline", "unused"})
-"""Roles that one model may have at a time."""
 _NO_NAME = re.compile(r"[^\w.\-]+")
 _UNTELLING = re.compile(r".*_EVAL|evals?(_.*)?|\.*", re.IGNORECASE)
 """Files and folders that do not tell which model an evaluation was of."""
@@ -34,22 +31,6 @@ class Joined(NamedTuple):
     left_out: Mapping[Set, int]
     empty: tuple[str, ...]
     constant: tuple[str, ...]
-
-
-def refuse_repeated(paths: Mapping[Role, Sequence[Path]]) -> None:
-    """Refuses one log in two roles, or twice in one: a model is no evidence against itself.
-
-    A model before a deletion may also be one that used the query set, and a baseline one that did not.
-    """
-    seen: dict[str, Role] = {}
-    for role in ROLES:
-        for path in paths.get(role, ()):
-            other = seen.setdefault(os.path.realpath(path), role)
-            repeated = sum(os.path.realpath(each) == os.path.realpath(path) for each in paths[role]) > 1
-            if repeated or (other != role and {role, other} not in BOTH):
-                said, first = ("a target" if each == "target" else f"`{each}`" for each in (role, other))
-                where = f"twice as {said}" if repeated else f"as {first} and as {said}"
-                raise InputError(f"{path} is given {where}: a model is no evidence against itself. Leave one out.")
 
 
 def model_names(paths: Sequence[Path]) -> list[str]:

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from jaxaudit.data.groups import LONGEST as LONGEST_GROUP
 from jaxaudit.data.groups import checked_groups, numbered
+from jaxaudit.data.scores.copies import Column, refuse_copies
 from jaxaudit.errors import InputError
 
 Role = Literal["target", "before", "baseline", "unused", "used"]
@@ -117,7 +118,7 @@ def score_table(
     Raises:
         InputError: there is no set, no score, a set of an unknown name, a record twice, a number that is not finite, a
             score that is missing on part of a set, the same for all records or one value for each set; groups or pairs
-            do not fit.
+            do not fit; or two models have the same numbers (`refuse_copies`).
 
     >>> table = score_table({"set": ["query", "holdout"] * 2, "target.loss": [0.1, 2.0, 0.3, 1.0]})
     >>> table.of("target")[0].scores["loss"], table.directions
@@ -164,6 +165,7 @@ def score_table(
         if not np.isfinite(values).all():
             raise InputError(f"{name}: the column covariate.{each} has empty cells or infinite numbers; complete it.")
     _refuse_pairs(table)
+    refuse_copies(columns_of(numbers), sets, name)
     return table
 
 
@@ -176,6 +178,12 @@ def is_number(column: str) -> bool:
     """Whether a column of this name holds the scores of a model, or a covariate."""
     role, _, score = column.partition(".")
     return bool(score) and role in (*ROLES, COVARIATE)
+
+
+def columns_of(columns: Mapping[str, Any]) -> list[Column]:
+    """The columns of scores and covariates."""
+    found = {each: np.asarray(values, np.float64) for each, values in columns.items() if is_number(each)}
+    return [Column(each, *_parts(each), values) for each, values in found.items()]
 
 
 def _parts(column: str) -> tuple[str, str, str]:

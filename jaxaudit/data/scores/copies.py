@@ -1,0 +1,133 @@
+"""Refuses one model as evidence of two: a log or a folder that is given twice, and columns with the same numbers.
+
+A model is no evidence against itself. If the target is also `unused`, nothing of it can look used; a second `unused`
+model that copies the first says that seeds do not matter; a covariate that copies the target takes its memory away.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import rankdata
+
+from jaxaudit.errors import InputError
+
+BOTH = (
+    *({"before", "used"}, {"baseline", "unused"}),
+    *({"baseline", "covariate"}, {"unused", "covariate"}),
+)
+"""Roles that one model may have at a time; a covariate may be a number of a model that used neither set."""
+FEW, ENOUGH = 10, 50
+"""Columns of fewer different numbers may be equal by chance, and so may the order of fewer."""
+ALIKE = 1e-7
+"""How far the rank correlation of copies may be from 1: numbers may be rounded. Two seeds are thousands of times as far
+apart."""
+CLOSE = 1e-6
+"""How far a few numbers may lie from a straight line, in standard deviations."""
+BLOCK = 512
+"""Columns that are compared with all others at a time."""
+REFUSAL = "a model is no evidence against itself"
+
+
+class Column(NamedTuple):
+    """The numbers of a model, or a covariate, in a table; NaN where the model was not asked."""
+
+    name: str
+    role: str
+    model: str
+    score: str
+    values: Float[np.ndarray, " records"]
+
+
+def refuse_repeated(paths: Mapping[Any, Sequence[Path]]) -> None:
+    """Refuses one file or folder in two roles, or twice in one, links followed; `paths` are by role.
+
+    A model before a deletion may also be one that used the query set, and a baseline one that did not.
+    """
+    seen: dict[str, str] = {}
+    for role, of_role in paths.items():
+        for path in of_role:
+            other = seen.setdefault(os.path.realpath(path), role)
+            repeated = sum(os.path.realpath(each) == os.path.realpath(path) for each in of_role) > 1
+            if repeated or (other != role and {role, other} not in BOTH):
+                said, first = ("a target" if each == "target" else f"`{each}`" for each in (role, other))
+                where = f"twice as {said}" if repeated else f"as {first} and as {said}"
+                raise InputError(f"{path} is given {where}: {REFUSAL}. Leave one out.")
+
+
+def refuse_copies(columns: Sequence[Column], sets: np.ndarray, name: str) -> None:
+    """Refuses two columns of different models with the same numbers on some set, in roles that one model cannot have.
+
+    The same are also numbers in the same or the reverse order, such as a loss and its log-likelihood: two scores of one
+    model, and never those of two. Columns of few different numbers, such as right or wrong, may be equal by chance:
+    they are refused if all scores that both models have are the same.
+
+    Raises:
+        InputError: there are such columns; the message names both.
+    """
+    for each in dict.fromkeys(sets.tolist()):
+        rows = sets == each
+        asked = [column for column in columns if np.isfinite(column.values[rows]).all()]
+        numbers = [column.values[rows] for column in asked]
+        for i, j in _in_one_order(numbers):
+            first, second = asked[i], asked[j]
+            if first[1:3] == second[1:3] or {first.role, second.role} in BOTH or not _same(numbers[i], numbers[j]):
+                continue
+            if _few(numbers[i]) and not _same_throughout(asked, numbers, first, second):
+                continue
+            raise InputError(
+                f"{name}: the columns {first.name} and {second.name} hold the same numbers on the records of {each}, "
+                f"or the same on another scale: {REFUSAL}. Leave one of the two out, or give the scores of the model "
+                "that its name says."
+            )
+
+
+def _in_one_order(numbers: Sequence[Float[np.ndarray, " n"]]) -> Iterator[tuple[int, int]]:
+    """Pairs of columns whose rank correlation is 1 or -1, but for rounding."""
+    ranks = np.array([_standardised(rankdata(each)) for each in numbers])
+    for start in range(0, len(ranks), BLOCK):
+        alike = np.abs(ranks[start : start + BLOCK] @ ranks.T) >= ranks.shape[1] * (1 - ALIKE)
+        yield from ((start + i, j) for i, j in np.argwhere(alike).tolist() if start + i < j)
+
+
+def _same(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " n"]) -> bool:
+    """Whether two columns are in one order; of few different numbers, whether they also lie on a straight line."""
+    if not list(_in_one_order([first, second])):
+        return False
+    if min(len(np.unique(first)), len(np.unique(second))) >= ENOUGH:
+        return True
+    x, y = _standardised(first), _standardised(second)
+    return bool(np.abs(x - np.sign(x @ y) * y).max() <= CLOSE)
+
+
+def _standardised(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """With mean 0 and standard deviation 1; zeros if all numbers are equal."""
+    # Squares of very large numbers overflow, and so do their sums.
+    values = values / max(float(np.abs(values).max()), 1.0)
+    centred = values - values.mean()
+    deviation = float(centred.std())
+    return centred / deviation if deviation > 0 else np.zeros_like(centred)
+
+
+def _few(values: Float[np.ndarray, " n"]) -> bool:
+    """Whether two models may have these numbers by chance: few different ones, or most of them the same."""
+    counts = np.unique(values, return_counts=True)[1]
+    return bool(len(counts) < FEW or 2 * counts.max() > len(values))
+
+
+def _same_throughout(
+    asked: Sequence[Column], numbers: Sequence[Float[np.ndarray, " n"]], first: Column, second: Column
+) -> bool:
+    """Whether all scores that two models have are the same, and one of them differs between enough records to tell."""
+
+    def of(model: Column) -> dict[str, Float[np.ndarray, " n"]]:
+        return {each.score: own for each, own in zip(asked, numbers, strict=True) if each[1:3] == model[1:3]}
+
+    mine, theirs = of(first), of(second)
+    shared = mine.keys() & theirs.keys()
+    counts = (np.unique(mine[score], return_counts=True)[1] for score in shared)
+    telling = any(each.sum() - each.max() >= FEW for each in counts)
+    return telling and all(_same(mine[score], theirs[score]) for score in shared)

@@ -8,7 +8,10 @@ query set is never used: the p-values must be uniform. Then a share of the query
 judge the same tables: the test of scores; the same without covariates and baseline; a one-sided Welch t-test of the
 first score; and dataset inference as the code of Maini, Jia, Papernot & Dziedzic (2024, "LLM Dataset Inference") does
 it: scores clipped at their 2.5% ends and scaled by the suspected set, a logistic regression of the set learned on one
-half, a one-sided t-test of its answers on the other. Writes `results/scores_exact-DEVICE.json`, `.md` and `.png`.
+half, a one-sided t-test of its answers on the other. Last, a model is over-forgotten: all of the query set has higher
+scores, as after an unlearning method that pushes too far, and each test that says "used" is wrong. Beside the test of
+scores stands the same test if no direction is known, so that any difference counts. Writes
+`results/scores_exact-DEVICE.json`, `.md` and `.png`.
 """
 
 import time
@@ -29,6 +32,12 @@ DEALT = ("records", "groups", "pairs")
 SIZES = (100, 400)
 EFFECTS = {"all scores, weak": (0.25,) * 4, "first score alone": (0.35, 0, 0, 0), "last score alone": (0, 0, 0, 0.35)}
 USED = (0.25, 0.5, 1.0)
+RAISED = {
+    "all scores": (0.25,) * 4,
+    "all scores, unevenly": (0.5, 0.4, 0.3, 0.2),
+    "first score alone": (0.35, 0, 0, 0),
+    "last score alone": (0, 0, 0, 0.35),
+}
 STEPS, RATE = 1_000, 0.01
 
 
@@ -65,12 +74,12 @@ def world(random: np.random.Generator, records: int, dealt: str) -> World:
     return World(scores[order], known[order], more)
 
 
-def p_of_scores(key: Any, found: World, known: bool, permutations: int = 1999) -> float:
-    """The p-value of the test of scores."""
+def p_of_scores(key: Any, found: World, known: bool, permutations: int = 1999, direction: int = -1) -> float:
+    """The p-value of the test of scores, all of which have this direction."""
     predictors = np.stack([normal_scores(each) for each in found.known.T], axis=1)
     predictors = predictors if known else predictors[:, :0]
     scores = np.stack([normal_scores(each) for each in found.scores.T], axis=1)
-    size, directions = len(scores) // 2, -np.ones(scores.shape[1], int)
+    size, directions = len(scores) // 2, np.full(scores.shape[1], direction)
     left = residuals(scores, predictors)
     return score_test(key, left, directions, size, permutations=permutations, **found.more).p_never
 
@@ -163,6 +172,30 @@ def power() -> list[dict[str, Any]]:
     return rows
 
 
+def over_forgotten() -> list[dict[str, Any]]:
+    """How often the test of scores says "used" of a query set whose scores were raised."""
+    rows = []
+    for size in SIZES:
+        for place, (effect, moves) in enumerate(RAISED.items()):
+            random = np.random.default_rng([3, size, place])
+            found = dict.fromkeys(DIRECTED, 0.0)
+            for run in range(RUNS):
+                made = world(random, 2 * size, "records")
+                inside = np.arange(2 * size) < size
+                moved = made._replace(scores=made.scores + inside[:, None] * np.array(moves) * made.scores.std(axis=0))
+                key = jax.random.fold_in(jax.random.key(size + 10 + place), run)
+                for name, (known, direction) in DIRECTED.items():
+                    found[name] += (p_of_scores(key, moved, known, direction=direction) <= 0.05) / RUNS
+            rows.append({"records": size, "effect": effect, "tables": RUNS} | found)
+    return rows
+
+
+DIRECTED = {
+    "test of scores": (True, -1),
+    "without covariates and baseline": (False, -1),
+    "no direction known": (True, 0),
+    "no direction known, without covariates and baseline": (False, 0),
+}
 TESTS: tuple[str, ...] = (
     "test of scores",
     "without covariates and baseline",
@@ -192,6 +225,14 @@ def page(result: dict[str, Any]) -> list[str]:
     for each in result["power"]:
         shares = " | ".join(f"{each[name]:.0%}" for name in TESTS)
         lines.append(f"| {each['records']} | {each['effect']} | {each['used']:.0%} | {shares} |")
+    lines += ["", f"## Over-forgotten, and called used at 5%, of {RUNS} tables each", ""]
+    lines += [
+        f"| records a set | scores that are raised | {' | '.join(DIRECTED)} |",
+        "|---" * (2 + len(DIRECTED)) + "|",
+    ]
+    for each in result["over-forgotten"]:
+        shares = " | ".join(f"{each[name]:.1%}" for name in DIRECTED)
+        lines.append(f"| {each['records']} | {each['effect']} | {shares} |")
     return lines
 
 
@@ -215,6 +256,7 @@ def summary(result: dict[str, Any]) -> list[Row]:
 def main() -> None:
     started = time.time()
     result: dict[str, Any] = {"experiment": "scores_exact", "exactness": exactness(), "power": power()}
+    result |= {"over-forgotten": over_forgotten()}
     result |= describe_run({}, time.time() - started)
 
     figure, axes = panels(1, len(DEALT), width=9.5, height=3.2)

@@ -23,7 +23,7 @@ from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
 from jaxaudit.metrics.resemblance import holdout_used
 from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
-from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, limits_of
+from jaxaudit.metrics.usage import OVER_FORGOTTEN, STATED_FRACTION, WORDING, Question, Usage, conclude, limits_of
 
 MOST_TIED = 0.5
 """The largest share of equal outputs of a model that raises no doubt."""
@@ -217,17 +217,12 @@ def _sampling_variance(
 
 
 def swapped(p_smaller: float, alpha: float, question: Question = "used") -> tuple[str, ...]:
-    """Returns a doubt if the holdout scores significantly higher than the query set."""
+    """Returns a doubt if the query set scores significantly lower than the holdout."""
     if p_smaller > alpha / 2:
         return ()
-    if question == "left":
-        return (
-            f"the query set is remembered less than records that were never used (p = {p_smaller:.3g}), as after "
-            "over-forgetting; or query set and holdout are swapped, or have different sources",
-        )
     return (
-        f"the holdout {WORDING[question].more} the query set (p = {p_smaller:.3g}): query set and holdout may be "
-        "swapped, or the holdout may have another source",
+        f"the query set {WORDING[question].less} than the holdout (p = {p_smaller:.3g}): {OVER_FORGOTTEN}, and no "
+        "evidence of use; or query set and holdout are exchanged, or have different sources, which looks the same",
     )
 
 

@@ -4,7 +4,7 @@ If query set and holdout were dealt at random and the target never used the quer
 exchangeable given all scores. So any statistic of the scores and the sets has an exact permutation p-value
 (`score_test`). Its power comes from two steps: what covariates and other models show of a record's difficulty is taken
 out of each score by ridge regression, which does not look at the sets; and several scores are combined by a statistic
-that weighs them by what they show (`combined`), which is computed anew for every random deal.
+that weighs them by what they show of use (`combined`), and that is computed anew for every random deal.
 
 Models of known truth show how much of an effect is left (`share_left`). With T the target's mean score of the query
 set, U that of models trained without it and V that of models trained with it,
@@ -34,6 +34,8 @@ LEAST_FREE = 0.2
 """The least share of the records' degrees of freedom that a fit leaves, if some penalty leaves as many."""
 SHRINKAGE = 0.05
 """Added to the correlations of scores on their diagonal, so that two nearly equal scores cannot cancel each other."""
+SWEEPS, CONVERGED = 1_000, 1e-9
+"""Coordinate descent ends when no weight changes more, or after so many sweeps: the same number for all deals."""
 
 
 class ScoreTest(NamedTuple):
@@ -42,14 +44,12 @@ class ScoreTest(NamedTuple):
     Attributes:
         p_never: p-value of "the target never used the query set"; at most u with probability at most u.
         p_smaller: p-value of a query set that looks *less* used than the holdout; 1 if no score has a known direction.
-        difference: the mean of the oriented scores of the query set minus that of the holdout, in standard deviations.
-        critical: `p_never` is at most 5% if `difference` is above this, as far as one number can say.
+        directed: whether a score has a known direction. If none has, `p_never` is that of any difference.
     """
 
     p_never: float
     p_smaller: float
-    difference: float
-    critical: float
+    directed: bool
 
 
 def score_test(
@@ -61,23 +61,18 @@ def score_test(
     groups: Int[np.ndarray, " n"] | None = None,
     pairs: Int[np.ndarray, " n"] | None = None,
     permutations: int = PERMUTATIONS,
-    alpha: float = 0.05,
 ) -> ScoreTest:
     """Was the query set used? A permutation test of the scores' differences between query set and holdout.
 
     Scores, as from `residuals`, are of `size` query records, and then of the holdout records. By kind of scores, the
-    direction is 1 if scores are higher for records that were used, -1 if they are lower, and 0 if it is not known: then
-    both directions count. `groups`, `pairs` and `permutations` are as for `permuted_differences`, and `alpha` is the
-    level of `critical`.
+    direction is 1 if scores are higher for records that were used, -1 if they are lower, and 0 if it is not known; see
+    `combined`. `groups`, `pairs` and `permutations` are as for `permuted_differences`.
     """
-    found = permuted_differences(key, scores, size, groups=groups, pairs=pairs, permutations=permutations)
-    known = directions != 0
-    oriented = (found * directions)[:, known].mean(axis=1) if known.any() else np.zeros(len(found))
+    differences = permuted_differences(key, scores, size, groups=groups, pairs=pairs, permutations=permutations)
     return ScoreTest(
-        share_as_large(combined(found, directions)),
-        share_as_large(-oriented) if known.any() else 1.0,
-        float(oriented[0]),
-        float(np.quantile(oriented, 1 - alpha, method="higher")),
+        share_as_large(combined(differences, directions)),
+        share_as_large(combined(-differences, directions)) if directions.any() else 1.0,
+        bool(directions.any()),
     )
 
 
@@ -86,23 +81,57 @@ def combined(
 ) -> Float[np.ndarray, " deals"]:
     """One statistic for each deal, from the differences of several kinds of scores; larger means more likely used.
 
-    With z the differences in standard deviations over deals, and A the inverse of their (shrunken) correlations:
+    With z the differences in the known directions, in standard deviations over deals, and R their (shrunken)
+    correlations, the statistic is the largest of all weighted means, for weights w that are not negative:
 
-        z' A z + 2 z' A d / sqrt(d' A d)
+        max over w >= 0 of w' z / sqrt(w' R w)
 
-    The first term finds any difference, the second one in the known directions d; the factor weighs a difference of one
-    standard deviation in direction d like the first term. A single score of known direction is its own statistic. The
-    standard deviations and correlations are those of all deals, the observed one among them, so the statistic treats
+    (Roy 1953). A difference against its direction never raises it, and it is negative if all differences are. The
+    projection of z on the cone of differences in the known directions has neither property: where scores are strongly
+    correlated, that one looks used which is less over-forgotten than the others. A single score is its own statistic.
+
+    Scores of unknown direction count only if no direction is known. The statistic is then z' R^-1 z, which finds any
+    difference, that of over-forgotten records, too.
+
+    Standard deviations and correlations are those of all deals, the observed one among them, so the statistic treats
     all deals alike and its p-value stays exact.
     """
-    deviation = np.sqrt((differences**2).mean(axis=0))
-    z = differences / np.where(deviation > 0, deviation, 1)
-    if len(directions) == 1 and directions[0]:
-        return z[:, 0] * directions[0]
-    inverse = np.linalg.inv(z.T @ z / len(z) + SHRINKAGE * np.eye(len(directions)))
-    weights = inverse @ directions
-    along = float(directions @ weights)
-    return np.einsum("dk,kl,dl->d", z, inverse, z) + (2 * z @ weights / np.sqrt(along) if along > 0 else 0)
+    known = directions != 0
+    toward = differences[:, known] * directions[known] if known.any() else differences
+    deviation = np.sqrt((toward**2).mean(axis=0))
+    z = toward[:, deviation > 0] / deviation[deviation > 0]
+    if not z.shape[1]:
+        return np.zeros(len(z))
+    if z.shape[1] == 1 and known.any():
+        return z[:, 0]
+    correlations = (z.T @ z / len(z) + SHRINKAGE * np.eye(z.shape[1])) / (1 + SHRINKAGE)
+    if not known.any():
+        return np.einsum("dk,kl,dl->d", z, np.linalg.inv(correlations), z)
+    weights = nonnegative_weights(z, correlations)
+    spread = np.sqrt(np.einsum("dk,kl,dl->d", weights, correlations, weights))
+    along = (weights * z).sum(axis=1) / np.where(spread > 0, spread, 1)
+    # Without a positive difference, the best weights are those of the largest difference alone.
+    return np.where(spread > 0, along, z.max(axis=1))
+
+
+def nonnegative_weights(
+    z: Float[np.ndarray, "deals kinds"], correlations: Float[np.ndarray, "kinds kinds"]
+) -> Float[np.ndarray, "deals kinds"]:
+    """The weights w >= 0 with the largest w' z - w' R w / 2 for each deal, by coordinate descent on all deals at once.
+
+    They have the direction of the largest w' z / sqrt(w' R w), and are 0 if no difference is positive. The correlations
+    R have ones on their diagonal.
+    """
+    weights = np.zeros_like(z)
+    for _ in range(SWEEPS):
+        change = 0.0
+        for kind, row in enumerate(correlations):
+            after = np.maximum(weights[:, kind] + z[:, kind] - weights @ row, 0)
+            change = max(change, float(np.abs(after - weights[:, kind]).max()))
+            weights[:, kind] = after
+        if change < CONVERGED:
+            break
+    return weights
 
 
 def normal_scores(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:

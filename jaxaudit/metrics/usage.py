@@ -47,6 +47,7 @@ class Wording(NamedTuple):
     blind: str
     settled: str
     more: str
+    less: str
 
 
 WORDING: dict[Question, Wording] = {
@@ -56,6 +57,7 @@ WORDING: dict[Question, Wording] = {
         "use of the whole query set",
         "at most {most} was used",
         "looks more used than",
+        "looks less used",
     ),
     "left": Wording(
         "fraction left",
@@ -63,8 +65,12 @@ WORDING: dict[Question, Wording] = {
         "memory of the query set as strong as of the known members",
         "at most {most} of the memory is left",
         "is remembered more than",
+        "is remembered less",
     ),
 }
+
+
+OVER_FORGOTTEN = "over-forgotten, the usual trace of an unlearning method that pushes too far"
 
 
 def fraction_name(questions: Iterable[Question]) -> str:

@@ -75,7 +75,7 @@ OVER = UNUSED._replace(outputs=with_log_odds(OTHER[: len(QUERY)], QUERY, "over.c
         (UNUSED, 0.01, "inconclusive", "of the memory may be left"),
         (FORGETFUL, 0.25, "inconclusive", "cannot tell how much memory of the query set is left"),
         (SWAPPED, 0.25, "inconclusive", "the holdout is remembered more than the members"),
-        (OVER, 0.25, "inconclusive", "the query set is remembered less than records that were never used (p = 0.0005)"),
+        (OVER, 0.25, "inconclusive", "the query set is remembered less than the holdout (p = 0.0005)"),
     ],
     ids=["all", "none", "a limit that is too large", "no memory", "members of another model", "over-forgotten"],
 )

@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from jaxaudit.metrics import permutation as module
 from jaxaudit.metrics.permutation import permuted_differences, share_as_large
-from jaxaudit.metrics.score_test import PENALTIES, combined, normal_scores, residuals, score_test
+from jaxaudit.metrics.score_test import PENALTIES, SHRINKAGE, combined, normal_scores, residuals, score_test
 
 DEALS = 300
 
@@ -130,6 +130,82 @@ def test_one_score_of_known_direction_is_one_sided() -> None:
     differences = np.random.default_rng(8).normal(size=(100, 1))
     assert np.array_equal(np.argsort(combined(differences, np.array([1]))), np.argsort(differences[:, 0]))
     assert np.array_equal(combined(differences, np.array([0])), combined(-differences, np.array([0])))
+    scores = np.random.default_rng(8).normal(size=(60, 1))
+    found = permuted_differences(_key(8), scores, 30)[:, 0]
+    for direction in (1, -1):
+        test = score_test(_key(8), scores, np.array([direction]), 30)
+        assert test.p_never == np.mean(direction * found >= direction * found[0])
+        assert test.p_smaller == np.mean(direction * found <= direction * found[0])
+
+
+def _correlated(random, deals: int, kinds: int, correlation: float) -> np.ndarray:
+    common = random.normal(size=(deals, 1))
+    return np.sqrt(correlation) * common + np.sqrt(1 - correlation) * random.normal(size=(deals, kinds))
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.99])
+@pytest.mark.parametrize("kinds", [2, 3, 5, 8])
+def test_the_statistic_is_the_largest_of_all_means_with_weights_that_are_not_negative(
+    kinds: int, correlation: float
+) -> None:
+    """Its slow twin tries every set of scores that may have a weight, and non-negative least squares for each deal."""
+    random = np.random.default_rng([10, kinds])
+    directions = random.choice([-1, 1], kinds)
+    differences = _correlated(random, 60, kinds, correlation) * directions
+    z = differences * directions / np.sqrt((differences**2).mean(axis=0))
+    shrunken = (z.T @ z / 60 + SHRINKAGE * np.eye(kinds)) / (1 + SHRINKAGE)
+    root = np.linalg.cholesky(shrunken)
+    best = []
+    for row in z:
+        tried = [float(row.max())]
+        for count in range(2, kinds + 1):
+            for chosen in map(list, combinations(range(kinds), count)):
+                weights = np.linalg.solve(shrunken[np.ix_(chosen, chosen)], row[chosen])
+                if (weights >= 0).all():
+                    tried.append(float(np.sqrt(weights @ row[chosen])))
+        best.append(max(tried))
+        weights, _ = optimize.nnls(root.T, np.linalg.solve(root, row))
+        if weights.any():
+            assert np.isclose(best[-1], weights @ row / np.linalg.norm(root.T @ weights), rtol=1e-9)
+    assert np.allclose(combined(differences, directions), best, rtol=1e-7, atol=0)
+
+
+def test_differences_against_their_directions_show_no_use() -> None:
+    """However the scores are correlated: of two that both fell, the one that fell less does not look used."""
+    random = np.random.default_rng(11)
+    differences = np.concatenate([-np.abs(random.normal(size=(30, 2))), _correlated(random, 500, 2, 0.95)])
+    assert (combined(differences, np.array([1, 1]))[:30] < 0).all()
+
+
+@pytest.mark.parametrize("moved", [1, 2, 3])
+def test_scores_that_moved_against_their_direction_are_called_used_in_at_most_5_percent(moved: int) -> None:
+    """In 300 tables of correlated scores; the bound is that of 99.9% for a true 5%."""
+    random = np.random.default_rng([12, moved])
+    p_values = []
+    for table in range(DEALS):
+        scores = _correlated(random, 120, 3, 0.9)
+        scores[:60, :moved] -= 0.5
+        p_values.append(score_test(_key(100 + table), scores, np.ones(3, int), 60, permutations=199).p_never)
+    assert np.mean(np.array(p_values) <= 0.05) <= stats.binom.ppf(0.999, DEALS, 0.05) / DEALS
+
+
+def test_scores_of_unknown_direction_count_only_where_none_is_known() -> None:
+    random = np.random.default_rng(13)
+    scores = _correlated(random, 100, 2, 0.5)
+    scores[:50, 1] -= 1
+    first = score_test(_key(13), scores[:, :1], np.array([1]), 50)
+    assert score_test(_key(13), scores, np.array([1, 0]), 50) == first
+    neither = score_test(_key(13), scores, np.array([0, 0]), 50)
+    assert neither.p_never < 0.01 < first.p_never
+    assert (neither.p_smaller, neither.directed) == (1, False)
+    assert score_test(_key(13), -scores, np.array([0, 0]), 50) == neither
+
+
+def test_a_score_that_never_differs_changes_nothing() -> None:
+    differences = np.random.default_rng(14).normal(size=(50, 2))
+    wider = np.concatenate([differences, np.zeros((50, 1))], axis=1)
+    assert np.allclose(combined(wider, np.ones(3, int)), combined(differences, np.ones(2, int)))
+    assert not combined(np.zeros((50, 2)), np.ones(2, int)).any()
 
 
 def test_a_query_set_that_looks_less_used_is_noticed() -> None:

@@ -31,6 +31,11 @@ LEFT_OF_USE = Words(
     "was trained without the query set",
     USED.beyond,
 )
+UNDIRECTED = USED._replace(
+    detected="Query set and holdout differ ({p}). It is not known whether use lowers or raises these scores: the query "
+    "set was used, or it was over-forgotten."
+)
+NOT_COUNTED = "It is not known whether use lowers or raises {names} (`lower`, `higher`), so p (not used) is without."
 ONE_MODEL = (
     "There is one model of known truth of a kind ({kinds}): a model of another seed has other scores, and the interval "
     "does not know by how much."
@@ -42,7 +47,7 @@ class ScoreEvidence(NamedTuple):
 
     Attributes:
         p_never: p-value of "never used"; None if nothing tells. `p_trust`: how far to trust it.
-        p_smaller: p-value of a query set that looks less used than the holdout.
+        p_smaller: p-value of a query set that looks less used than the holdout, or than by models that never used it.
         limits: see `Usage`. `why`: why they are unknown, else empty. `trust`: how far to trust them.
         invalid: reasons why no verdict can be given.
         caveats: what a reader must know first. `strange`: of a detected use that the members contradict.
@@ -72,9 +77,13 @@ def score_evidence(
     if exact is None:
         unused = len(table.of("unused"))
         normal = f"It rests on {unused} models without the query set: the t-test takes their mean scores as normal."
-        found = ScoreEvidence(None if share is None else share.p_unused, Confidence("fair", normal))
+        p_never = None if share is None else share.p_unused
+        found = ScoreEvidence(p_never, Confidence("fair", normal), 1.0 if p_never is None else 1 - p_never)
     else:
-        found = ScoreEvidence(exact.p_never, EXACT, exact.p_smaller)
+        unknown = [name for name in _asked_names(target, table.rows("query", "holdout")) if not table.directions[name]]
+        not_counted = (NOT_COUNTED.format(names=", ".join(unknown)),) if unknown and exact.directed else ()
+        words = USED if exact.directed else UNDIRECTED
+        found = ScoreEvidence(exact.p_never, EXACT, exact.p_smaller, words=words, caveats=not_counted)
     members = _by_members(key, table, target, question, level, found.p_never)
     if isinstance(members, MembersAnswer):
         remembers, usage = members.p_memory <= ALPHA, members.usage
@@ -111,13 +120,18 @@ def _residuals(
     table: ScoreTable, target: ScoredModel, rows: Int[np.ndarray, " some"], without: Collection[str] = ()
 ) -> tuple[Float[np.ndarray, "some kinds"], Int[np.ndarray, " kinds"]]:
     """The target's scores of these records without what is known of the records, and the scores' directions."""
-    names = [name for name, values in target.scores.items() if asked(values, rows)]
+    names = _asked_names(target, rows)
     if not names:
         return np.zeros((len(rows), 0)), np.zeros(0, int)
     scores = np.stack([normal_scores(target.scores[name][rows]) for name in names], axis=1)
     known = [normal_scores(each) for name, each in known_columns(table, rows).items() if name not in without]
     left = residuals(scores, np.stack(known, axis=1) if known else np.zeros((len(rows), 0)))
     return left, np.array([table.directions[name] for name in names])
+
+
+def _asked_names(target: ScoredModel, rows: Int[np.ndarray, " some"]) -> list[str]:
+    """The target's scores of these records."""
+    return [name for name, values in target.scores.items() if asked(values, rows)]
 
 
 def _against_holdout(key: Key[Array, ""], table: ScoreTable, target: ScoredModel) -> ScoreTest | None:
@@ -223,5 +237,5 @@ def _of_models(found: ScoreEvidence, share: ShareLeft, unused: int, used: int, q
         why="" if known else NO_EFFECT,
         trust=trust if known else no_confidence(NO_EFFECT),
         words=LEFT_OF_USE if question == "left" else USED,
-        caveats=(ONE_MODEL.format(kinds=" and ".join(single)),) if single else (),
+        caveats=(*((ONE_MODEL.format(kinds=" and ".join(single)),) if single else ()), *found.caveats),
     )

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.audits.finding import no_confidence
 from jaxaudit.audits.ks.judge_outputs import adjusted, conclude
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, Retrained
-from jaxaudit.audits.ks.score_evidence import known_columns, score_evidence
+from jaxaudit.audits.ks.score_evidence import ScoreEvidence, known_columns, score_evidence
 from jaxaudit.audits.ks.tests.holdout import EXACT
 from jaxaudit.audits.ks.tests.test import Judgement, judgement_of_use, of_use
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
@@ -25,13 +25,25 @@ from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Chec
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.holdout import swapped
 from jaxaudit.metrics.tofu import NOMINAL, SOURCE, between_retrained, forget_quality, mia_auc, privleak
-from jaxaudit.metrics.usage import STATED_FRACTION, Question, Usage, refuse_stated, without_fraction
+from jaxaudit.metrics.usage import (
+    OVER_FORGOTTEN,
+    STATED_FRACTION,
+    WORDING,
+    Question,
+    Usage,
+    refuse_stated,
+    without_fraction,
+)
 from jaxaudit.metrics.usage import conclude as concluded
 from jaxaudit.randomness import stream
 
 WHAT_HELPS = (
     "Add records that the target did use (rows of the set `members`), or scores of models of known truth (columns "
     "`unused.` and `used.`)."
+)
+LESS = (
+    "Look whether query set and holdout are exchanged (column `set`). If they are not, the query set was pushed beyond "
+    "what no model used: unlearn less of it."
 )
 MORE = "Give scores of more records, or of baselines: models that used neither set."
 NO_TEST = "there is no holdout, and fewer than two models without the query set tell nothing of other seeds"
@@ -155,14 +167,15 @@ def _judgement(
         undetermined = Usage(test.name, "inconclusive", 1.0, None, nan, 0.0, 1.0, None, (NO_TEST,))
         finding = of_use(test, undetermined, TEST_HELPS, found.trust)
         return Judgement(test.name, test.title, finding, of_p, checks)
+    less = _less_used(found, len(table.of("unused")), test.question)
     usage = concluded(
         *(test.name, found.p_never, found.p_fully, found.limits),
-        doubts=swapped(found.p_smaller, ALPHA, test.question),
-        invalid=found.invalid,
+        doubts=less,
+        invalid=(*found.invalid, *_contradiction(found)),
         stated=test.stated,
         question=test.question,
     )
-    usage = without_fraction(usage, (found.why,)) if found.why else usage
+    usage = without_fraction(usage._replace(doubts=()), (*less, found.why)) if found.why else usage
     unlike = [each for each in checks if each.name == MEMBERS_LIKE_QUERY and each.decisive and not each.passed]
     return judgement_of_use(
         *(test, usage._replace(design="none"), checks),
@@ -170,12 +183,41 @@ def _judgement(
         of_p=of_p,
         p_trust=found.p_trust,
         trust=found.trust,
-        more=WHAT_HELPS if found.why else MORE,
+        more=LESS if less else WHAT_HELPS if found.why else MORE,
         words=found.words,
         first=found.caveats,
         strange=found.strange,
         fraction_trust=no_confidence(unlike[0].message) if unlike and found.by_members else None,
     )
+
+
+def _less_used(found: ScoreEvidence, unused: int, question: Question) -> tuple[str, ...]:
+    """Returns a doubt if the query set looks less used than what nobody used: over-forgetting is no evidence of use."""
+    if found.p_trust is EXACT or found.p_smaller > ALPHA / 2:
+        return swapped(found.p_smaller, ALPHA, question)
+    return (
+        f"the query set {WORDING[question].less} than by the {unused} models that never used it "
+        f"(p = {found.p_smaller:.3g}): {OVER_FORGOTTEN}, and no evidence of use; or the target was not trained like "
+        "these models",
+    )
+
+
+def _contradiction(found: ScoreEvidence) -> tuple[str, ...]:
+    """Returns a reason against any verdict if some of the evidence shows use, and other evidence shows the reverse."""
+    if found.p_never is None or found.p_never > ALPHA:
+        return ()
+    if found.p_smaller <= ALPHA / 2:
+        return (
+            f"the scores contradict one another: some look as after use (p = {found.p_never:.3g}), others less used "
+            f"than the holdout (p = {found.p_smaller:.3g}), as if over-forgotten; is the direction of one wrong "
+            "(`lower`, `higher`)?",
+        )
+    if found.limits.high == 0:
+        return (
+            f"the evidence contradicts itself: p = {found.p_never:.3g} if nothing was used, and by the models or "
+            "members of known truth nothing was",
+        )
+    return ()
 
 
 TRUTH_RATIO, MIN_K = "truth_ratio", "min_k"

@@ -15,8 +15,10 @@ from jaxaudit.audits.unlearn.result import (
     Conclusion,
     Method,
     Protocol,
+    Score,
     UnlearnResult,
 )
+from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
 WORST_FIRST = ("distinguishable", "inconclusive", "not distinguishable")
 LEAST_FIRST = ("none", "weak", "fair", "strong")
@@ -32,6 +34,9 @@ SCORES = {
     "test_log_likelihood": "test log-likelihood",
 }
 """Names of the scores in sentences."""
+
+OVER: tuple[Score, ...] = ("forgotten_accuracy", "attack", "forgotten_log_likelihood")
+"""Scores that are lower than by retrained models if records were over-forgotten."""
 
 One = TypeVar("One")
 
@@ -170,6 +175,8 @@ def _differences(result: UnlearnResult, name: str) -> tuple[str, tuple[str, ...]
             one = len(scores) == 1
             those = "that" if one else "those"
             said.append(f"{_sentence(scores, 'are')} {word} than {those} of retrained models.")
+    if any(score in compared and compared[score].verdict == "below" for score in OVER):
+        said.append(f"So the records are {OVER_FORGOTTEN}, which is no evidence of memory.")
     reasons = (
         f"{SCORES[score]} {where.verdict} retrained models (p = {where.p_value:.2g})"
         for score, where in compared.items()

@@ -216,7 +216,8 @@ def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
     if unknown:
         say(
             f"{table.name}: it is not known whether {', '.join(unknown[:10])} is lower or higher for records that were "
-            "used, so both count; --lower or --higher says it"
+            "used: it counts in both directions, and only where a target has no score of known direction; --lower or "
+            "--higher says it"
         )
     test = ScoresTest(stated=audit_options.stated_share, question=audit_options.question)
 

@@ -386,9 +386,9 @@ def scores_section() -> str:
         directed, undirected = (max(each[name] for each in over) for name in ("test of scores", "no direction known"))
         lines += [
             "",
-            f"A query set that was over-forgotten, by all scores or by one, was called used in at most {directed:.1%} of "
-            f"{over[0]['tables']} tables; in up to {undirected:.0%} where no direction is known, so that any difference "
-            "counts.",
+            "A query set that was over-forgotten, by all scores or by one, was called used in at most "
+            f"{directed:.1%} of {over[0]['tables']} tables; in up to {undirected:.0%} where no direction is known, so "
+            "that any difference counts.",
         ]
         page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
         lines += ["", f"All sizes and shares: [the page]({page})."]

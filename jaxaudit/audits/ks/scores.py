@@ -42,8 +42,8 @@ WHAT_HELPS = (
     "`unused.` and `used.`)."
 )
 LESS = (
-    "Look whether query set and holdout are exchanged (column `set`). If they are not, the query set was pushed beyond "
-    "what no model used: unlearn less of it."
+    "Look whether query set and holdout are exchanged (column `set`). If they are not, the unlearning went too far: "
+    "stop it earlier, or weaken it."
 )
 MORE = "Give scores of more records, or of baselines: models that used neither set."
 NO_TEST = "there is no holdout, and fewer than two models without the query set tell nothing of other seeds"

@@ -32,6 +32,10 @@ FULL_BYTES = 4 << 30
 is never written, so this is about a millisecond's worth, of which starting the step's kernels takes a tenth."""
 PROBE_STEPS = 32
 PROBE_SECONDS = 0.2
+SLOW_STEP = 1.0
+"""A step of so many seconds is timed once."""
+MOST_SECONDS = 15.0
+"""The search of a CPU begins no further number after so long."""
 CPU_BYTES = 4 << 30
 DEVICE_SHARE = 0.5
 """The part of an accelerator's memory that training states may take."""
@@ -124,7 +128,7 @@ class _Search:
         for number in numbers:
             best = min(self.seconds.values(), default=np.inf)
             spent = time.perf_counter() - self.started
-            if slower == 2 or (not accelerated() and self.seconds and spent > PROBE_SHARE * best * self.work):
+            if slower == 2 or (not accelerated() and self.seconds and spent > min(MOST_SECONDS, PROBE_SHARE * best * self.work)):
                 return
             with suppress(NoRoom):
                 self.seconds[number] = probe_models_per_batch(*self.timed, number)
@@ -247,9 +251,12 @@ def _timed(timed: Work, ready: _Ready, models_per_batch: int) -> float:
 
 def _best(run: Callable[[int], float], steps: int, most: int) -> float:
     """The least seconds per step of up to three timed runs."""
-    run(steps)  # compiles
+    run(1)  # compiles
+    first = run(1)
+    if first > SLOW_STEP:
+        return first
     # Enough steps to make the time of the call itself negligible.
-    steps = min(most, max(steps, int(steps * PROBE_SECONDS / 4 / run(steps))))
+    steps = min(most, max(steps, int(PROBE_SECONDS / 4 / min(first, run(steps) / steps))))
     best, spent = np.inf, 0.0
     for _ in range(3):
         took = run(steps)

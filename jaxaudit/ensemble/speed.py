@@ -16,9 +16,9 @@ from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
 from jaxaudit.ensemble.models_per_batch import choose_models_per_batch, probe_models_per_batch
 from jaxaudit.ensemble.plan import Group, plan
 from jaxaudit.ensemble.program import init_chunk, place_pool
-from jaxaudit.ensemble.step_memory import bytes_of_state
+from jaxaudit.ensemble.step_memory import bytes_of_state, operations_of, step_operations
 from jaxaudit.ensemble.training_state import StateKeeper
-from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.learners.learner import FormedLearner, SteppedLearner
 from jaxaudit.membership import everyone
 from jaxaudit.randomness import keys_at
 
@@ -27,6 +27,9 @@ MODELS = 64
 RECORDS = 4096
 """The largest number of records that are used for measuring."""
 HOST_STEPS, HOST_SECONDS = 24, 4.0
+MOST_OPERATIONS = 1e10
+"""Of a step, or of an evaluation, that is timed: about half a second of a CPU's core. Larger ones are timed in smaller
+minibatches, or on fewer records, and count for as many operations more."""
 
 
 class Speed(NamedTuple):
@@ -71,7 +74,9 @@ def measure_speed(
     pool = place_pool(inputs), place_pool(labels)
     groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner, members_only=True)
     if steps_from_host(learner):
-        models_per_batch, step = 1, _host_step(learner, keys, membership, pool, groups[0])
+        smaller, times = _in_smaller_steps(learner, keys[0], *pool)
+        of_smaller = plan(np.asarray(jax.random.key_data(keys)), membership, smaller, members_only=True)
+        models_per_batch, step = 1, times * _host_step(smaller, keys, membership, pool, of_smaller[0])
     elif models_per_batch is None:
         choice = choose_models_per_batch(learner, keys, membership, pool, groups, near)
         models_per_batch, step = choice.models_per_batch, choice.seconds.get(choice.models_per_batch)
@@ -94,7 +99,7 @@ def _host_step(
         def advance(_: int) -> None:
             times.append(time.perf_counter())
             # The first step compiles.
-            if len(times) > HOST_STEPS or (len(times) > 3 and times[-1] - times[1] > HOST_SECONDS):
+            if len(times) > HOST_STEPS or (len(times) > 2 and times[-1] - times[1] > HOST_SECONDS):
                 raise _Enough
 
         keeper = StateKeeper(None, chunk.rows, chunk.steps, learner.epochs)
@@ -110,8 +115,21 @@ class _Enough(Exception):
     """Ends a training that only serves to measure its speed."""
 
 
+def _in_smaller_steps(
+    learner: SteppedLearner, key: Array, inputs: Array, labels: Array
+) -> tuple[SteppedLearner, float]:
+    """The learner with minibatches that are small enough to be timed, and how many times as much a whole one takes."""
+    whole = step_operations(learner, key, inputs, labels)
+    if whole <= MOST_OPERATIONS or not isinstance(learner, FormedLearner):
+        return learner, 1.0
+    smaller = learner.in_batches_of(max(1, int(learner.batch_size * MOST_OPERATIONS / whole)))
+    return smaller, whole / step_operations(smaller, key, inputs, labels)
+
+
 def _record(learner: SteppedLearner, keys: Array, inputs: np.ndarray) -> float:
     params: Any = jax.vmap(learner.finish)(init_chunk(learner, keys))
+    one = jax.jit(jax.vmap(learner.log_probs, in_axes=(0, None))).lower(params, inputs[:1])
+    inputs = inputs[: max(1, int(MOST_OPERATIONS / max(operations_of(one), 1)))]
     log_probs_many(learner, params, inputs)  # compiles
     started = time.perf_counter()
     log_probs_many(learner, params, inputs)

@@ -1,4 +1,4 @@
-"""What a step of training takes of memory: as the compiler says, and what is free."""
+"""What a step of training takes, as the compiler counts: memory, beside what is free, and operations."""
 
 from math import prod
 from typing import Any
@@ -11,6 +11,7 @@ from jaxaudit.data.memory import free_memory_bytes
 from jaxaudit.ensemble.concurrency import accelerated
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.learners.stepped import moment_of
 
 FREE_SHARE = 0.5
 """The part of the memory that is free on a CPU's machine that the steps under way may take."""
@@ -35,9 +36,24 @@ def bytes_written(learner: SteppedLearner, key: Key[Array, ""], inputs: Array, l
     return max(1, _written(_with_moment(traced, state, key, *arrays, weights)))
 
 
-def _with_moment(traced: Any, state: Any, key: Any, *batch: Any) -> Any:
-    from jaxaudit.learners.stepped import moment_of
+def step_operations(learner: SteppedLearner, key: Key[Array, ""], inputs: Array, labels: Array) -> float:
+    """The floating-point operations of one model's step, counted without compiling."""
+    batch = learner.batch_size
+    arrays = [jax.ShapeDtypeStruct((batch, *array.shape[1:]), array.dtype) for array in (inputs, labels)]
+    weights = jax.ShapeDtypeStruct((batch,), jnp.float32)
+    state = jax.eval_shape(lambda key: learner.init(key), key)
+    moment = jax.eval_shape(lambda key: moment_of(key, 0, 0), key)
+    step = jax.jit(lambda state, *batch: learner.gradient(state, *batch))
+    return operations_of(step.lower(state._replace(moment=moment), *arrays, weights))
 
+
+def operations_of(lowered: Any) -> float:
+    """The floating-point operations of a program that is not compiled yet; 0 where JAX does not count them."""
+    counted = lowered.cost_analysis()
+    return float((counted or {}).get("flops", 0.0))
+
+
+def _with_moment(traced: Any, state: Any, key: Any, *batch: Any) -> Any:
     moment = jax.eval_shape(lambda key: moment_of(key, 0, 0), key)
     return traced(state._replace(moment=moment), *batch).jaxpr
 

@@ -194,11 +194,15 @@ class FormedLearner(SteppedLearner, Protocol):
         ...
 
     def in_form(self, form: str | None) -> "FormedLearner":
-        """The same learner with its convolutions in this form.
+        """The same learner with its convolutions in this form; None: as JAX has them.
 
         Raises:
             InputError: the form does not fit the network.
         """
+        ...
+
+    def in_batches_of(self, records: int) -> "FormedLearner":
+        """The same learner with so many records a step."""
         ...
 
 

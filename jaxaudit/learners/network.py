@@ -61,6 +61,9 @@ class NetworkLearner(TrainsBySteps):
             parsed_form(form, self.convolutions())
         return replace(self, form=form)
 
+    def in_batches_of(self, records: int) -> "NetworkLearner":
+        return replace(self, batch_size=records)
+
     def convolutions(self) -> list[Convolution]:
         if not self.convolves or not self.net.arguments:
             return []

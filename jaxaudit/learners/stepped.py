@@ -149,6 +149,10 @@ class TrainsAsAnother(TrainsBySteps):
         learner = self.learner.in_form(form) if isinstance(self.learner, FormedLearner) else self.learner
         return replace(self, learner=learner)
 
+    def in_batches_of(self, records: int) -> "TrainsAsAnother":
+        learner = self.learner.in_batches_of(records) if isinstance(self.learner, FormedLearner) else self.learner
+        return replace(self, learner=learner)
+
     @property
     def shared(self) -> Any:
         return getattr(self.learner, "shared", None)

@@ -147,8 +147,8 @@ class ViT(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         side = PIXELS // PATCH
         x = x.reshape(-1, side, PATCH, side, PATCH, 3).transpose(2, 3).reshape(len(x), side * side, -1)
-        x = torch.cat([self.first(_counted(len(x), 1, x)), self.patches(x)], 1)
-        x = self.blocks(x + self.places(_counted(*x.shape[:2], x)))
+        x = torch.cat([self.first(_counted(x, 1)), self.patches(x)], 1)
+        x = self.blocks(x + self.places(_counted(x, x.shape[1])))
         return self.head(self.norm(x[:, 0]))
 
 
@@ -163,15 +163,15 @@ class Text(nn.Module):
         self.causal = causal
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        x = self.words(tokens) + self.places(_counted(*tokens.shape, tokens))
+        x = self.words(tokens) + self.places(_counted(tokens, tokens.shape[1]))
         if self.causal:
             return self.head(self.norm(self.blocks(x)[:, -1]))
         return self.head(self.blocks(self.norm(x))[:, 0])
 
 
-def _counted(records: int, places: int, beside: torch.Tensor) -> torch.Tensor:
+def _counted(records: torch.Tensor, places: int) -> torch.Tensor:
     """0, 1, ... for every record: both libraries take an example's gradient from an index of its own."""
-    return torch.arange(places, device=beside.device).repeat(records, 1)
+    return torch.arange(places, device=records.device).repeat(len(records), 1)
 
 
 def _conv(p: Any, spelling: Spelling, stride: int) -> nn.Module:

@@ -59,12 +59,32 @@ def test_training_is_measured_with_the_rivals_at_hand(tmp_path: Path):
     result = written(tmp_path)["training MLP"]
     assert {timing["case"] for timing in result["timings"]} == {"MLP", "MLP, bfloat16"}
     assert result["chosen"]["number"] >= 1
-    assert _installed("torch") or result["left_out"] == ["PyTorch: not installed"]
+    assert _installed("torch") or result["left_out"] == ["PyTorch: not installed, or not importable"]
 
 
 @pytest.mark.outer
 def test_an_unknown_piece_is_refused(tmp_path: Path):
     assert bench("--results", str(tmp_path), "--piece", "trainings").returncode == 2
+
+
+COUNTS = """
+from bench.device import counting, networks
+weights = 784 * 512 + 512 * 256 + 256 * 128 + 128 * 10
+step = counting.of_step(networks.mlp((784,), (512, 256, 128), 10), (784,), 128)
+assert step.flops == 6 * 128 * weights - 2 * 128 * 784 * 512
+assert step.bytes == 24 * (weights + 512 + 256 + 128 + 10) + 2 * 4 * 128 * (784 + 512 + 256 + 128 + 10)
+step = counting.of_step(networks.cnn((8, 8, 3), 10), (8, 8, 3), 2, bytes_a_number=2)
+first, second, dense = 64 * 9 * 3 * 32, 16 * 9 * 32 * 64, 4 * 64 * 128 + 128 * 10
+assert step.flops == 2 * 2 * (2 * first + 3 * second + 3 * dense)
+weights = 9 * 3 * 32 + 32 + 9 * 32 * 64 + 64 + dense + 128 + 10
+assert step.bytes == 24 * weights + 2 * 2 * 2 * (192 + 64 * 32 + 16 * 64 + 128 + 10)
+"""
+
+
+@pytest.mark.outer
+def test_steps_are_counted_as_by_hand():
+    done = subprocess.run([sys.executable, "-c", COUNTS], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0
 
 
 @pytest.mark.outer

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.adapters import BATCH, COMPILED, PEFT, RECORDS, Beside, learner_of, save_base, side_by_side
-from bench.device.measuring import JAXAUDIT, Asked, Contender, Outcome, in_turns, library
+from bench.device.measuring import ABSENT, JAXAUDIT, Asked, Contender, Outcome, in_turns, library
 from jaxaudit.learners import LanguageModelLearner
 
 GOAL, GOAL_MODELS = 8, 64
@@ -17,7 +17,7 @@ WORDS = 2048
 def piece(asked: Asked, outcome: Outcome) -> None:
     for name in ("torch", "torchax", "transformers"):
         if library(name) is None:
-            outcome.leave_out("the whole piece", f"{name} is not installed")
+            outcome.leave_out("the whole piece", f"{name} is {ABSENT}")
             return
     width, layers = (64, 1) if asked.reduced else (768, 12)
     with tempfile.TemporaryDirectory() as name:
@@ -30,13 +30,18 @@ def piece(asked: Asked, outcome: Outcome) -> None:
                 f"{JAXAUDIT}, {models}": partial(by_jaxaudit, outcome, learner, models) for models in sizes(asked)
             }
             builders |= {rival: partial(_asked_for, process, count) for rival, (process, count) in processes.items()}
-            timings = in_turns(asked, outcome, f"a model, {RECORDS // BATCH} steps", builders)
+            # What is promised comes first, should time end.
+            promised = (f"{JAXAUDIT}, {sizes(asked)[-1]}", PEFT)
+            order = sorted(builders, key=lambda name: name not in promised)
+            timings = in_turns(
+                asked, outcome, f"a model, {RECORDS // BATCH} steps", {name: builders[name] for name in order}
+            )
         finally:
             for process, _ in processes.values():
                 process.end()
     for models in sizes(asked):
         for rival in processes:
-            if rival not in timings.seconds:
+            if not {rival, f"{JAXAUDIT}, {models}"} <= set(timings.seconds):
                 continue
             ratio, text = timings.ratio(rival, f"{JAXAUDIT}, {models}"), f"{rival} / {JAXAUDIT}, {models} models"
             if rival == PEFT and models == GOAL_MODELS:
@@ -72,7 +77,7 @@ def _repeated(epoch: Callable[[], object], models: int, outcome: Outcome, number
 def rivals(asked: Asked, outcome: Outcome, folder: Path) -> dict[str, tuple[Beside, int]]:
     """`peft` in processes of their own, which start at once, and how many models each trains a time."""
     if library("peft") is None:
-        outcome.leave_out("peft", "not installed")
+        outcome.leave_out("peft", ABSENT)
         return {}
     models = 1 if asked.reduced else 2
     forms = [PEFT, *([COMPILED] if "compiled" in asked.rivals else [])]

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from bench.device.measuring import Asked, Contender, Outcome, in_turns, library
+from bench.device.measuring import ABSENT, Asked, Contender, Outcome, in_turns, library
 from bench.large_networks import AGREE, NETWORKS
 from bench.large_networks_torch import OURS, RIVALS, contender
 
@@ -18,7 +18,7 @@ def piece(asked: Asked, outcome: Outcome, name: str) -> None:
     network = NETWORKS[name](batch)
     torch = library("torch")
     if torch is None:
-        outcome.leave_out("PyTorch", "not installed")
+        outcome.leave_out("PyTorch", ABSENT)
     else:
         # Ours are in full float32 on every device.
         torch.set_float32_matmul_precision("highest")

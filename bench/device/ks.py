@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bench.device import counting, floors
-from bench.device.measuring import JAXAUDIT, Asked, Contender, Outcome, compare, in_turns, library
+from bench.device.measuring import ABSENT, JAXAUDIT, Asked, Contender, Outcome, compare, in_turns, library
 from bench.harness import Spread
 from bench.ks import by_numpy, inputs
 from jaxaudit.kernels import bootstrap_ks, ks_distance
@@ -57,7 +57,7 @@ def has(name: str, outcome: Outcome) -> bool:
         return module is None
     loaded = library(module)
     if loaded is None:
-        outcome.leave_out(module, "not installed")
+        outcome.leave_out(module, ABSENT)
     elif module == "cupy" and not _has_device(loaded):
         outcome.leave_out(module, "no device")
         return False

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from bench.device.chunks import Choice, choose, contender
-from bench.device.measuring import JAXAUDIT, UNIT, Asked, Contender, Outcome, in_turns, library
+from bench.device.measuring import ABSENT, JAXAUDIT, UNIT, Asked, Contender, Outcome, in_turns, library
 from bench.training import CLASSES, Job, leaving_one_out
 
 GOAL = 100
@@ -17,7 +17,7 @@ def piece(asked: Asked, outcome: Outcome) -> None:
     chosen = outcome.chosen or {}
     outcome.notes.append(f"Times are for {UNIT:,} model-steps.")
     if library("torch") is None:
-        outcome.leave_out("PyTorch", "not installed")
+        outcome.leave_out("PyTorch", ABSENT)
     for batch_size in (10,) if asked.reduced else (1, 10, 32):
         models = 16 if asked.reduced else 1000
         job = leaving_one_out(batch_size, models, epochs=1 if asked.reduced else 30)

@@ -13,6 +13,7 @@ import jax
 from bench.harness import Bench, Claim, Spread, Timings
 
 JAXAUDIT = "jaxaudit"
+ABSENT = "not installed, or not importable"
 UNIT = 1000
 """Model-steps that the times of training are for."""
 RIVALS = ("eager", "graph", "ensemble", "ensemble graph", "compiled", "compiled graph", "ensemble compiled graph")
@@ -108,10 +109,10 @@ class Contender(NamedTuple):
 
 
 def library(name: str) -> Any:
-    """The module, or None where it is not installed."""
+    """The module, or None where it is not installed or cannot be imported."""
     try:
         return importlib.import_module(name)
-    except ImportError:
+    except Exception:  # a library of another version of PyTorch fails in its own ways
         return None
 
 

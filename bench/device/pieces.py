@@ -40,7 +40,7 @@ PIECES: tuple[Piece, ...] = (
     _piece("training CNN", 110, 300, 40, "training", "CNN"),
     _piece("training ResNet", 130, 400, 90, "training", "ResNet"),
     _piece("leave one out", 40, 60, 15, "leave_one_out"),
-    _piece("adapters", 100, 540, 30, "adapters"),
+    _piece("adapters", 100, 540, 60, "adapters"),
     _piece("ks", 15, 30, 5, "ks"),
     *(_piece(f"gradient norms {name}", 25, 120, 90, "gradient_norms", name) for name in NETWORKS),
     _piece("command", 60, 120, 60, "command"),

@@ -12,7 +12,7 @@ import optax
 
 from bench.device import counting, floors, networks
 from bench.device.chunks import Choice, choose, contender
-from bench.device.measuring import JAXAUDIT, UNIT, Asked, Contender, Outcome, compare, in_turns, library
+from bench.device.measuring import ABSENT, JAXAUDIT, UNIT, Asked, Contender, Outcome, compare, in_turns, library
 from bench.harness import Spread
 from bench.training import Job
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
@@ -107,7 +107,7 @@ def piece(asked: Asked, outcome: Outcome, name: str) -> None:
     outcome.notes += [str(choice), f"Times are for {UNIT:,} model-steps."]
     outcome.say(str(choice))
     if library("torch") is None:
-        outcome.leave_out("PyTorch", "not installed")
+        outcome.leave_out("PyTorch", ABSENT)
     else:
         check_losses(outcome, name, case, choice)
     measured = floors.measure(asked, ("float32, default", "bfloat16"))

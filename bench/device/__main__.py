@@ -18,8 +18,8 @@ from bench.device.measuring import RIVALS, Asked, Outcome
 from bench.device.pieces import Piece, named
 from bench.harness import print_bench
 
-LONGEST = 1.5
-"""A piece leaves out what it has not begun after so many times its own estimate."""
+LONGEST, LEAST = 1.5, 60
+"""A piece leaves out what has not begun after so many times its estimate, or so many seconds, whichever is longer."""
 
 
 def main() -> int:
@@ -59,7 +59,7 @@ def _run(pieces: list[Piece], folder: Path, options: argparse.Namespace, rivals:
             left = ", ".join(later.name for later in pieces[place:])
             print(f"no time is left for {left}: call again to go on", flush=True)
             break
-        asked = Asked(options.reduced, rivals, min(end, now + LONGEST * estimate))
+        asked = Asked(options.reduced, rivals, min(end, now + max(LEAST, LONGEST * estimate)))
         chosen = None if options.again else results.read(folder, piece.name).get("chosen")
         outcome = Outcome(piece.name, chosen=chosen)
         failed += _ended_badly(piece, asked, outcome, folder)

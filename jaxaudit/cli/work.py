@@ -79,10 +79,11 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
 
 def _open_at(out: Path, identity: "Identity") -> "Unfinished":
     from jaxaudit.runs.directory import refuse_taken
-    from jaxaudit.runs.unfinished import NAME, open_unfinished
+    from jaxaudit.runs.unfinished import NAME, keep_private, open_unfinished
 
     try:
         work = open_unfinished(out / NAME, identity)
+        keep_private(out)
     except OSError as error:
         raise InputError(f"--out {out} cannot be written: {error.strerror}; name another directory.") from error
     try:

@@ -4,8 +4,8 @@ result.json and others    the finished run; result.json is written last
 table.txt                 the output of the command, for `report --text`
 unfinished/               the work of a run that is not finished
 
-A run shows which records are at risk, so only its owner may read its files, whatever the umask is. A report of one file
-is made to be shared, so the umask decides who may read it.
+A run shows which records are at risk, so only its owner may read its files, whatever the umask and the rights of a
+directory that was there are. A report of one file is made to be shared, so the umask decides who may read it.
 """
 
 import json
@@ -26,7 +26,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.report.html import FIRST_LINES
 from jaxaudit.report.record import Run
 from jaxaudit.runs.lock import refuse_in_use, writing
-from jaxaudit.runs.unfinished import NAME, is_unfinished, make_directories, remove_empty
+from jaxaudit.runs.unfinished import NAME, is_unfinished, keep_private, make_directories, remove_empty
 
 RESULT, TABLE = "result.json", "table.txt"
 OTHERS = {TABLE, "confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz", "scores.npz"}
@@ -59,6 +59,11 @@ def refuse_taken(directory: Path) -> None:
             what = "another run" if (directory / RESULT).exists() else "other files"
             raise InputError(
                 f"`directory` {directory} already contains {what}; name a new directory (nothing was changed)."
+            )
+        # Who owns a directory may replace what is in it.
+        if taken and hasattr(os, "getuid") and directory.stat().st_uid != os.getuid():
+            raise InputError(
+                f"`directory` {directory} belongs to another user; name a directory that does not exist yet."
             )
         folder = Path(os.path.realpath(directory))
         folder = next(path for path in (folder, *folder.parents) if path.exists())
@@ -110,6 +115,7 @@ def write_files(directory: Path, files: Mapping[str, Writer], advice: str = ", o
     work, last = directory / NAME, list(files)[-1]
     with writing(f"`directory` {given}", f"free space there{advice}."):
         made = make_directories(work)
+        keep_private(directory)
         folders = tuple({(directory / name).parent for name in files} - {directory})
         try:
             for folder in folders:

@@ -178,6 +178,17 @@ def make_directories(directory: Path) -> tuple[Path, ...]:
     return tuple(missing)
 
 
+def keep_private(directory: Path) -> None:
+    """Takes all rights on an existing directory from others than its owner, whoever made it.
+
+    Raises:
+        OSError: that cannot be done.
+    """
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    if mode & 0o077:
+        directory.chmod(mode & 0o700)
+
+
 def remove_empty(directories: tuple[Path, ...]) -> None:
     """Removes these directories, in turn, as far as they are empty."""
     for path in directories:

@@ -102,6 +102,27 @@ def test_nothing_is_left_of_a_write_that_failed(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="rights are others there")
+def test_a_directory_that_was_there_is_for_the_owner_alone(tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run").chmod(0o777)
+    tmp_path.chmod(0o755)
+    write(tmp_path / "run", {"answer": 1}, FILES)
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o700
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a directory away")
+def test_a_directory_of_another_user_is_refused(tmp_path: Path):
+    """Who owns it may replace every file in it."""
+    (tmp_path / "run").mkdir()
+    os.chown(tmp_path / "run", 12345, 12345)
+    for attempt in (claim, lambda out: write(out, {"answer": 1}, FILES)):
+        with pytest.raises(InputError, match=r"^`directory` .*another user"):
+            attempt(tmp_path / "run")
+    assert list((tmp_path / "run").iterdir()) == []
+
+
 def test_another_run_is_left_alone(tmp_path: Path):
     write(tmp_path / "run", {"answer": 1}, FILES)
     for attempt in (claim, lambda out: write(out, {"answer": 2}, {})):

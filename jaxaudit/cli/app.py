@@ -144,6 +144,7 @@ OTHER_NAMES = {
     "on_members": "members_target",
     "on_reference": "calibration_target",
     "rates": "leave_one_out",
+    "rename": "column",
     "targets": "target",
 }
 """Arguments whose option has another name, where a command has none of the argument's own."""

@@ -16,7 +16,7 @@ from jaxtyping import Int
 from msgspec import Meta
 
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import open_data, read_small
@@ -97,7 +97,9 @@ def key_as_json(key: Key) -> bytes:
 def read_key(path: Path) -> Key:
     """The key of a challenge, which must match its commitment."""
     with parsing(f"{path}: is not the key of a challenge", f"give the {KEY} of a blind deal."):
-        key = msgspec.json.decode(read_small(path, LARGEST), type=Key)
+        text = read_small(path, LARGEST)
+        refuse_repeated_keys(text)
+        key = msgspec.json.decode(text, type=Key)
     if key.commitment != key.committed:
         raise InputError(
             f"{path}: does not match its commitment, so it was changed after the deal; give the {KEY} of a blind deal, "

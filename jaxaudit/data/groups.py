@@ -14,7 +14,8 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.labels import as_text, flat, longer_than
+from jaxaudit.data.group_values import LONGEST, checked_groups, numbered
+from jaxaudit.data.labels import flat
 from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_parts
 from jaxaudit.data.tfds.tfds import file_and_split
@@ -23,7 +24,6 @@ from jaxaudit.errors import InputError
 COLUMN = "group"
 """The column of a table that holds the groups, and the key of the files that `jaxaudit deal` writes."""
 SUFFIXES = (".npy", ".csv")
-LONGEST = 200
 
 
 class Groups(NamedTuple):
@@ -90,32 +90,6 @@ def as_groups(
                 "groups out if records were dealt one by one."
             )
     return found
-
-
-def numbered(values: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """Equal values as equal numbers, from 0 in the order in which they first occur.
-
-    >>> numbered(np.array([7, 3, 7, 5]))
-    array([0, 1, 0, 2])
-    """
-    _, first, indices = np.unique(values, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[indices]
-
-
-def checked_groups(values: np.ndarray, of: str) -> np.ndarray:
-    """The group of each record of the set `of`: one integer or short text per record."""
-    values = np.asarray(values)
-    if values.ndim != 1 or values.dtype.kind not in "iuSU":
-        raise InputError(
-            f"the groups of the {of} are {values.dtype} of shape {values.shape}; give one integer or text per record."
-        )
-    if longer_than(values, LONGEST):
-        raise InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")
-    values = as_text(values)
-    empty = int((np.char.str_len(values) == 0).sum()) if values.dtype.kind == "U" else 0
-    if empty:
-        raise InputError(f"{empty} records of the {of} have no group (no value); give each a group of its own.")
-    return values
 
 
 def groups_file(text: str) -> Path | None:
@@ -196,11 +170,11 @@ def _of_archive(archive: NpzArrays, key: str, split: str | None) -> np.ndarray:
                 f"groups {key!r}: there is no such file, and {source} has no array {wanted} (arrays: "
                 f"{', '.join(map(repr, archive.names[:10]))}); is the name right?"
             )
-        values, records = archive.read(name), len(archive.read(pairs[each].labels))
+        shape, records = archive.shape(name), archive.shape(pairs[each].labels)[:1]
         # A slice with another number of values would belong to other records.
-        if values.shape[:1] != (records,):
-            raise InputError(f"groups {name!r}: has shape {values.shape} for {records} records; give one value each.")
-        found.append(values)
+        if shape[:1] != records:
+            raise InputError(f"groups {name!r}: has shape {shape} for {sum(records)} records; give one value each.")
+        found.append(archive.read(name))
     return np.concatenate(found)
 
 

@@ -13,6 +13,9 @@ SHARE = 4
 MOST_COLUMNS = 32_768
 """Of a table."""
 
+SPARE, RATIO = 1 << 28, 1000
+"""A table may unpack to so many bytes, or to so many times the bytes of its file if that is more."""
+
 
 def memory_bytes(root: Path = Path("/")) -> int:
     """The machine's memory, or its control group's (a container's, a job's) if that is less; both in bytes."""
@@ -84,6 +87,11 @@ def _droppable(path: Path) -> int:
 
 MAX_BYTES = memory_bytes() // SHARE
 """The most bytes that are unpacked or allocated for a file."""
+
+
+def most_unpacked(held: int, most: int) -> int:
+    """The bytes that a table of `held` bytes may unpack to: at most `most`, and less if the file is small."""
+    return min(most, max(SPARE, RATIO * held))
 
 
 def refuse_larger(source: str | Path, size: int, most: int | None, advice: str = "split it into smaller files") -> None:

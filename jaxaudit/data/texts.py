@@ -20,6 +20,7 @@ MOST_LINES = 1_000_000
 SHARE = 4
 """Texts take several times the bytes of their file, so a file may unpack to 1 / `SHARE` of what an array may."""
 LONGEST_NAME = 200
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT, _NAME = msgspec.json.Decoder(str), msgspec.json.Decoder(str | int)
 PARAPHRASED, PERTURBED = "paraphrased_answer", "perturbed_answer"
@@ -106,7 +107,8 @@ def read_texts(path: Path) -> Texts:
 
     Raises:
         InputError: the file is damaged, empty, not UTF-8, or larger than this machine's memory allows; a line is
-            longer than `LONGEST_LINE`, is no JSON object, or lacks a text; or lines differ in their form.
+            longer than `LONGEST_LINE`, is no JSON object, has a key twice, or lacks a text; or lines differ in
+            their form.
     """
     lines, prompts, answers, form = list[bytes](), list[str](), list[str](), ""
     for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
@@ -155,7 +157,9 @@ def other_answers(texts: Texts) -> Texts | None:
 
 def _object(line: bytes, where: str) -> _Line:
     try:
-        return _LINE.decode(line.decode())
+        found = _LINE.decode(line.decode())
+        _refuse_repeated(line, where)
+        return found
     except UnicodeDecodeError as error:
         raise InputError(f"{where} is not UTF-8; save the file in UTF-8.") from error
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -164,6 +168,18 @@ def _object(line: bytes, where: str) -> _Line:
             raise InputError(f"{where}: its {key[1]!r} is no text; give one string.") from error
         why = "is nested too deeply" if isinstance(error, RecursionError) else "is not one whole JSON object"
         raise InputError(f"{where} {why}; write JSON Lines: one object a line, with a prompt and an answer.") from error
+
+
+def _refuse_repeated(line: bytes, where: str) -> None:
+    """Refuses an object with a key twice, of which readers take one value or the other; no value is unpacked."""
+    values = _OBJECT.decode(line).values()
+    # A value that was left out takes its commas with it, and the one before it.
+    if _commas(line) != sum(map(_commas, map(bytes, values))) + max(0, len(values) - 1):
+        raise InputError(f"{where} has the same key twice; keep one.")
+
+
+def _commas(text: bytes) -> int:
+    return _STRING.sub(b"", text).count(b",")
 
 
 def _form(found: _Line, where: str) -> str:

@@ -16,6 +16,8 @@ from typing import IO, Any
 import numpy as np
 
 from jaxaudit.data.formats.arrays import NpzArrays
+from jaxaudit.data.formats.parquet_footer import declared_columns
+from jaxaudit.data.formats.parsing import refuse_repeated_keys
 from jaxaudit.data.paths import open_regular
 from jaxaudit.errors import visible
 
@@ -47,6 +49,7 @@ def read_result(path: Path) -> Mapping[str, Any]:
     if text.count(b"[") + text.count(b"{") > MOST_GROUPS or text.count(b",") > MOST_VALUES:
         raise ValueError("it has more values than jaxaudit writes")
     try:
+        refuse_repeated_keys(text)
         result = json.loads(text.decode(), parse_constant=_refuse, parse_int=_whole, parse_float=_finite)
     except RecursionError:
         result = None
@@ -93,6 +96,8 @@ def read_columns(path: Path, names: list[str], rows: int) -> dict[str, np.ndarra
             ) as file,
         ):
             _hold(file, names, rows, path.name)
+            if sum(column.unpacked_bytes for column in declared_columns(opened)) > LARGEST_ARRAYS:
+                raise ValueError(f"{path.name} unpacks to more than {LARGEST_ARRAYS >> 20} MiB")
             # Read in pieces, so that pages with more values than declared are noticed early.
             columns, index = {name: np.empty(rows) for name in names}, 0
             for batch in file.iter_batches(BATCH, columns=names):

@@ -1,10 +1,13 @@
 """`jaxaudit ks --scores`, as a user runs it: the table, the verdict, the page, and what is refused."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
 from support.cli_runs import jaxaudit, refused
@@ -159,3 +162,66 @@ def test_a_pilot_tells_how_many_records_are_needed() -> None:
     assert least == sorted(least, reverse=True)
     refused(("power", "--scores", "scores.csv"), ("scores.csv",))
     refused(("power", "--query-size", "1000"))
+
+
+# What a table of another tool means is said where it was guessed
+
+
+def test_groups_in_the_index_of_pandas_give_the_verdict_and_p_of_the_csv() -> None:
+    """Records alone would be called independent: p falls where a group has one common shift."""
+    random = np.random.default_rng(11)
+    groups = np.arange(2 * SIZE) // 10
+    sets = np.where(groups % 2, "query", "holdout")
+    columns = {"set": sets, "target.loss": random.normal(size=24)[groups] + 0.2 * random.normal(size=2 * SIZE)}
+    write("csv.csv", {**columns, "group": groups})
+    write("without.csv", columns)
+    table = pa.table({**columns, "group": groups})
+    kept = table.replace_schema_metadata({"pandas": json.dumps({"index_columns": ["group"]})})
+    parquet.write_table(kept, "index.parquet")
+    found = {
+        name: jaxaudit("ks", "--scores", name, "--seed", "3", "--json").result["targets"][0]
+        for name in ("csv.csv", "index.parquet", "without.csv")
+    }
+    p_values = {name: each["usage"][0]["p_never"] for name, each in found.items()}
+    assert p_values["index.parquet"] == p_values["csv.csv"] != p_values["without.csv"]
+    assert found["index.parquet"]["verdict"] == found["csv.csv"]["verdict"]
+
+
+def test_a_direction_that_was_guessed_is_said_and_one_that_was_given_is_not() -> None:
+    said = "by their names, scores are taken for records that were used as lower: loss"
+    assert said in jaxaudit("ks", "--scores", "scores.csv").err
+    assert said in jaxaudit("power", "--scores", "truth.csv", "--query-size", "1000").err
+    assert said not in jaxaudit("ks", "--scores", "scores.csv", "--lower", "loss").err
+
+
+def mink_plus_plus(**names: str) -> None:
+    """As its run.py has them, all are higher for records that were used; `names` are columns of its numbers."""
+    random = np.random.default_rng(1)
+    hard = random.normal(2.6, 0.5, 3 * SIZE)
+    sets = np.repeat(["query", "holdout", "members"], SIZE)
+    nll = hard - 0.5 * (sets != "holdout") + 0.15 * random.normal(size=3 * SIZE)
+    numbers = {"likelihood": -nll, "mink": 2.4 * nll.max() - 2.4 * nll + 0.3, "positive": nll.max() - nll + 0.1}
+    write("mink.csv", {"set": sets, **{names[each]: numbers[each] for each in names}})
+
+
+def test_scores_of_a_tool_with_other_signs_are_not_reversed() -> None:
+    mink_plus_plus(likelihood="target.loss")
+    refused(("ks", "--scores", "mink.csv"), ("target.loss", "--higher", "--lower"))
+    target = jaxaudit("ks", "--scores", "mink.csv", "--higher", "loss", "--json").result["targets"][0]
+    assert (target["verdict"], target["usage"][0]["p_never"] < 0.01) == ("not forgotten", True)
+
+
+def test_one_score_with_a_decimal_point_in_its_name_is_one_target() -> None:
+    mink_plus_plus(likelihood="target.mink_0.2", mink="target.mink_0.3")
+    targets = jaxaudit("ks", "--scores", "mink.csv", "--higher", "mink_0.2", "--higher", "mink_0.3", "--json").result
+    assert len(targets["targets"]) == 1
+
+
+def test_a_direction_that_the_members_contradict_is_named_beside_swapped_files() -> None:
+    """Positive numbers called min_k that are higher for records that were used: no sign tells that."""
+    mink_plus_plus(positive="target.min_k")
+    target = jaxaudit("ks", "--scores", "mink.csv", "--json").result["targets"][0]
+    assert target["verdict"] == "inconclusive"
+    reasons = " ".join(target["usage"][0]["reasons"])
+    assert "may be swapped" in reasons
+    assert "points the other way than it is taken to for records that were used (min_k as lower)" in reasons

@@ -88,6 +88,16 @@ TEXTS = ("", "[]", "{", "[" * 100_000, '{"format": NaN}', '"\\ud800"', " " * (LA
 WRONG = {**DESCRIPTIONS, **ARRAYS, **{text[:9]: text for text in TEXTS}}
 
 
+def test_a_description_with_a_field_twice_is_refused(tmp_path: Path):
+    """Readers differ in which of the two they take."""
+    folder = write_bank(tmp_path / "bank")
+    text = (folder / "bank.json").read_text()
+    load_bank(folder)
+    (folder / "bank.json").write_text(text.replace('"outputs":', '"outputs": "logits", "outputs":', 1))
+    with pytest.raises(InputError, match="twice"):
+        load_bank(folder)
+
+
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=list(WRONG))
 def test_a_description_or_an_array_that_does_not_agree_is_refused(tmp_path: Path, wrong: Any):
     folder = write_bank(tmp_path / "bank", **wrong if isinstance(wrong, dict) else {})

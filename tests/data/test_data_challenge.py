@@ -92,6 +92,13 @@ def test_what_is_no_json_is_refused(tmp_path: Path, text: bytes) -> None:
         read_key(tmp_path / KEY)
 
 
+def test_a_key_with_a_part_twice_is_refused(written: Path) -> None:
+    text = (written / KEY).read_text()
+    (written / KEY).write_text(text.replace('"seed":', '"seed":1,"seed":', 1))
+    with pytest.raises(InputError, match="twice"):
+        read_key(written / KEY)
+
+
 def test_files_must_be_those_of_the_key(written: Path) -> None:
     key = read_key(written / KEY)
     check_files(key, written)

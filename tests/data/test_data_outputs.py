@@ -1,6 +1,7 @@
 """A model's outputs from any framework: read, recognised, or refused in one line, without memory beyond their shape."""
 
 import itertools
+import json
 import os
 from functools import cache
 
@@ -257,6 +258,13 @@ def test_a_table_that_cannot_be_of_these_records_is_not_parsed(tmp_path, monkeyp
         load_outputs(path, NAMES, 20)
 
 
+def test_a_compressed_array_of_more_numbers_is_not_unpacked(tmp_path):
+    """100 MB of zeros in 100 kB, beside arrays that are none of the outputs."""
+    np.savez_compressed(tmp_path / "out.npz", probabilities=np.zeros((10**8, 1), np.int8), features=P)
+    with at_most(10**6), pytest.raises(InputError, match="more than the allowed"):
+        load_outputs(tmp_path / "out.npz", NAMES, 20)
+
+
 def test_more_numbers_than_the_records_can_have_are_not_read(tmp_path):
     """A sparse file takes no room on the disk, and its array would."""
     np.lib.format.open_memmap(tmp_path / "out.npy", "w+", np.float64, (2**26, 4))
@@ -401,3 +409,19 @@ def test_one_model_compared_with_itself_is_at_no_distance(write, name):
     # Without a common grid some would be at a distance: this test can fail.
     if name in ("naive", "%.4g"):
         assert distance(confidences, own) > 0.01
+
+
+def test_the_index_of_pandas_in_parquet_is_no_output(tmp_path):
+    """It stands last: beside one column of probabilities it would be taken for the second class."""
+    path = tmp_path / "out.parquet"
+    probability = P[:, :1] / 2
+    for name, index, kept in (("rec", np.arange(20) + 50, P), ("rec", np.arange(20) + 50, probability)):
+        made = table(np.column_stack([kept, index]), [*(f"c{k}" for k in range(kept.shape[1])), name])
+        parquet.write_table(made.replace_schema_metadata({"pandas": json.dumps({"index_columns": [name]})}), path)
+        classes = max(2, kept.shape[1])
+        found = load_outputs(path, classes, 20).values
+        np.testing.assert_array_equal(found[:, -kept.shape[1] :], kept)
+    made = table(np.column_stack([P, np.arange(20)[::-1]]), [*NAMES, "rec"])
+    parquet.write_table(made.replace_schema_metadata({"pandas": json.dumps({"index_columns": ["rec"]})}), path)
+    with pytest.raises(InputError, match="out of order"):
+        load_outputs(path, NAMES, 20)

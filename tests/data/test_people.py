@@ -362,11 +362,11 @@ def test_equal_rows_are_bounded_before_they_are_read(write, monkeypatch):
     path = write(pa.concat_tables([part] * 50), compression="zstd")
     assert path.stat().st_size < 10**6
     start = time.process_time()
-    monkeypatch.setattr("jaxaudit.data.formats.text_table.MAX_BYTES", 10**9)
+    monkeypatch.setattr("jaxaudit.data.formats.parquet_file.MAX_BYTES", 10**9)
     with pytest.raises(InputError, match="50,000,000 rows of 3 columns"):
         read_people(path)
     assert time.process_time() - start < 2
-    monkeypatch.setattr("jaxaudit.data.formats.text_table.MOST_COLUMNS", 2)
+    monkeypatch.setattr("jaxaudit.data.formats.parquet_file.MOST_COLUMNS", 2)
     with pytest.raises(InputError, match="at most 2"):
         read_people(write(pa.table({"a": [1], "b": [2], "y": [3]})))
 

@@ -227,6 +227,14 @@ def test_results_that_contradict_themselves(tmp_path, kind: str, change, said: s
         read_run(save(run, tmp_path / "run", result))
 
 
+def test_a_result_with_a_part_twice_is_refused(tmp_path):
+    save(ks_run(), tmp_path / "run")
+    place = tmp_path / "run/result.json"
+    place.write_text(place.read_text().replace('"targets":', '"targets": [], "targets":', 1))
+    with pytest.raises(InputError, match="twice"):
+        read_run(tmp_path / "run")
+
+
 WITHOUT = dict.fromkeys(("rho", "ks", "controls", "paper_rule", "rho_verdict"))
 EMA = {"p_value": 0.2, "member_share": 0.1, "p_values": [0.2], "member_shares": [0.1], "rule": "not forgotten"}
 

@@ -12,7 +12,8 @@ from jaxaudit.audits.ks.tests.holdout import EXACT
 from jaxaudit.audits.ks.tests.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
 from jaxaudit.audits.ks.tests.memory import NO_FRACTION, NOT_KNOWN
 from jaxaudit.audits.ks.tests.test import USED, Words
-from jaxaudit.data.scores.table import Role, ScoredModel, ScoreTable, asked
+from jaxaudit.data.scores.names import Role
+from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations

@@ -138,6 +138,14 @@ def judge_scores(
     return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
 
 
+def or_direction(reasons: tuple[str, ...], table: ScoreTable) -> tuple[str, ...]:
+    """Reasons that take sets for swapped, with the other cause: a score that is read the wrong way round."""
+    ways = {1: "higher", -1: "lower"}
+    taken = ", ".join(f"{name} as {ways[way]}" for name, way in table.directions.items() if way)
+    other = f"; or a score points the other way than it is taken to for records that were used ({taken})"
+    return tuple(reason + other for reason in reasons) if taken else reasons
+
+
 def _blind(
     key: Key[Array, ""],
     table: ScoreTable,
@@ -167,11 +175,11 @@ def _judgement(
         undetermined = Usage(test.name, "inconclusive", 1.0, None, nan, 0.0, 1.0, None, (NO_TEST,))
         finding = of_use(test, undetermined, TEST_HELPS, found.trust)
         return Judgement(test.name, test.title, finding, of_p, checks)
-    less = _less_used(found, len(table.of("unused")), test.question)
+    less = or_direction(_less_used(found, len(table.of("unused")), test.question), table)
     usage = concluded(
         *(test.name, found.p_never, found.p_fully, found.limits),
         doubts=less,
-        invalid=(*found.invalid, *_contradiction(found)),
+        invalid=(*or_direction(found.invalid, table), *_contradiction(found)),
         stated=test.stated,
         question=test.question,
     )

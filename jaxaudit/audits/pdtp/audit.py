@@ -8,7 +8,7 @@ from jaxaudit.audits.left_out import leave_out, outputs_of_seeds, uses_key
 from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.audits.pdtp.result import Reduction
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.groups import checked_groups, numbered
+from jaxaudit.data.group_values import checked_groups, numbered
 from jaxaudit.data.sequences import are_texts, counted_tokens
 from jaxaudit.data.tables.table import duplicates
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution

@@ -15,7 +15,7 @@ from jaxaudit.audits.pool import make_pool, share_row
 from jaxaudit.audits.power.finding import Measured, find
 from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size, conclusions
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.groups import checked_groups, numbered
+from jaxaudit.data.group_values import checked_groups, numbered
 from jaxaudit.data.overlap import refuse_overlap
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError

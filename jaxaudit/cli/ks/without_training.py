@@ -21,6 +21,7 @@ from jaxaudit.cli.ks.run import described_files, load_own_tests, outcome_of
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_groups, reader
+from jaxaudit.cli.score_table import read_scores
 from jaxaudit.cli.sets import ALL
 from jaxaudit.cli.shadows.sets import count_of
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -30,7 +31,6 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import exists
-from jaxaudit.data.scores.reading import load_scores
 from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -207,18 +207,9 @@ def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
     """The work for these options."""
     given, audit_options = options.scores, options.audit
     rename = dict(map(renamed, given.column))
-    table = load_scores(given.scores or Path(), rename=rename, lower=given.lower, higher=given.higher)
+    table = read_scores(given.scores or Path(), rename, given.lower, given.higher)
     if given.show_words and table.texts is None:
         raise InputError(f"--show-words: {table.name} has no column `text`; add it, or leave the option out.")
-    if table.ignored:
-        say(f"{table.name}: {len(table.ignored)} columns are not used: {', '.join(table.ignored[:10])}")
-    unknown = [name for name, direction in table.directions.items() if not direction]
-    if unknown:
-        say(
-            f"{table.name}: it is not known whether {', '.join(unknown[:10])} is lower or higher for records that were "
-            "used: it counts in both directions, and only where a target has no score of known direction; --lower or "
-            "--higher says it"
-        )
     test = ScoresTest(stated=audit_options.stated_share, question=audit_options.question)
 
     def audit(_: Execution) -> KSAudit:

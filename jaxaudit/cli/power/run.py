@@ -21,11 +21,11 @@ from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.read_sets import read_groups, read_sets, reader, tell_of_large_numbers, text_reader
 from jaxaudit.cli.recipe import make_adapters
+from jaxaudit.cli.score_table import read_scores
 from jaxaudit.cli.tuning import facts_of, recall_models_per_batch, remember_models_per_batch
 from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.groups import as_groups, groups_file
-from jaxaudit.data.scores.reading import load_scores
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
@@ -99,7 +99,7 @@ def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
 
 def measure_scores(options: PowerOptions) -> Job[PowerAudit]:
     """The work for these options with the models of a table of scores."""
-    table, sizes = load_scores(options.audit.scores or Path()), options.sizes
+    table, sizes = read_scores(options.audit.scores or Path()), options.sizes
     return Job(
         options=options,
         data=describe_scores(table),

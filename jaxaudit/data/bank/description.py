@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
 from jaxaudit.data.paths import read_small
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import StrictStruct
@@ -161,7 +161,9 @@ def read_description(directory: Path) -> Description:
             f"{directory}: is not a bank of shadow models (it has no {DESCRIPTION}); `jaxaudit shadows plan` makes one."
         )
     with parsing(f"{path}: does not describe a bank", "see `jaxaudit shadows plan`."):
-        return msgspec.json.decode(read_small(path, LARGEST, links=False), type=Description)
+        text = read_small(path, LARGEST, links=False)
+        refuse_repeated_keys(text)
+        return msgspec.json.decode(text, type=Description)
 
 
 def as_text(description: Description) -> bytes:

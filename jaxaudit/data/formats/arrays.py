@@ -5,9 +5,10 @@ import math
 import os
 import struct
 import zipfile
+from collections.abc import Callable
 from io import BufferedReader
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
+Found = TypeVar("Found")
 LONGEST_HEADER = 10_000
 """NumPy's own limit."""
 MOST_DEFLATED = 1032
@@ -157,6 +159,13 @@ class NpzArrays:
 
     def read(self, name: str) -> np.ndarray:
         """The array called `name`."""
+        return self._unpacked(name, _read_array)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of the array called `name`, from its header."""
+        return self._unpacked(name, _checked_header).shape
+
+    def _unpacked(self, name: str, read: Callable[..., Found]) -> Found:
         member = self._members[name]
         source = f"{self.path.name}[{name}]"
         # A member never yields more than the size it declares: zipfile stops there.
@@ -166,7 +175,7 @@ class NpzArrays:
             zipfile.ZipFile(file) as archive,
             archive.open(member) as stream,
         ):
-            return _read_array(stream, member.file_size, source, self.max_bytes)  # pyright: ignore[reportArgumentType]
+            return read(stream, member.file_size, source, self.max_bytes)
 
     def open(self, name: str) -> "StoredArray | np.ndarray":
         """The array called `name`, whose rows are read on access; if it is compressed, all of it."""

@@ -1,34 +1,51 @@
-"""The number of values in each column of a Parquet file, read from its footer.
+"""What each column of a Parquet file unpacks to, read from its footer and from the headers of its pages.
 
-pyarrow gives this number per column chunk, but for a damaged file the call ends the process (version 26: an uncaught
-C++ exception). The footer is a Thrift struct in the compact protocol:
-https://github.com/apache/parquet-format and thrift-compact-protocol.md of Apache Thrift.
+pyarrow gives the footer's numbers per column chunk, but for a damaged file the call ends the process (version 26: an
+uncaught C++ exception). And a footer may say less than pages hold: a page is unpacked to the size in its own header.
+Footer and headers are Thrift structs in the compact protocol: https://github.com/apache/parquet-format and
+thrift-compact-protocol.md of Apache Thrift.
 """
 
+from collections.abc import Iterator
 from io import BufferedIOBase
 from typing import Any, NamedTuple
 
 MAGIC = b"PAR1"
 LONGEST = 1 << 22
 DEEPEST = 32
-_ROW_GROUPS, _COLUMNS, _META, _VALUES, _UNPACKED = 4, 1, 3, 5, 6
+MOST_PAGES = 1_000_000
+HEADERS = 1 << 10, 1 << 16, 1 << 22
+"""Bytes in which the header of a page is sought: few have long texts as statistics."""
+_ROW_GROUPS, _COLUMNS, _META, _VALUES, _UNPACKED, _PACKED, _DATA, _DICTIONARY = 4, 1, 3, 5, 6, 7, 9, 11
+_PAGE_UNPACKED, _PAGE_PACKED, _DATA_PAGE, _DATA_PAGE_2 = 2, 3, 5, 8
+_ENCODING = {_DATA_PAGE: 2, _DATA_PAGE_2: 4}
+_DELTAS = (6, 7)
+"""`DELTA_LENGTH_BYTE_ARRAY`, of which Arrow makes no dictionary, and `DELTA_BYTE_ARRAY`, which stores the number of
+characters that a text shares with the one before, and the rest.
+"""
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _, _, _STRUCT = range(1, 13)
 
 
 class Declared(NamedTuple):
-    """The footer's entries for one column, summed over all row groups: the number of its values, empty ones included
-    (for lists, of all lists together), and the size of its decompressed, still encoded pages.
+    """What one column holds in all row groups, by the footer or by its pages, whichever is more.
+
+    Attributes:
+        values: the number of its values, empty ones included (for lists, of all lists together).
+        unpacked_bytes: the size of its decompressed, still encoded pages.
+        delta_bytes: if a page has texts that are stored as differences, the size of the largest page, which each text
+            may be as long as; else 0.
     """
 
     values: int
     unpacked_bytes: int
+    delta_bytes: int = 0
 
 
 def declared_columns(stream: BufferedIOBase) -> list[Declared]:
     """Each column of the file, in order; the stream is left anywhere.
 
     Raises:
-        ValueError: where the footer is damaged.
+        ValueError: where the footer or the header of a page is damaged, or there are more than `MOST_PAGES` pages.
     """
     end = stream.seek(0, 2)
     if end < 12:
@@ -42,15 +59,47 @@ def declared_columns(stream: BufferedIOBase) -> list[Declared]:
     try:
         groups = _Reader(stream.read(length)).struct(0).get(_ROW_GROUPS, [])
         metas = [[column[_META] for column in group[_COLUMNS]] for group in groups]
-        sums = [
-            Declared(sum(meta[_VALUES] for meta in column), sum(meta[_UNPACKED] for meta in column))
-            for column in zip(*metas, strict=True)
-        ]
+        columns = list(zip(*metas, strict=True))
+        if any(min(meta[_VALUES], meta[_UNPACKED]) < 0 for column in columns for meta in column):
+            raise ValueError("its footer counts backwards")
+        pages, found = 0, list[Declared]()
+        for column in columns:
+            unpacked, largest, deltas = 0, 0, False
+            for page in (page for meta in column for page in _pages(stream, meta, end)):
+                pages += 1
+                if pages > MOST_PAGES:
+                    raise ValueError(f"it has more than {MOST_PAGES:,} pages")
+                unpacked, largest = unpacked + page[_PAGE_UNPACKED], max(largest, page[_PAGE_UNPACKED])
+                deltas |= any(page[kind].get(field) in _DELTAS for kind, field in _ENCODING.items() if kind in page)
+            said = sum(meta[_UNPACKED] for meta in column)
+            found.append(Declared(sum(meta[_VALUES] for meta in column), max(said, unpacked), largest * deltas))
+        return found
     except (IndexError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError("its footer is damaged") from error
-    if any(min(meta[_VALUES], meta[_UNPACKED]) < 0 for column in metas for meta in column):
-        raise ValueError("its footer counts backwards")
-    return sums
+        raise ValueError("its footer or a page is damaged") from error
+
+
+def _pages(stream: BufferedIOBase, meta: dict[int, Any], end: int) -> Iterator[dict[int, Any]]:
+    """The headers of the pages of a column chunk; they are found as Arrow finds them."""
+    start, dictionary = meta[_DATA], meta.get(_DICTIONARY, 0)
+    place = dictionary if 0 < dictionary < start else start
+    # Without values nothing is read.
+    last = min(place + meta[_PACKED], end) if meta[_VALUES] else 0
+    while 0 <= place < last:
+        stream.seek(place)
+        data = b""
+        for size in HEADERS:
+            data += stream.read(size - len(data))
+            reader = _Reader(data)
+            try:
+                page = reader.struct(0)
+                break
+            except IndexError:
+                if len(data) < size or size == HEADERS[-1]:
+                    raise
+        if min(page[_PAGE_UNPACKED], page[_PAGE_PACKED]) < 0:
+            raise ValueError("a page has a size below 0")
+        yield page
+        place += reader.at + page[_PAGE_PACKED]
 
 
 class _Reader:

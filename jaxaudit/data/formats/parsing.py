@@ -1,6 +1,7 @@
 """Runs third-party parsers with output suppressed and input bounded; any exception becomes an `InputError`."""
 
 import io
+import json
 import logging
 import re
 import warnings
@@ -119,6 +120,29 @@ def json_lines(path: Path, longest: int, max_bytes: int = MAX_BYTES) -> Iterator
             line = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).strip()
             if line:
                 yield number, line
+
+
+def refuse_repeated_keys(text: str | bytes) -> None:
+    """Refuses JSON in which an object has a key twice: readers take the last value, others the first.
+
+    Raises:
+        ValueError: there is such an object, or `text` is no JSON. `RecursionError`: it is nested too deeply.
+
+    >>> refuse_repeated_keys('{"a": 1, "b": {"a": 2}}')
+    """
+    _UNIQUE.decode(text if isinstance(text, str) else text.decode("utf-8", "surrogatepass"))
+
+
+def _unique(pairs: list[tuple[str, object]]) -> None:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("an object has the same key twice")
+
+
+def _nothing(_: str) -> None:
+    """In place of a number, which is not computed."""
+
+
+_UNIQUE = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_nothing, parse_float=_nothing, parse_constant=_nothing)
 
 
 class _Bounded(io.RawIOBase):

@@ -1,11 +1,10 @@
-"""A table of text: the cells of a CSV or Parquet file before columns are interpreted; and reading of Parquet files.
+"""A table of text: the cells of a CSV or Parquet file before columns are interpreted.
 
 No message contains the content of a cell.
 """
 
-import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -13,15 +12,11 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet
 
-from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, refuse_larger
-from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 LABEL_NAMES = ("label", "labels", "class", "target", "y")
 INDEX_NAMES = ("", "index", "id", "row", "unnamed: 0")
-MAGIC = b"PAR1"
 Cells = TypeVar("Cells", pa.ChunkedArray, pa.StringArray)
 _LOOKED_AT, _LOOKED_AT_COLUMNS = 10_000, 100
 NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
@@ -161,68 +156,3 @@ def counts_rows(table: TextTable) -> bool:
 def counting(numbers: np.ndarray) -> bool:
     """Whether these are 0, 1, 2, ... or 1, 2, 3, ..."""
     return len(numbers) > 0 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
-
-
-def read_parquet(path: Path, *, keep: Collection[str], drop: Collection[str]) -> tuple[TextTable, tuple[str, ...]]:
-    """The cells as text, empty where missing, and notes on the columns.
-
-    Numbers, booleans, dates, times and decimals are converted to text; dictionary-encoded text is decoded. The index
-    columns of pandas (named in its metadata) are left out unless they are in `keep` or `drop`. A column of an
-    unsupported type that is to be dropped gets empty cells; a column of lists, or of anything else without a text, is
-    refused.
-    """
-    try:
-        with open_data(path) as stream, parquet.ParquetFile(stream) as file:
-            schema = file.schema_arrow
-            rows, count = file.metadata.num_rows, file.metadata.num_columns
-            if count > MOST_COLUMNS:
-                raise InputError(f"{path}: has {count:,} columns; at most {MOST_COLUMNS:,} are allowed.")
-            groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
-            size = max(sum(group.total_byte_size for group in groups), 8 * rows * count)
-            said = f"{path}, {rows:,} rows of {count:,} columns"
-            refuse_larger(said, size, MAX_BYTES, "keep fewer rows or columns")
-            if len(set(schema.names)) < len(schema.names):
-                raise InputError(f"{path}: two columns have the same name; give each its own.")
-            index = [name for name in _index_columns(schema.metadata) if name in schema.names]
-            index = [name for name in index if name not in keep and name not in drop]
-            names = [name for name in schema.names if name not in index]
-            cells = file.read([name for name in names if _flat(path, schema.field(name), drop)])
-            nothing = pa.chunked_array([pa.repeat("", len(cells) or rows)])
-            columns = [_as_text(cells.column(name)) if name in cells.column_names else nothing for name in names]
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise InputError(f"{path}: is not a readable Parquet file; was it copied in full?") from error
-    listed = ", ".join(map(repr, index))
-    notes = (f"the pandas index in the file ({listed}) is left out",) if index else ()
-    return TextTable(names, columns, path.name), notes
-
-
-def _index_columns(metadata: dict[bytes, bytes] | None) -> list[str]:
-    """Names of the columns that hold pandas' index; damaged metadata name none."""
-    try:
-        said = json.loads((metadata or {}).get(b"pandas", b"{}"))
-        return [name for name in said["index_columns"] if isinstance(name, str)]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return []
-
-
-def _flat(path: Path, field: pa.Field, drop: Collection[str]) -> bool:
-    """Whether a column holds one value per cell; a column that does not must be dropped."""
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    written = text or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
-    if written and not (pa.types.is_duration(kind) or pa.types.is_interval(kind)):
-        return True
-    if field.name in drop:
-        return False
-    raise InputError(
-        f"{path}: column {field.name!r} has values of type {str(kind)[:60]}, which a classifier cannot use; leave "
-        "it out (`drop`), or write it as numbers or text."
-    )
-
-
-def _as_text(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.cast(cells.type.value_type)
-    text = pc.fill_null(cells.cast(pa.string()), "")
-    text.validate(full=True)
-    return text

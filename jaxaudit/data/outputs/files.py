@@ -9,7 +9,7 @@ import numpy as np
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError
 
@@ -57,12 +57,14 @@ def read_outputs(path: Path, expected: Expected) -> np.ndarray:
         from jaxaudit.data.outputs.tables import read_csv_outputs, read_parquet_outputs
 
         return (read_csv_outputs if suffix == ".csv" else read_parquet_outputs)(path, expected)
+    most = expected.rows * (expected.classes + 1) * np.dtype(np.longdouble).itemsize + SPARE
     if suffix == ".npy":
-        most = expected.rows * (expected.classes + 1) * np.dtype(np.longdouble).itemsize + SPARE
         array = read_npy(path, min(MAX_BYTES, most))
     elif suffix == ".npz":
         archive = NpzArrays(path)
-        array = archive.read(_choose_array(archive.names, path))
+        name = _choose_array(archive.names, path)
+        refuse_larger(f"{path.name}[{name}]", archive.sizes[name], most)
+        array = archive.read(name)
     else:
         refuse_pickle(path)
         kinds = ", ".join((".npz", ".npy", *TABLES))

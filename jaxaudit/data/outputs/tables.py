@@ -12,6 +12,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from jaxaudit.data.formats.csv_file import read_csv
+from jaxaudit.data.formats.parquet_file import index_columns
 from jaxaudit.data.formats.parquet_footer import Declared, declared_columns
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.text_table import INDEX_NAMES, counting
@@ -20,6 +21,7 @@ from jaxaudit.data.outputs.files import HARD_LABELS, SPARE, Expected
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
+LISTS = (pa.types.is_list, pa.types.is_fixed_size_list, pa.types.is_large_list)
 LONGEST_LINE = 1 << 20
 WIDEST_CELL = 64
 LONGEST_NAME = 4096
@@ -93,25 +95,40 @@ def read_parquet_outputs(path: Path, expected: Expected) -> np.ndarray:
         # A stream, because pyarrow does not accept a path that is not UTF-8.
         declared = declared_columns(stream)
         with parquet.ParquetFile(stream, pre_buffer=True) as file:
-            names, types = file.schema_arrow.names, file.schema_arrow.types
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+            index = index_columns(schema)
+            for name in index:
+                expected.check_rows(rows, path.name)
+                if _is_number(schema.field(name).type):
+                    _refuse_out_of_order(file.read([name]).column(0).to_numpy(), "its pandas index", path.name)
+            places = [place for place, name in enumerate(schema.names) if name not in index]
+            names, types = [schema.names[place] for place in places], [schema.types[place] for place in places]
+            declared = [declared[place] for place in places] if len(declared) == len(schema.names) else declared
             # A first column of text is taken to name the records, and is not read.
             skipped = int(len(names) > 1 and not _is_number(types[0]))
-            _check_before_reading(file.metadata.num_rows, declared[skipped:], skipped, path.name, expected)
-            table = file.read(names[skipped:])
-    if len(names) == 1 and (pa.types.is_string(types[0]) or pa.types.is_large_string(types[0])):
+            _check_before_reading(rows, declared[skipped:], skipped, path.name, expected)
+            # A few bytes can hold a long text in each cell.
+            texts = [place for place, kind in enumerate(types[skipped:], skipped) if not _is_number(kind)]
+            of_labels = len(names) == 1 and not any(is_kind(types[0]) for is_kind in LISTS)
+            table = None if texts and (len(names) > 1 or of_labels) else file.read(names[skipped:])
+    if table is None and len(names) == 1:
         raise InputError(f"{path.name}: {HARD_LABELS}.")
-    lists = (pa.types.is_list, pa.types.is_fixed_size_list, pa.types.is_large_list)
-    if len(names) == 1 and any(each(types[0]) for each in lists):
+    if table is None:
+        raise _no_number(names[texts[0]], types[texts[0]], path.name)
+    if texts:
         return _from_lists(table.column(0), path.name)
     if table.num_columns != len(names) - skipped:
         raise InputError(f"{path.name}: has several columns of the same name; give each its own.")
     leading = None if skipped or not _is_number(types[0]) else table.column(0).to_numpy()
     chosen = _class_columns(names, leading, len(names), expected, path.name)
     for column in chosen:
-        if not _is_number(types[column]) or table.column(column - skipped).null_count:
-            what = "has empty cells" if _is_number(types[column]) else f"is of type {str(types[column])[:40]}"
-            raise InputError(f"{path.name}: column {names[column][:40]!r} {what}; outputs must be numbers.")
+        if table.column(column - skipped).null_count:
+            raise InputError(f"{path.name}: column {names[column][:40]!r} has empty cells; outputs must be numbers.")
     return np.stack([table.column(column - skipped).to_numpy() for column in chosen]).T
+
+
+def _no_number(name: str, kind: pa.DataType, source: str) -> InputError:
+    return InputError(f"{source}: column {name[:40]!r} is of type {str(kind)[:40]}; outputs must be numbers.")
 
 
 def _check_before_reading(
@@ -180,8 +197,7 @@ def _class_columns(
         if leading is None:
             columns = columns[1:]
         elif _counts_records(leading) or (spare and named):
-            if not _counts_records(leading) and _counts_records(np.sort(leading)):
-                raise InputError(f"{source}: its first column numbers the rows out of order; sort them.")
+            _refuse_out_of_order(leading, "its first column", source)
             columns = columns[1:]
     if header is None or class_names is None or len(columns) != classes:
         return columns
@@ -196,6 +212,11 @@ def _class_columns(
             f"({', '.join(map(str, list(class_names)[:5]))}, ...) or none."
         )
     return columns
+
+
+def _refuse_out_of_order(numbers: np.ndarray, what: str, source: str) -> None:
+    if not _counts_records(numbers) and _counts_records(np.sort(numbers)):
+        raise InputError(f"{source}: {what} numbers the rows out of order; sort them.")
 
 
 def _counts_records(numbers: np.ndarray) -> bool:

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from jaxaudit.data.scores.names import ROLES, Role
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, meeting
-from jaxaudit.data.scores.table import LONGEST, ROLES, Role
+from jaxaudit.data.scores.table import LONGEST
 from jaxaudit.errors import InputError
 
 _NO_NAME = re.compile(r"[^\w.\-]+")
-_UNTELLING = re.compile(r".*_EVAL|evals?(_.*)?|\.*", re.IGNORECASE)
+_UNTELLING = re.compile(r".*_EVAL|evals?(_.*)?|ds_size[0-9]+|\.*", re.IGNORECASE)
 """Files and folders that do not tell which model an evaluation was of."""
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,18 @@ import numpy as np
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.formats.parsing import json_lines
-from jaxaudit.data.memory import MOST_COLUMNS
-from jaxaudit.data.paths import open_data
-from jaxaudit.data.scores.table import OWN, ScoreTable, is_number, score_table
+from jaxaudit.data.formats.parsing import json_lines, refuse_repeated_keys
+from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
+from jaxaudit.data.paths import file_size, open_data
+from jaxaudit.data.scores.names import OWN, is_number
+from jaxaudit.data.scores.table import ScoreTable, check_lengths, score_table
 from jaxaudit.errors import InputError
 
 LONGEST_LINE = 2**20
+CELL = 64
+"""Bytes that Python takes for a cell."""
+SHARE = 4
+"""Cells take several times the bytes of their lines, which may unpack to 1 / `SHARE` of what an array may."""
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 
@@ -39,14 +45,13 @@ def load_scores(
         InputError: the file cannot be read or is too large, names a column twice or lacks one of `rename`; or as
             `score_table`.
     """
-    path = Path(path)
+    path, notes = Path(path), tuple[str, ...]()
     if path.suffix.lower() in JSON_LINES:
         columns = _of_lines(path)
     elif path.suffix.lower() == ".npz":
-        archive = NpzArrays(path)
-        columns = {name: archive.read(name) for name in archive.names}
+        columns = _of_archive(path, rename)
     else:
-        columns = _of_table(path, rename)
+        columns, notes = _of_table(path, rename)
     missing = [each for each in rename if each not in columns]
     if missing:
         raise InputError(f"{path.name}: has no column {missing[0]!r} to rename (`rename`); is the name right?")
@@ -55,7 +60,7 @@ def load_scores(
     if twice:
         raise InputError(f"{path.name}: has several columns {twice[0][:100]!r}; give each its own name.")
     found = dict(zip(renamed, columns.values(), strict=True))
-    return score_table(found, name=path.name, lower=lower, higher=higher)
+    return replace(score_table(found, name=path.name, lower=lower, higher=higher), notes=notes)
 
 
 def is_score_table(path: Path) -> bool:
@@ -65,9 +70,9 @@ def is_score_table(path: Path) -> bool:
     with open_data(path) as stream:
         first = stream.read(LONGEST_LINE)
     if first.startswith(b"PAR1"):
-        from jaxaudit.data.tables.people import read_text_table
+        from jaxaudit.data.formats.parquet_file import parquet_names
 
-        return "set" in (read_text_table(path)[0].header or [])
+        return "set" in parquet_names(path)
     names = re.split(rb"[,;\t]", first.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf"))
     return b"set" in [each.strip(b' \r"') for each in names]
 
@@ -100,7 +105,26 @@ def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.n
     )
 
 
-def _of_table(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
+def _is_used(column: str, rename: Mapping[str, str]) -> bool:
+    """Whether a column of a file is read; of others only the names are."""
+    name = rename.get(column, column)
+    return name in OWN or is_number(name)
+
+
+def _of_archive(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
+    archive = NpzArrays(path)
+    shapes = {name: archive.shape(name) for name in archive.names}
+    named = {rename.get(name, name): shape for name, shape in shapes.items()}
+    if "set" in named:
+        check_lengths(named, path.name)
+    records = max((shape[0] for shape in shapes.values() if shape), default=0)
+    size = max(sum(archive.sizes.values()), CELL * records * len(shapes))
+    with open_data(path) as file:
+        refuse_larger(path.name, size, most_unpacked(file_size(file), MAX_BYTES))
+    return {name: archive.read(name) if _is_used(name, rename) else range(records) for name in shapes}
+
+
+def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     # Imported here because pyarrow takes a tenth of a second.
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -108,12 +132,16 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
     from jaxaudit.data.formats.text_table import trimmed
     from jaxaudit.data.tables.people import read_text_table
 
-    table, _ = read_text_table(path)
+    # pandas' index may hold the set, the groups or the scores.
+    table, notes = read_text_table(path, index=True, only=lambda name: _is_used(name, rename))
     header = table.header or []
     if len(set(header)) < len(header):
         raise InputError(f"{path.name}: two columns have the same name; give each its own.")
     found: dict[str, Any] = {}
     for index, name in enumerate(header):
+        if not _is_used(name, rename):
+            found[name] = range(table.rows)
+            continue
         cells = trimmed(table.columns[index])
         if not is_number(rename.get(name, name)):
             found[name] = np.asarray(cells.to_pylist(), object)
@@ -122,23 +150,23 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
         values = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
         table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
         found[name] = table.numbers(index)
-    return found
+    return found, notes
 
 
 def _of_lines(path: Path) -> dict[str, Any]:
-    decoder = msgspec.json.Decoder(dict[str, float | str | None])
+    decoder = msgspec.json.Decoder(dict[str, int | float | str | None])
     found: dict[str, list[Any]] = {}
-    for number, line in json_lines(path, LONGEST_LINE):
+    for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
         try:
             record = decoder.decode(line)
+            refuse_repeated_keys(line)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise InputError(f"{path.name}: line {number} is not an object of numbers and texts, in UTF-8.") from error
+        except ValueError as error:
+            raise InputError(f"{path.name}: line {number}: {error}.") from error
         found = found or {name: [] for name in record}
         if record.keys() != found.keys() or len(found) > MOST_COLUMNS:
             raise InputError(f"{path.name}: line {number} has other names than the first; give each record the same.")
         for name, value in record.items():
             found[name].append(value)
-    return {
-        name: values if name in OWN or any(isinstance(each, str) for each in values) else np.array(values, np.float64)
-        for name, values in found.items()
-    }
+    return found

@@ -3,32 +3,20 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxaudit.data.groups import LONGEST as LONGEST_GROUP
-from jaxaudit.data.groups import checked_groups, numbered
+from jaxaudit.data.group_values import group_values, numbered
 from jaxaudit.data.scores.copies import Column, refuse_copies
+from jaxaudit.data.scores.names import COVARIATE, HIGHER, LOWER, OWN, ROLES, Role, is_number, parts, refuse_unclear
+from jaxaudit.data.scores.signs import refuse_contrary
 from jaxaudit.errors import InputError
 
-Role = Literal["target", "before", "baseline", "unused", "used"]
-ROLES: tuple[Role, ...] = ("target", "before", "baseline", "unused", "used")
 SETS = ("query", "holdout", "members", "reference")
-COVARIATE = "covariate"
-OWN = ("set", "index", "group", "pair", "text")
-"""Columns that are no score and no covariate."""
-LOWER = {
-    *("loss", "error", "squared_error", "absolute_error", "nll", "perplexity", "truth_ratio"),
-    *("min_k", "min_k_plus_plus", "zlib", "reference", "gradnorm"),
-}
-"""Scores that are lower for records that were used: errors, and attacks with the sign of open-unlearning's `mia_*`."""
-HIGHER = {
-    *("log_likelihood", "likelihood", "probability", "log_odds", "confidence", "accuracy"),
-    *("extraction_strength", "exact_memorization", "rouge"),
-}
-LONGEST = 100
+LONGEST, MOST = 100, 1e75
+"""Characters of a name, and how far a number may be from 0."""
 
 
 class ScoredModel(NamedTuple):
@@ -57,9 +45,11 @@ class ScoreTable:
         models: the models, targets first.
         covariates: by name, a number a record that no model made.
         directions: by name of a score, 1 if it is higher for records that were used, -1 if lower, 0 if not known.
+        guessed: the scores whose direction follows from their names alone.
         groups, pairs: the group and the pair of each record, numbered from 0; None if there are none.
         texts: the records as texts; None if they are not at hand.
         ignored: names of columns that were not understood.
+        notes: how the file was read where that is not plain.
     """
 
     name: str
@@ -71,6 +61,8 @@ class ScoreTable:
     pairs: Int[np.ndarray, " records"] | None = None
     texts: tuple[str, ...] | None = None
     ignored: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def of(self, role: Role) -> tuple[ScoredModel, ...]:
         """The models of a role, in the order of their columns."""
@@ -84,12 +76,12 @@ class ScoreTable:
     def content_hash(self) -> str:
         """`blake2b:...` of everything that enters a number."""
         digest = hashlib.blake2b("\n".join(self.sets.tolist()).encode(), digest_size=16)
-        for label, values in (
-            *((f"{m.role}.{m.name}.{name}", each) for m in self.models for name, each in m.scores.items()),
-            *((f"{COVARIATE}.{name}", each) for name, each in self.covariates.items()),
-            *((name, each) for name, each in (("group", self.groups), ("pair", self.pairs)) if each is not None),
+        for label, name, values in (
+            *((f"{m.role}.{m.name}.{name}", name, each) for m in self.models for name, each in m.scores.items()),
+            *((f"{COVARIATE}.{name}", name, each) for name, each in self.covariates.items()),
+            *((name, name, each) for name, each in (("group", self.groups), ("pair", self.pairs)) if each is not None),
         ):
-            digest.update(f"\n{label} {self.directions.get(label.rpartition('.')[2], 0)}\n".encode())
+            digest.update(f"\n{label} {self.directions.get(name, 0)}\n".encode())
             digest.update(np.ascontiguousarray(values, "<f8").tobytes())
         for text in self.texts or ():
             digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
@@ -110,15 +102,17 @@ def score_table(
             to have used) or `reference` (known not to have been used). `ROLE.SCORE` or `ROLE.MODEL.SCORE`: the scores
             of a model, with a role of `ScoredModel`; NaN or None where a model was not asked. `covariate.NAME`: numbers
             that no model made. `group`, `pair`: what was dealt whole, or which two records are versions of each other.
-            `text`: the record. `index`: what a record is called elsewhere.
+            `text`: the record. `index`: what a record is called elsewhere. A dot between two digits belongs to a name:
+            `target.mink_0.2` is the score `mink_0.2`.
         name: of the table.
         lower, higher: names of scores that are lower, or higher, for records that were used, in addition to `LOWER` and
             `HIGHER`. Of other scores the direction is not known, and both count.
 
     Raises:
         InputError: there is no set, no score, a set of an unknown name, a record twice, a number that is not finite, a
-            score that is missing on part of a set, the same for all records or one value for each set; groups or pairs
-            do not fit; or two models have the same numbers (`refuse_copies`).
+            score that is missing on part of a set, the same for all records or one value for each set; columns differ
+            in length; it is not clear what in a name is the model; a score has the sign of the other direction; a
+            record has no group; groups or pairs do not fit; or two models have the same numbers (`refuse_copies`).
 
     >>> table = score_table({"set": ["query", "holdout"] * 2, "target.loss": [0.1, 2.0, 0.3, 1.0]})
     >>> table.of("target")[0].scores["loss"], table.directions
@@ -130,6 +124,7 @@ def score_table(
             f"{name}: has no column `set`; say of each record whether it is in the query set (query), the holdout "
             "(holdout) or among the known members (members)."
         )
+    check_lengths({each: shape_of(values) for each, values in found.items()}, name)
     # Texts become an array only when they are known to be short: its cells are all as wide as the longest.
     sets = np.array([each if each in SETS else "" for each in map(str, found["set"])], "U9")
     unknown = sets == ""
@@ -138,23 +133,31 @@ def score_table(
     _refuse_repeated(found, sets, name)
     numbers = {each: _numbers(each, values, len(sets), name) for each, values in found.items() if is_number(each)}
     models: dict[tuple[Role, str], dict[str, np.ndarray]] = {}
+    covariates: dict[str, np.ndarray] = {}
     for each, values in numbers.items():
-        role, model, score = _parts(each)
+        role, model, score = parts(each)
         if role == COVARIATE:
+            covariates[score] = values
             continue
         _refuse_useless(each, values, sets, name)
         models.setdefault((role, model), {})[score] = values  # pyright: ignore[reportArgumentType]
+    refuse_unclear({both: list(scores) for both, scores in models.items()}, name)
     made = tuple(ScoredModel(*both, scores) for both, scores in models.items())
+    directions = _directions(made, lower, higher)
+    guessed = tuple(each for each in directions if directions[each] and each not in (*lower, *higher))
+    by_column = {each: (parts(each)[2], values) for each, values in numbers.items() if parts(each)[0] != COVARIATE}
+    refuse_contrary({each: found for each, found in by_column.items() if found[0] in guessed}, name)
     table = ScoreTable(
         name,
         sets,
         tuple(sorted(made, key=lambda model: ROLES.index(model.role))),
-        {_parts(each)[2]: values for each, values in numbers.items() if _parts(each)[0] == COVARIATE},
-        _directions(made, lower, higher),
+        covariates,
+        directions,
         _partition(found, "group", sets, SETS[:3], name),
         _partition(found, "pair", sets, SETS[:2], name),
         tuple(map(str, found["text"])) if "text" in found else None,
         tuple(each for each in found if each not in OWN and each not in numbers),
+        guessed,
     )
     if not table.models:
         raise InputError(
@@ -174,22 +177,31 @@ def asked(values: Float[np.ndarray, " records"], rows: Int[np.ndarray, " some"])
     return len(rows) > 0 and bool(np.isfinite(values[rows]).all())
 
 
-def is_number(column: str) -> bool:
-    """Whether a column of this name holds the scores of a model, or a covariate."""
-    role, _, score = column.partition(".")
-    return bool(score) and role in (*ROLES, COVARIATE)
+def shape_of(values: Any) -> tuple[int, ...]:
+    """The shape of a column; texts are not made an array, whose cells would all be as wide as the longest."""
+    return tuple(values.shape) if hasattr(values, "shape") else (len(values),)
 
 
 def columns_of(columns: Mapping[str, Any]) -> list[Column]:
     """The columns of scores and covariates."""
     found = {each: np.asarray(values, np.float64) for each, values in columns.items() if is_number(each)}
-    return [Column(each, *_parts(each), values) for each, values in found.items()]
+    return [Column(each, *parts(each), values) for each, values in found.items()]
 
 
-def _parts(column: str) -> tuple[str, str, str]:
-    role, _, rest = column.partition(".")
-    model, _, score = rest.rpartition(".")
-    return role, model, score
+def check_lengths(shapes: Mapping[str, tuple[int, ...]], name: str) -> None:
+    """Rejects columns that have not one value for each record, by their shapes alone."""
+    records = shapes["set"]
+    wrong = {
+        column: shape
+        for column, shape in shapes.items()
+        if shape[:1] != records or (len(shape) != 1 and (column in OWN or is_number(column)))
+    }
+    if wrong or len(records) != 1:
+        listed = "; ".join(f"{column[:100]} has shape {shape}" for column, shape in list(wrong.items())[:5])
+        raise InputError(
+            f"{name}: the column set has shape {records}, and every column must have one value for each record"
+            + (f": {listed}." if listed else ".")
+        )
 
 
 def _numbers(column: str, values: Any, records: int, name: str) -> Float[np.ndarray, " records"]:
@@ -197,12 +209,14 @@ def _numbers(column: str, values: Any, records: int, name: str) -> Float[np.ndar
         raise InputError(f"{name}: a column has a name of more than {3 * LONGEST} characters; give it a short one.")
     try:
         found = np.array(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name}: the column {column} has a cell that is not a number.") from error
-    if found.shape != (records,) or np.isinf(found).any():
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name}: the column {column} has a cell that is not a number, or too large a one.") from error
+    # Infinite ones included; squares and their sums stay finite.
+    beyond = int((np.abs(found) > MOST).sum())
+    if beyond:
         raise InputError(
-            f"{name}: the column {column} must have one finite number for each of {records} records; it has shape "
-            f"{found.shape} and {int(np.isinf(found).sum())} infinite numbers."
+            f"{name}: the column {column} has {beyond} infinite numbers or numbers beyond {MOST:g}; leave these "
+            "records out, or give the logarithms of all."
         )
     return found
 
@@ -218,9 +232,10 @@ def _refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str
                 "these records out, or ask the model again."
             )
     there = values[~np.isnan(values)]
-    if not len(there) or np.ptp(there) == 0:
+    # A difference of the largest numbers would be infinite.
+    if not len(there) or there.min() == there.max():
         raise InputError(f"{name}: the column {column} has no number, or the same one for all records; is it a score?")
-    if all(len(each) > 1 and np.ptp(each) == 0 for each in (of_sets["query"], of_sets["holdout"])):
+    if all(len(each) > 1 and each.min() == each.max() for each in (of_sets["query"], of_sets["holdout"])):
         raise InputError(f"{name}: the column {column} has one value on each set: it is the set, not a score.")
 
 
@@ -240,15 +255,9 @@ def _partition(
     """The values of a column as numbers from 0; -1 for records of other sets than these."""
     if column not in found:
         return None
-    longest = max((len(each) for each in found[column] if isinstance(each, str)), default=0)
-    if longest > LONGEST_GROUP:
-        raise InputError(f"{name}: a {column} has a name of more than {LONGEST_GROUP} characters; give short names.")
-    values, there = np.asarray(found[column]), np.isin(sets, of)
-    values = values[there]
-    whole = values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.floor(values)).all()
-    values = values.astype(np.int64) if whole else values if values.dtype.kind in "iu" else values.astype(str)
+    rows = np.flatnonzero(np.isin(sets, of))
     numbers = np.full(len(sets), -1)
-    numbers[there] = numbered(checked_groups(values, f"table {name} (column {column})"))
+    numbers[rows] = numbered(group_values(found[column], rows, f"table {name} (column {column})"))
     return numbers
 
 

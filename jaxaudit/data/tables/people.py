@@ -1,7 +1,7 @@
 """Reads your own CSV or Parquet file: as a `Table`, the kinds of columns detected and reported, or as `Examples`."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -12,6 +12,7 @@ import pyarrow as pa
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats import text_table
 from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions, read_csv
+from jaxaudit.data.formats.parquet_file import MAGIC, read_parquet
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.paths import open_data
 from jaxaudit.data.tables import cells as column_cells
@@ -27,21 +28,27 @@ _SUSPECT_ROWS = 20
 
 
 def read_text_table(
-    path: Path, *, keep: Collection[str] = (), drop: Collection[str] = (), options: CsvOptions = DETECTED
+    path: Path,
+    *,
+    keep: Collection[str] = (),
+    drop: Collection[str] = (),
+    index: bool = False,
+    only: Callable[[str], bool] = lambda _: True,
+    options: CsvOptions = DETECTED,
 ) -> tuple[text_table.TextTable, tuple[str, ...]]:
     """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
 
     Args:
         path: the file; its first bytes show which format it has.
-        keep, drop: as for `read_parquet`.
+        keep, drop, index, only: as for `read_parquet`.
         options: the format of a CSV file, as far as it should not be detected.
     """
     with open_data(path) as stream:
-        parquet = stream.read(len(text_table.MAGIC)) == text_table.MAGIC
+        parquet = stream.read(len(MAGIC)) == MAGIC
     if parquet:
         if options != DETECTED:
             raise InputError(f"{path}: is Parquet; `delimiter`, `encoding` and `decimal` are for CSV.")
-        return text_table.read_parquet(path, keep=keep, drop=drop)
+        return read_parquet(path, keep=keep, drop=drop, index=index, only=only)
     table = read_csv(path, options=options)
     text_table.check_header(table, path)
     return table, (f"it is read as {table.note}",) if table.note else ()

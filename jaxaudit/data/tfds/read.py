@@ -18,6 +18,7 @@ import numpy as np
 from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.folders import opened_image
+from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.formats.parsing import parsed, parsing, quietly
 from jaxaudit.data.images import join_images, stack_images
 from jaxaudit.data.labels import MOST_CLASSES
@@ -29,6 +30,8 @@ _PIL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF")  # those TFDS stores
 _DTYPES = ("uint8", "uint16", "float32")
 _CHUNK = 1000
+_AT_ONCE = 1 << 28
+"""Bytes that records may take together if any of them may be as large as all pages."""
 _LARGEST_METADATA = 1 << 24
 _LARGEST_INFO = 1 << 21
 """Of the description, whose parser takes a second for each MiB."""
@@ -259,6 +262,10 @@ def _tfrecords(path: Path, skip: int, take: int) -> Iterator[bytes]:
 def _parquet_records(path: Path, skip: int, take: int) -> Iterator[bytes]:
     from pyarrow import parquet
 
-    with open_data(path) as opened, parquet.ParquetFile(opened) as file:
-        rows = chain.from_iterable(batch.column(0) for batch in file.iter_batches(_CHUNK))
+    with open_data(path) as opened:
+        # A few bytes can hold a long record in each row.
+        largest = sum(column.unpacked_bytes for column in declared_columns(opened))
+        at_once = max(1, min(_CHUNK, _AT_ONCE // max(1, largest)))
+        file = parquet.ParquetFile(opened)
+        rows = chain.from_iterable(batch.column(0) for batch in file.iter_batches(at_once))
         yield from (row.as_py() for row in islice(rows, skip, skip + take))

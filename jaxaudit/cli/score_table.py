@@ -1,0 +1,39 @@
+"""Reads a table of scores, and says on standard error what its columns were taken for."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jaxaudit.cli.progress import say
+from jaxaudit.data.scores.reading import load_scores
+from jaxaudit.data.scores.table import ScoreTable
+
+SHOWN = 10
+
+
+def read_scores(
+    path: Path, rename: Mapping[str, str] = {}, lower: Sequence[str] = (), higher: Sequence[str] = ()
+) -> ScoreTable:
+    """The table in a file, as `load_scores` reads it."""
+    table = load_scores(path, rename=rename, lower=lower, higher=higher)
+    for note in table.notes:
+        say(f"{table.name}: {note}")
+    if table.ignored:
+        say(f"{table.name}: {len(table.ignored)} columns are not used: {', '.join(table.ignored[:SHOWN])}")
+    ways = {
+        way: [name for name in table.guessed if table.directions[name] == sign]
+        for way, sign in (("lower", -1), ("higher", 1))
+    }
+    taken = [f"{way}: {', '.join(names[:SHOWN])}" for way, names in ways.items() if names]
+    if taken:
+        say(
+            f"{table.name}: by their names, scores are taken for records that were used as {'; as '.join(taken)} "
+            "(--lower and --higher of jaxaudit ks say otherwise)"
+        )
+    unknown = [name for name, direction in table.directions.items() if not direction]
+    if unknown:
+        say(
+            f"{table.name}: it is not known whether {', '.join(unknown[:SHOWN])} is lower or higher for records that "
+            "were used: it counts in both directions, and only where a target has no score of known direction; --lower "
+            "or --higher of jaxaudit ks says it"
+        )
+    return table

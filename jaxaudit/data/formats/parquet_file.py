@@ -1,0 +1,188 @@
+"""Parquet files of another party: their columns as text, bounded before they are decoded.
+
+A few bytes of Parquet can hold gigabytes: pages are compressed, a text that occurs often is stored once, and a text may
+be stored as what it shares with the one before. So the headers of pages are added up first (`parquet_footer`), and
+columns are decoded some rows at a time, texts with a number in place of each repeated one.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from jaxaudit.data.formats.parquet_footer import Declared, declared_columns
+from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.formats.text_table import LABEL_NAMES, TextTable
+from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
+from jaxaudit.data.paths import file_size, open_data
+from jaxaudit.errors import InputError
+
+MAGIC = b"PAR1"
+CELL = 16
+"""Bytes that a cell takes beside its text."""
+ROWS, AT_ONCE = 1 << 16, 1 << 28
+"""The most rows that are decoded together, and the bytes that they may take if any cell may be as large as a page."""
+ADVICE = "keep fewer rows or columns"
+LONGEST, MOST = 1 << 24, 1 << 22
+"""Bytes of a text of the footer, and entries of a list there."""
+
+
+class _Opened(NamedTuple):
+    file: parquet.ParquetFile
+    declared: list[Declared]
+    said: str
+    most: int
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_Opened]:
+    """A Parquet file whose texts are read as dictionaries, what its columns unpack to, and what they may."""
+    what = f"{path}: is not a readable Parquet file"
+    # A stream, because pyarrow does not accept a path that is not UTF-8.
+    with open_data(path) as stream:
+        held = file_size(stream)
+        with parsing(what, "was it copied in full?"):
+            first = _file(stream, [])
+        rows, count = first.metadata.num_rows, len(first.schema_arrow.names)
+        said, most = f"{path}, {rows:,} rows of {count:,} columns", most_unpacked(held, MAX_BYTES)
+        refuse_larger(said, CELL * rows, most, ADVICE)
+        with parsing(what, "was it copied in full?"):
+            declared = declared_columns(stream)
+            # Arrow makes no dictionary of texts that are stored as differences.
+            plain = {first.schema.column(place).path for place, each in enumerate(declared) if each.delta_bytes}
+            texts = [each.name for each in first.schema_arrow if _is_text(each.type) and each.name not in plain]
+            file = _file(stream, texts)
+        with file:
+            yield _Opened(file, declared, said, most)
+
+
+def _file(stream: BufferedReader, dictionaries: list[str]) -> parquet.ParquetFile:
+    return parquet.ParquetFile(
+        stream, read_dictionary=dictionaries, thrift_string_size_limit=LONGEST, thrift_container_size_limit=MOST
+    )
+
+
+def parquet_names(path: Path) -> list[str]:
+    """The names of the columns of a Parquet file."""
+    with _opened(path) as opened:
+        return opened.file.schema_arrow.names
+
+
+def rows_at_once(declared: Sequence[Declared], most: int = ROWS) -> int:
+    """How many rows are decoded together, of columns in which a text may take a page."""
+    largest = max((column.delta_bytes for column in declared), default=0)
+    return max(1, min(most, AT_ONCE // max(1, largest)))
+
+
+def read_parquet(
+    path: Path,
+    *,
+    keep: Collection[str] = (),
+    drop: Collection[str] = (),
+    index: bool = False,
+    only: Callable[[str], bool] = lambda _: True,
+) -> tuple[TextTable, tuple[str, ...]]:
+    """The cells as text, empty where missing, and notes on the columns.
+
+    Numbers, booleans, dates, times and decimals are converted to text; dictionary-encoded text is decoded.
+
+    Args:
+        path: the file.
+        keep, drop: the index columns of pandas (named in its metadata) are left out unless they are in one of these,
+            or have the name of a label. A column of an unsupported type that is to be dropped gets empty cells; a
+            column of lists, or of anything else without a text, is refused.
+        index: whether pandas' index columns are columns as all others.
+        only: by its name, whether a column is read; others get empty cells, whatever their type.
+    """
+    with _opened(path) as opened:
+        file, declared, said, most = opened
+        schema, rows, count = file.schema_arrow, file.metadata.num_rows, len(file.schema_arrow.names)
+        if max(count, len(declared)) > MOST_COLUMNS:
+            raise InputError(f"{path}: has {len(declared):,} columns; at most {MOST_COLUMNS:,} are allowed.")
+        if len(set(schema.names)) < len(schema.names):
+            raise InputError(f"{path}: two columns have the same name; give each its own.")
+        inner = [name for name in _index_columns(schema.metadata) if name in schema.names]
+        kept = {*keep, *drop}
+        left_out = [] if index else [n for n in inner if n not in kept and n.lower() not in LABEL_NAMES]
+        names = [name for name in schema.names if name not in left_out]
+        read = [name for name in names if only(name) and _flat(path, schema.field(name), drop)]
+        unpacked = sum(column.unpacked_bytes for column in declared)
+        refuse_larger(said, max(unpacked, CELL * rows * len(read)), most, ADVICE)
+        parts: dict[str, list[pa.Array]] = {name: [] for name in read}
+        size = done = 0
+        what = f"{path}: is not a readable Parquet file"
+        batches = iter(file.iter_batches(rows_at_once(declared), columns=read)) if read else iter(())
+        while True:
+            with parsing(what, "was it copied in full?"):
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                size += CELL * len(read) * len(batch) + sum(map(_text_bytes, batch.columns))
+            refuse_larger(said, size, most, ADVICE)
+            with parsing(what, "was it copied in full?"):
+                for name in read:
+                    parts[name].append(_as_text(batch.column(name)))
+            done += len(batch)
+    rows = done if read else rows
+    nothing = pa.chunked_array([pa.repeat("", rows if names else 0)])
+    columns = [pa.chunked_array(parts[name], pa.string()) if name in parts else nothing for name in names]
+    listed = ", ".join(map(repr, left_out))
+    notes = (f"the pandas index in the file ({listed}) is left out",) if left_out else ()
+    return TextTable(names, columns, path.name), notes
+
+
+def index_columns(schema: pa.Schema) -> list[str]:
+    """The columns of a Parquet file that hold pandas' index."""
+    return [name for name in _index_columns(schema.metadata) if name in schema.names]
+
+
+def _index_columns(metadata: dict[bytes, bytes] | None) -> list[str]:
+    """Names of the columns that hold pandas' index; damaged metadata name none."""
+    try:
+        said = json.loads((metadata or {}).get(b"pandas", b"{}"))
+        return [name for name in said["index_columns"] if isinstance(name, str)]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []
+
+
+def _flat(path: Path, field: pa.Field, drop: Collection[str]) -> bool:
+    """Whether a column holds one value per cell; a column that does not must be dropped."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    written = _is_text(kind) or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    if written and not (pa.types.is_duration(kind) or pa.types.is_interval(kind)):
+        return True
+    if field.name in drop:
+        return False
+    raise InputError(
+        f"{path}: column {field.name!r} has values of type {str(kind)[:60]}, which a classifier cannot use; leave "
+        "it out (`drop`), or write it as numbers or text."
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _text_bytes(cells: pa.Array) -> int:
+    """The bytes of the texts of a column, each as often as it occurs."""
+    values = cells.dictionary if pa.types.is_dictionary(cells.type) else cells
+    if not _is_text(values.type):
+        return 0
+    lengths = pc.call_function("cast", [pc.call_function("binary_length", [values])], pc.CastOptions(pa.int64()))
+    if pa.types.is_dictionary(cells.type):
+        lengths = pc.call_function("take", [lengths, cells.indices])
+    return pc.call_function("sum", [lengths]).as_py() or 0
+
+
+def _as_text(cells: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    text = pc.fill_null(cells.cast(pa.string()), "")
+    text.validate(full=True)
+    return text

@@ -1,0 +1,123 @@
+"""The values of groups: one integer or text a record, of which none is lost and no two become one.
+
+No message contains a group's value.
+"""
+
+import re
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from jaxaudit.data.labels import longer_than
+from jaxaudit.errors import InputError
+
+LONGEST = 200
+MISSING = ("", "?", "na", "n/a", "nan", "nat", "none", "null", "<na>")
+"""Texts, in small letters, that tables have in place of a value."""
+EXACT = 2**53
+"""From here on, a float stands for several whole numbers."""
+_FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
+
+
+def numbered(values: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Equal values as equal numbers, from 0 in the order in which they first occur.
+
+    >>> numbered(np.array([7, 3, 7, 5]))
+    array([0, 1, 0, 2])
+    """
+    _, first, indices = np.unique(values, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[indices]
+
+
+def checked_groups(values: np.ndarray, of: str, rows: Int[np.ndarray, " n"] | None = None) -> np.ndarray:
+    """The group of each record of the set `of`: one integer or short text per record.
+
+    Messages count records from 1, or by their `rows` in a file, which count from 0.
+    """
+    values = np.asarray(values)
+    if values.ndim != 1 or values.dtype.kind not in "iuSU":
+        raise InputError(
+            f"the groups of the {of} are {values.dtype} of shape {values.shape}; give one integer or text per record."
+        )
+    if longer_than(values, LONGEST):
+        raise InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")
+    if values.dtype.kind == "S":
+        # Other bytes stay other texts.
+        values = np.char.decode(values, "utf-8", "backslashreplace")
+    if values.dtype.kind == "U":
+        words = np.char.lower(np.char.strip(values))
+        _refuse_without((np.arange(len(words)) if rows is None else rows)[np.isin(words, MISSING)], of)
+        _refuse_rounded(words, of)
+    return values
+
+
+def group_values(values: Any, rows: Int[np.ndarray, " some"], of: str) -> Shaped[np.ndarray, " some"]:
+    """The groups of these rows, integers or short texts, from a column of any origin, such as JSON or a data frame.
+
+    Whole numbers keep all digits: floats that may have lost some are refused, as are records without a group.
+    """
+    array = values if isinstance(values, np.ndarray) else getattr(values, "values", values)
+    if not isinstance(array, np.ndarray) or array.dtype.kind == "O":
+        cells = list(array)
+        longest = max((len(cell) for cell in cells if isinstance(cell, str)), default=0)
+        if longest > LONGEST:
+            raise InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")
+        chosen = [cells[row] for row in rows]
+        _refuse_without(rows[np.array(list(map(_is_missing, chosen)), bool)], of)
+        array = _as_array(chosen, of)
+    else:
+        array = array[rows]
+    if array.dtype.kind == "f":
+        _refuse_without(rows[np.isnan(array)], of)
+        if not (np.isfinite(array).all() and (array == np.floor(array)).all()):
+            raise InputError(f"the groups of the {of} are fractions; give one integer or text per record.")
+        if (np.abs(array) >= EXACT).any():
+            raise _rounded(of)
+        array = array.astype(np.int64)
+    return checked_groups(array, of, rows)
+
+
+def _as_array(cells: list[Any], of: str) -> np.ndarray:
+    """Integers as integers, however large, floats as floats, and else the cells as texts."""
+    kinds = {type(cell) for cell in cells}
+    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+        small = all(-(2**63) <= cell < 2**63 for cell in cells)
+        return np.array(cells, np.int64) if small else np.array(list(map(str, cells)))
+    if all(issubclass(kind, int | float | np.number) and kind is not bool for kind in kinds):
+        if any(isinstance(cell, int | np.integer) and abs(int(cell)) >= EXACT for cell in cells):
+            raise _rounded(of)
+        return np.array(cells, np.float64)
+    texts = list(map(str, cells))
+    if len(set(texts)) < len(set(cells)):
+        raise InputError(f"the groups of the {of} are numbers and texts that look alike, as 1 and '1'; give one kind.")
+    return np.array(texts)
+
+
+def _is_missing(cell: Any) -> bool:
+    # pandas' own values for it are not equal to anything, and are no truth values either.
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or bool(cell != cell)
+
+
+def _refuse_without(rows: Int[np.ndarray, " some"], of: str) -> None:
+    """Refuses records without a group: together they would be one."""
+    if len(rows):
+        listed = ", ".join(map(str, rows[:5] + 1)) + (", ..." if len(rows) > 5 else "")
+        raise InputError(
+            f"{len(rows)} records of the {of} have no group (empty, null, NaN or the like; rows {listed}); give each a "
+            "group of its own, or leave them out."
+        )
+
+
+def _refuse_rounded(words: np.ndarray, of: str) -> None:
+    """Refuses numbers that were floats: from 2**53 on, different numbers may have become the same."""
+    floats = [word for word in words.tolist() if "." in word or "e" in word]
+    if floats and all(map(_FLOAT.fullmatch, words.tolist())) and any(abs(float(word)) >= EXACT for word in floats):
+        raise _rounded(of)
+
+
+def _rounded(of: str) -> InputError:
+    return InputError(
+        f"the groups of the {of} are floating-point numbers of 2**53 or more, so several groups may have been rounded "
+        "to one; write them as integers or texts."
+    )

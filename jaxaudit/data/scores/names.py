@@ -1,0 +1,61 @@
+"""Names of columns of scores: whose score a column is, and which way the scores of known names point."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from jaxaudit.errors import InputError
+
+Role = Literal["target", "before", "baseline", "unused", "used"]
+ROLES: tuple[Role, ...] = ("target", "before", "baseline", "unused", "used")
+COVARIATE = "covariate"
+OWN = ("set", "index", "group", "pair", "text")
+"""Columns that are no score and no covariate."""
+LOWER = {
+    *("loss", "error", "squared_error", "absolute_error", "nll", "perplexity", "truth_ratio"),
+    *("min_k", "min_k_plus_plus", "zlib", "reference", "gradnorm"),
+}
+"""Scores that are lower for records that were used: errors, and attacks with the sign of open-unlearning's `mia_*`."""
+HIGHER = {
+    *("log_likelihood", "likelihood", "probability", "log_odds", "confidence", "accuracy"),
+    *("extraction_strength", "exact_memorization", "rouge"),
+}
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+_DOT = re.compile(r"(?<![0-9])\.|\.(?![0-9])")
+
+
+def is_number(column: str) -> bool:
+    """Whether a column of this name holds the scores of a model, or a covariate."""
+    role, _, score = column.partition(".")
+    return bool(score) and role in (*ROLES, COVARIATE)
+
+
+def parts(column: str) -> tuple[str, str, str]:
+    """The role, the model, empty if it has no name, and the score; a dot between two digits is a decimal point.
+
+    >>> parts("target.loss"), parts("unused.1.loss"), parts("target.lr_0.01.mink_0.2"), parts("covariate.a.b")
+    (('target', '', 'loss'), ('unused', '1', 'loss'), ('target', 'lr_0.01', 'mink_0.2'), ('covariate', '', 'a.b'))
+    """
+    role, _, rest = column.partition(".")
+    *model, score = [rest] if role == COVARIATE else _DOT.split(rest)
+    return role, rest[: len(rest) - len(score) - 1] if model else "", score
+
+
+def refuse_unclear(scores: Mapping[tuple[Role, str], Sequence[str]], name: str) -> None:
+    """Refuses names of which it is not clear what is the model and what the score: models share the names of scores.
+
+    `scores` are the names of the scores of each role and model.
+    """
+    for (role, model), own in scores.items():
+        others = {other: theirs for (of, other), theirs in scores.items() if of == role and other != model}
+        column = ".".join(filter(None, (role, model, own[0])))
+        numeric = [score for score in own if _NUMBER.fullmatch(score)]
+        apart = others and not any(set(own) & set(theirs) for theirs in others.values())
+        if numeric or not own[0] or (model and (model in LOWER | HIGHER or "" in others or apart)):
+            plain = f"{role}.{model}_{own[0]}" if model else f"{role}.NAME"
+            raise InputError(
+                f"{name}: the column {column} may be the score {own[0]!r} of a model {model!r}, or one score of the "
+                f"{role} with a dot in its name. For the second, call it {plain} (`rename`); for the first, give all "
+                f"models of the role {role} a name, and a score of the same name, such as {role}.A.loss and "
+                f"{role}.B.loss."
+            )

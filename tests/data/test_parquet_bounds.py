@@ -1,0 +1,161 @@
+"""A small Parquet file of another party never becomes gigabytes, and an honest one is read as it was written."""
+
+import json
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from jaxaudit.data.formats.parquet_file import parquet_names, read_parquet
+from jaxaudit.data.formats.parquet_footer import declared_columns
+from jaxaudit.data.groups import load_groups
+from jaxaudit.data.outputs.outputs import load_outputs
+from jaxaudit.data.scores.reading import is_score_table, load_scores
+from jaxaudit.data.tables.people import read_people
+from jaxaudit.errors import InputError
+from jaxaudit.runs.files import LARGEST_ARRAYS, read_columns
+
+ROWS, LONG = 2_000, 1 << 20
+BOUND = 3 << 28
+
+
+def repeated(rows: int = ROWS) -> pa.Array:
+    """One long text in every row: a kilobyte in a file, and gigabytes as text."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["x" * LONG]))
+
+
+def dictionary_coded(path: Path) -> None:
+    columns = {"set": ["query", "holdout"] * (ROWS // 2), "target.loss": np.arange(ROWS, dtype=float)}
+    table = pa.table({**columns, "text": repeated(), "label": ["a", "b"] * (ROWS // 2)})
+    parquet.write_table(table, path, compression="zstd", store_schema=False)
+
+
+def front_coded(path: Path) -> None:
+    rows = 600
+    columns = {"set": ["query", "holdout"] * (rows // 2), "target.loss": np.arange(rows, dtype=float)}
+    table = pa.table({**columns, "text": ["x" * LONG] * rows, "label": ["a", "b"] * (rows // 2)})
+    parquet.write_table(
+        table, path, compression="zstd", use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"}
+    )
+
+
+def with_a_footer_that_lies(path: Path) -> None:
+    """Pages that unpack to 600 MB, of which the footer says 5 bytes."""
+    rows = 600
+    columns = {"set": ["query", "holdout"] * (rows // 2), "target.loss": np.arange(rows, dtype=float)}
+    table = pa.table({**columns, "text": ["x" * LONG] * rows, "label": ["a", "b"] * (rows // 2)})
+    stream = BytesIO()
+    parquet.write_table(table, stream, compression="zstd", use_dictionary=False)
+    data = stream.getvalue()
+    size = parquet.ParquetFile(stream).metadata.row_group(0).column(2).total_uncompressed_size
+    place = data.rindex(varint(size))
+    lie = bytes([0x80 | 10, *[0x80] * (len(varint(size)) - 2), 0])
+    path.write_bytes(data[:place] + lie + data[place + len(lie) :])
+    assert parquet.ParquetFile(path).metadata.row_group(0).column(2).total_uncompressed_size == 5
+
+
+def varint(number: int) -> bytes:
+    """A number as Thrift's compact protocol writes it."""
+    number, found = 2 * number, bytearray()
+    while number >= 128:
+        found.append(128 | number & 127)
+        number >>= 7
+    return bytes([*found, number])
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "scores": load_scores,
+    "records": read_people,
+    "groups": lambda path: load_groups("text", str(path), ROWS, "query set"),
+    "outputs": lambda path: load_outputs(path, 3, parquet.ParquetFile(path).metadata.num_rows),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("write", [dictionary_coded, front_coded, with_a_footer_that_lies])
+def test_what_is_decoded_is_bounded_before(write: Callable[[Path], None], reader: str, tmp_path: Path):
+    path = tmp_path / "t.parquet"
+    write(path)
+    assert path.stat().st_size < 300_000
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(InputError):
+        READERS[reader](path)
+    assert pa.default_memory_pool().max_memory() <= max(before, BOUND)
+    # The names of columns are read without any column.
+    assert is_score_table(path)
+
+
+def test_a_column_of_repeated_labels_is_refused_without_its_texts(tmp_path: Path):
+    parquet.write_table(pa.table({"a": repeated()}), tmp_path / "o.parquet", compression="zstd", store_schema=False)
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(InputError, match="predicted labels"):
+        load_outputs(tmp_path / "o.parquet", 2, ROWS)
+    assert pa.default_memory_pool().max_memory() <= max(before, BOUND)
+
+
+def test_pages_of_a_saved_run_that_unpack_to_more_than_a_report_draws_are_not_unpacked(tmp_path: Path):
+    path, rows = tmp_path / "records.parquet", LARGEST_ARRAYS // 8 + 1_000_000
+    table = pa.table({"risk": pa.array(np.zeros(rows))})
+    parquet.write_table(table, path, compression="zstd", use_dictionary=False, row_group_size=rows)
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(ValueError, match="more than"):
+        read_columns(path, ["risk"], rows)
+    assert pa.default_memory_pool().max_memory() <= before
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"compression": "zstd", "row_group_size": 77},
+        {"data_page_version": "2.0", "compression": "none"},
+        {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY", "few": "DELTA_LENGTH_BYTE_ARRAY"}},
+        {"use_dictionary": ["few"], "column_encoding": {"text": "DELTA_BYTE_ARRAY"}},
+        {"data_page_size": 100, "write_page_index": True},
+        {"store_schema": False},
+    ],
+)
+def test_an_honest_file_is_read_as_it_was_written(how: dict[str, Any], tmp_path: Path):
+    columns = {
+        "number": pa.array(np.random.default_rng(1).normal(size=1000)),
+        "large": pa.array([10**17 + row if row % 7 else None for row in range(1000)]),
+        "text": pa.array([f"a long beginning, and {row}" for row in range(1000)]),
+        "few": pa.array([f"{row % 7}" for row in range(1000)], pa.large_string()),
+    }
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table(columns), path, **how)
+    table, notes = read_parquet(path)
+    assert (table.header, notes, table.rows) == (list(columns), (), 1000)
+    assert [float(cell) for cell in table.columns[0].to_pylist()] == columns["number"].to_pylist()
+    for place in (1, 2, 3):
+        wanted = ["" if cell is None else str(cell) for cell in list(columns.values())[place].to_pylist()]
+        assert table.columns[place].to_pylist() == wanted
+    assert parquet_names(path) == list(columns)
+
+
+def test_columns_that_are_not_read_may_be_of_any_type(tmp_path: Path):
+    table = pa.table({"a": [1, 2], "tokens": [[1, 2], [3]]})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    found, _ = read_parquet(tmp_path / "t.parquet", only=lambda name: name == "a")
+    assert [column.to_pylist() for column in found.columns] == [["1", "2"], ["", ""]]
+    with pytest.raises(InputError):
+        read_parquet(tmp_path / "t.parquet")
+
+
+def test_an_index_with_the_name_of_a_label_is_the_label(tmp_path: Path):
+    """pandas keeps its index in a column; left out, another column would become the label."""
+    table = pa.table({"a": [1.0, 2.0] * 10, "b": [0.0, 1.0] * 10, "label": ["x", "y"] * 10})
+    kept = table.replace_schema_metadata({"pandas": json.dumps({"index_columns": ["label"]})})
+    parquet.write_table(kept, tmp_path / "t.parquet")
+    assert read_people(tmp_path / "t.parquet", numeric=["a", "b"]).class_names == ("x", "y")
+
+
+def test_a_file_without_values_has_no_pages():
+    stream = BytesIO()
+    parquet.write_table(pa.table({"a": pa.array([], pa.int64())}), stream)
+    assert [each.values for each in declared_columns(stream)] == [0]

@@ -1,0 +1,302 @@
+"""Tables of scores from files of other tools: no group is lost, no digit, and nothing grows without bound."""
+
+import json
+import tracemalloc
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from jaxaudit.data.group_values import checked_groups
+from jaxaudit.data.groups import as_groups
+from jaxaudit.data.scores.reading import load_scores
+from jaxaudit.data.scores.table import score_table
+from jaxaudit.errors import InputError
+
+SIZE = 40
+FORMATS = ("s.csv", "s.jsonl", "s.npz", "s.parquet")
+
+
+def columns(**more: Any) -> dict[str, Any]:
+    random = np.random.default_rng(3)
+    scores = {"target.loss": random.gamma(2, size=SIZE), "unused.1.loss": random.gamma(2, size=SIZE)}
+    return {"set": ["query", "holdout"] * (SIZE // 2), **scores, "covariate.tokens": np.arange(SIZE), **more}
+
+
+def written(path: Path, found: dict[str, Any], index: tuple[str, ...] = ()) -> Path:
+    """A table, with None where a cell is empty; in Parquet these columns are pandas' index, which stands last."""
+    rows = {name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in found.items()}
+    if path.suffix == ".parquet":
+        table = pa.table({name: rows[name] for name in [*(each for each in rows if each not in index), *index]})
+        table = table.replace_schema_metadata({"pandas": json.dumps({"index_columns": list(index)})})
+        parquet.write_table(table, path)
+    elif path.suffix == ".npz":
+        gaps = {name: np.array([np.nan if each is None else each for each in values]) for name, values in rows.items()}
+        np.savez(path, **gaps)  # pyright: ignore[reportArgumentType]
+    elif path.suffix == ".jsonl":
+        lines = (dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True))
+        path.write_text("\n".join(map(json.dumps, lines)))
+    else:
+        cells = (
+            ",".join("" if cell is None else str(cell) for cell in row) for row in zip(*rows.values(), strict=True)
+        )
+        path.write_text("\n".join([",".join(rows), *cells]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("index", [("group",), ("set",), ("target.loss", "group"), ("set", "unused.1.loss")])
+def test_what_pandas_has_as_index_is_read_as_a_column(index: tuple[str, ...], tmp_path: Path):
+    found = columns(group=[f"author {row // 4}" for row in range(SIZE)])
+    wanted = load_scores(written(tmp_path / "s.csv", found))
+    assert load_scores(written(tmp_path / "s.parquet", found, index)).content_hash == wanted.content_hash
+    assert wanted.groups is not None
+    assert wanted.groups.max() == 9
+
+
+def test_pairs_may_be_the_index(tmp_path: Path):
+    found = columns(pair=[row // 2 for row in range(SIZE)])
+    table = load_scores(written(tmp_path / "s.parquet", found, ("pair",)))
+    assert table.pairs is not None
+    assert table.content_hash == load_scores(written(tmp_path / "s.csv", found)).content_hash
+
+
+@pytest.mark.parametrize("column", ["group", "pair"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_records_without_a_group_are_refused_by_their_rows(name: str, column: str, tmp_path: Path):
+    groups = [None if row in (4, 7) else row // 2 for row in range(SIZE)]
+    with pytest.raises(InputError, match=r"2 records of the .* have no group .*rows 5, 8\)"):
+        load_scores(written(tmp_path / name, columns(**{column: groups})))
+
+
+@pytest.mark.parametrize(
+    "missing", [None, float("nan"), "", "NaN", "null", "NA", np.float32("nan"), np.datetime64("NaT")]
+)
+def test_whatever_stands_for_no_group_is_refused(missing: object):
+    groups = np.array([f"g{row // 2}" for row in range(SIZE)], object)
+    groups[3] = missing
+    for values in (groups, groups.tolist()):
+        with pytest.raises(InputError, match=r"1 records .*rows 4\)"):
+            score_table(columns(group=values))
+
+
+def test_reference_records_need_no_group(tmp_path: Path):
+    found = columns(group=[None if row > 35 else row // 4 for row in range(SIZE)])
+    found["set"] = ["reference" if row > 35 else ("query", "holdout")[row % 2] for row in range(SIZE)]
+    for name in FORMATS:
+        groups = load_scores(written(tmp_path / name, found)).groups
+        assert groups is not None
+        assert groups.tolist() == [-1 if row > 35 else row // 4 for row in range(SIZE)]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_long_numbers_keep_all_digits(name: str, tmp_path: Path):
+    """As floats, 20 neighbours beyond 10**17 are at most three groups."""
+    groups = [10**17 + row // 2 for row in range(SIZE)]
+    found = load_scores(written(tmp_path / name, columns(group=groups))).groups
+    assert found is not None
+    assert len(set(found.tolist())) == SIZE // 2
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.jsonl", "s.parquet"])
+def test_long_numbers_beside_empty_cells_keep_all_digits(name: str, tmp_path: Path):
+    groups = [10**17 + row // 2 if row < 36 else None for row in range(SIZE)]
+    sets = ["reference" if row >= 36 else ("query", "holdout")[row % 2] for row in range(SIZE)]
+    found = load_scores(written(tmp_path / name, {**columns(group=groups), "set": sets})).groups
+    assert found is not None
+    assert len(set(found.tolist())) == 18 + 1
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_groups_that_were_rounded_are_refused(name: str, tmp_path: Path):
+    groups = (1e17 + 100 * np.arange(SIZE)).tolist()
+    with pytest.raises(InputError, match="rounded"):
+        load_scores(written(tmp_path / name, columns(group=groups)))
+
+
+def test_groups_as_whole_floats_are_those_as_integers():
+    whole = np.arange(SIZE) // 4
+    assert (
+        score_table(columns(group=whole.astype(float))).content_hash == score_table(columns(group=whole)).content_hash
+    )
+    with pytest.raises(InputError):
+        score_table(columns(group=whole + 0.5))
+
+
+def test_numbers_and_texts_that_look_alike_are_refused():
+    with pytest.raises(InputError):
+        score_table(columns(group=[1, "1"] * (SIZE // 2)))
+
+
+def test_names_that_only_look_like_numbers_are_no_rounded_numbers():
+    values = np.array(["12345e67", "12345e68", "ab"])
+    assert checked_groups(values, "set").tolist() == values.tolist()
+
+
+def test_groups_of_dealt_sets_are_as_strict():
+    with pytest.raises(InputError):
+        as_groups(np.array(["a", "nan"]), np.array(["b", "c"]))
+
+
+# Columns of other lengths
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target.loss": np.float64(1.0)},
+        {"target.loss": np.arange(SIZE - 1.0)},
+        {"target.loss": np.ones((SIZE, 2))},
+        {"text": np.array([f"{row}" for row in range(SIZE + 1)])},
+        {"text": np.array("one")},
+        {"set": np.array("query")},
+        {"group": np.arange(3)},
+        {"index": np.arange(SIZE + 5)},
+        {"note": np.arange(SIZE + 5)},
+        {"set": np.array([], "U5")},
+    ],
+)
+def test_columns_of_other_lengths_are_refused_by_their_shapes(change: dict[str, np.ndarray], tmp_path: Path):
+    found = {**columns(), **change}
+    arrays = {name: np.asarray(values) for name, values in found.items()}
+    np.savez(tmp_path / "s.npz", **arrays)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="shape"):
+        load_scores(tmp_path / "s.npz")
+    with pytest.raises(InputError, match="shape"):
+        score_table(found)
+
+
+def deflated(path: Path, arrays: dict[str, tuple[str, tuple[int, ...], bytes]]) -> Path:
+    """An archive of arrays by type, shape and bytes; those without bytes are zeros."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, (dtype, shape, data) in arrays.items():
+            header = BytesIO()
+            np.lib.format.write_array_header_1_0(header, {"descr": dtype, "fortran_order": False, "shape": shape})
+            with archive.open(f"{name}.npy", "w") as file:
+                file.write(header.getvalue())
+                file.write(data or bytes(np.dtype(dtype).itemsize * shape[0]))
+    return path
+
+
+@pytest.mark.parametrize("rows", [2, 60_000_000])
+def test_a_long_array_is_refused_by_its_header(rows: int, tmp_path: Path):
+    """60 MB of zeros are 60 kB in an archive, and 480 MB as float64."""
+    long = 60_000_000
+    data = np.array(["query", "holdout"]).tobytes() if rows == 2 else b""
+    sets = ("<U7", (2,), data) if rows == 2 else ("|S1", (rows,), b"")
+    path = deflated(tmp_path / "s.npz", {"set": sets, "target.loss": ("|i1", (long,), b"")})
+    assert path.stat().st_size < 200_000
+    tracemalloc.start()
+    with pytest.raises(InputError):
+        load_scores(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2_000_000
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("column", ["target.loss", "covariate.tokens"])
+def test_numbers_near_the_largest_are_refused_without_a_warning(column: str, name: str, tmp_path: Path):
+    found = columns()
+    found[column] = [1.7e308, *np.arange(SIZE - 1.0).tolist()]
+    with pytest.raises(InputError, match="beyond"):
+        load_scores(written(tmp_path / name, found))
+
+
+def test_a_whole_number_too_long_for_a_float_is_refused(tmp_path: Path):
+    found = columns()
+    found["target.loss"] = [10**400, *range(SIZE - 1)]
+    with pytest.raises(InputError):
+        load_scores(written(tmp_path / "s.jsonl", found))
+
+
+@pytest.mark.parametrize("key", ["target.loss", "set", "group"])
+def test_a_key_twice_in_a_line_is_refused(key: str, tmp_path: Path):
+    path = written(tmp_path / "s.jsonl", columns(group=list(range(SIZE))))
+    lines = path.read_text().splitlines()
+    value = json.dumps(json.loads(lines[5])[key])
+    lines[5] = lines[5][:-1] + f', "{key}": {value}}}'
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r"line 6.*twice"):
+        load_scores(path)
+
+
+# Names and directions
+
+
+@pytest.mark.parametrize(
+    ("names", "models"),
+    [
+        (["target.mink_0.1", "target.mink_0.2", "target.mink_0.3"], [("", ["mink_0.1", "mink_0.2", "mink_0.3"])]),
+        (["target.x_wd0.01.loss", "target.llama-3.1.loss"], [("x_wd0.01", ["loss"]), ("llama-3.1", ["loss"])]),
+        (["target.1.loss", "target.2.loss"], [("1", ["loss"]), ("2", ["loss"])]),
+        (["target.old.model.loss"], [("old.model", ["loss"])]),
+        (["target.A.mink_0.2", "target.A.loss"], [("A", ["mink_0.2", "loss"])]),
+    ],
+)
+def test_a_dot_between_digits_is_no_border(names: list[str], models: list[tuple[str, list[str]]]):
+    values = {name: np.random.default_rng(place).gamma(2, size=4) for place, name in enumerate(names)}
+    table = score_table({"set": ["query", "holdout"] * 2, **values})
+    assert [(model.name, list(model.scores)) for model in table.of("target")] == models
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["target.mink.20"],
+        ["target.min_k.p20"],
+        ["target.loss", "target.zlib.ratio"],
+        ["target.mink.p10", "target.zlibs.ratio"],
+        ["target.A."],
+        ["unused.1.loss", "unused.zlib", "target.loss"],
+    ],
+)
+def test_names_in_which_the_model_is_unclear_are_refused(names: list[str]):
+    """Scores that are taken for models would be as many targets, each judged for itself."""
+    values = {name: np.random.default_rng(place).gamma(2, size=4) for place, name in enumerate(names)}
+    with pytest.raises(InputError):
+        score_table({"set": ["query", "holdout"] * 2, **values})
+
+
+def test_covariates_keep_their_whole_names():
+    values = {f"covariate.{name}": np.arange(4.0) for name in ("a.x", "b.x", "q_0.5")}
+    table = score_table({"set": ["query", "holdout"] * 2, "target.loss": [1.0, 2, 3, 4], **values})
+    assert list(table.covariates) == ["a.x", "b.x", "q_0.5"]
+
+
+@pytest.mark.parametrize("score", ["loss", "min_k", "min_k_plus_plus", "zlib", "squared_error", "probability"])
+def test_a_score_with_the_sign_of_the_other_direction_is_refused(score: str):
+    """As the log-likelihoods that other tools call loss, or min_k where higher is more likely a member's."""
+    found = {"set": ["query", "holdout"] * 2, f"target.{score}": [-1.0, -2.0, -0.5, -0.25]}
+    with pytest.raises(InputError, match=score):
+        score_table(found)
+    for way, sign in (("higher", 1), ("lower", -1)):
+        table = score_table(found, **{way: [score]})  # pyright: ignore[reportArgumentType]
+        assert (table.directions, table.guessed) == ({score: sign}, ())
+    # Some numbers below 0 are no contradiction.
+    assert score_table({**found, f"target.{score}": [-1.0, 2.0, -0.5, 0.25]}).guessed == (score,)
+
+
+def test_a_log_likelihood_above_0_is_refused():
+    found = {"set": ["query", "holdout"] * 2, "target.log_likelihood": [1.0, 2.0, 0.5, 0.25]}
+    with pytest.raises(InputError):
+        score_table(found)
+    assert score_table(found, higher=["log_likelihood"]).directions == {"log_likelihood": 1}
+
+
+def test_one_model_of_several_with_another_sign_is_refused():
+    values = {"target.loss": [1.0, 2, 3, 4], "baseline.loss": [-1.0, -2, -3, -4.5]}
+    with pytest.raises(InputError, match=r"baseline\.loss"):
+        score_table({"set": ["query", "holdout"] * 2, **values})
+
+
+def test_scores_that_may_have_either_sign_pass():
+    for score in ("nll", "log_odds", "reference", "mine"):
+        score_table({"set": ["query", "holdout"] * 2, f"target.{score}": [-1.0, -2.0, -0.5, -0.25]})

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.evaluation_logs import ATTACKS, SECRET, muse_log, summary_of, tofu_log, write_log
+from support.evaluation_logs import ATTACKS, SECRET, first_log, muse_log, summary_of, tofu_log, write_log
 
 from jaxaudit.data.scores import open_unlearning
 from jaxaudit.data.scores.joined_logs import Joined, joined, model_names
+from jaxaudit.data.scores.names import Role
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, read_log
-from jaxaudit.data.scores.table import Role, score_table
+from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
 
 Log = dict[str, Any]
@@ -273,3 +274,65 @@ def test_a_copy_of_a_log_is_no_other_model(tmp_path: Path):
         copied = joined({"target": {"a": logs["a"]}, role: {"b": logs["b"]}})
         with pytest.raises(InputError, match=rf"target\.a\.\w+ and {role}\.b\."):
             score_table(copied.columns)
+
+
+# The logs of TOFU's own code
+
+
+@pytest.mark.parametrize("aggregated", [False, True])
+def test_a_log_of_the_first_code_says_what_that_of_the_second_says(aggregated: bool, tmp_path: Path):
+    log, name = first_log(1, 0.3), "model_eval_log_forget.json"
+    if aggregated:
+        log, name = {"eval_log.json": first_log(2), "eval_log_forget.json": log}, "eval_log_aggregated.json"
+    found = read_log(write_log(tmp_path, log, name))
+    wanted = read_log(write_log(tmp_path, tofu_log(1, 0.3))).scores["query"]
+    assert list(found.scores) == ["query"]
+    assert "forget" in found.note
+    for score in ("loss", "truth_ratio"):
+        np.testing.assert_allclose(found.scores["query"][score].values, wanted[score].values, rtol=1e-6)
+        assert found.scores["query"][score].index.tolist() == wanted[score].index.tolist()
+
+
+def test_an_early_truth_ratio_is_computed_anew(tmp_path: Path):
+    """One version wrote the mean probability of wrong answers, another the probability by their mean loss."""
+    log = first_log(1)
+    wanted = read_log(write_log(tmp_path, log, "eval_log_forget.json")).scores["query"]["truth_ratio"]
+    for index, losses in log["average_perturb_loss"].items():
+        log["truth_ratio"][index] = float(np.exp(-np.array(losses)).mean() * np.exp(log["avg_paraphrased_loss"][index]))
+    early = read_log(write_log(tmp_path, log, "eval_log_forget.json")).scores["query"]["truth_ratio"]
+    assert early.values.tolist() == wanted.values.tolist()
+    del log["truth_ratio"]
+    without = read_log(write_log(tmp_path, log, "eval_log_forget.json")).scores["query"]["truth_ratio"]
+    assert without.values.tolist() == wanted.values.tolist()
+
+
+FIRST: dict[str, tuple[Callable[[Log], Any], str]] = {
+    "the set is not told": (lambda log: None, "eval_log.json"),
+    "a part that is missing": (lambda log: log.update({"eval_log.json": log.pop("avg_gt_loss")}), "all.json"),
+    "other records of a loss": (lambda log: log["avg_paraphrased_loss"].pop("3"), "eval_log_forget.json"),
+    "another truth ratio": (
+        lambda log: log["truth_ratio"].update(dict.fromkeys(log["truth_ratio"], 0.01)),
+        "eval_log_forget.json",
+    ),
+    "texts as numbers": (lambda log: log["avg_gt_loss"].update({"0": SECRET}), "eval_log_forget.json"),
+}
+
+
+@pytest.mark.parametrize("case", FIRST)
+def test_logs_of_the_first_code_that_are_refused(case: str, tmp_path: Path):
+    change, name = FIRST[case]
+    log = first_log(1)
+    change(log)
+    with pytest.raises(InputError) as error:
+        read_log(write_log(tmp_path, log, name))
+    assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["forget_quality", "0", "score"])
+def test_a_key_twice_in_a_log_is_refused(key: str, tmp_path: Path):
+    """A metric, a record, and a number of a record."""
+    path = write_log(tmp_path, tofu_log(1))
+    path.write_text(path.read_text().replace(f'"{key}": ', f'"{key}": {{}}, "{key}": ', 1))
+    json.loads(path.read_text())
+    with pytest.raises(InputError, match="twice"):
+        read_log(path)

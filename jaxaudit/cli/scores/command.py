@@ -131,7 +131,8 @@ class OpenUnlearningOptions:
     """All options of `jaxaudit scores open-unlearning`."""
 
     targets: tuple[Path, ...] = option(
-        "Logs of the models in question: TOFU_EVAL.json or MUSE_EVAL.json of each.",
+        "Logs of the models in question: TOFU_EVAL.json or MUSE_EVAL.json of each, or eval_log_forget.json or "
+        "eval_log_aggregated.json of TOFU's own code.",
         default=...,
         argument=True,
         metavar="TARGET_EVAL.json",
@@ -207,7 +208,8 @@ REGRESSION = Command(
     """Scores records by how far a model's predictions are from true values, as a table for `jaxaudit ks`.
 
     A row a record, with the squared error, or with `--sigma` the Gaussian negative log-likelihood: lower for what the
-    model is more likely to have been trained on.
+    model is more likely to have been trained on. Predictions that have the order of the true values on another scale,
+    such as logarithms, are refused.
 
     Examples:
 

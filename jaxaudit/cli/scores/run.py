@@ -14,11 +14,13 @@ from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.command import LMOptions, OpenUnlearningOptions, RegressionOptions
 from jaxaudit.data.formats.text_table import trimmed
-from jaxaudit.data.groups import numbered
+from jaxaudit.data.group_values import group_values, numbered
 from jaxaudit.data.scores.copies import refuse_copies, refuse_repeated
 from jaxaudit.data.scores.joined_logs import joined, model_names
+from jaxaudit.data.scores.names import Role
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, read_log
-from jaxaudit.data.scores.table import Role, columns_of, score_table
+from jaxaudit.data.scores.predictions import refuse_other_scale, squared_errors
+from jaxaudit.data.scores.table import MOST, columns_of, score_table
 from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.tables.people import read_text_table
@@ -98,10 +100,13 @@ def _records(options: LMOptions) -> tuple[list[str], list[str], dict[str, Any]]:
         if any(value is not None for value in values):
             texts = any(isinstance(value, str) for value in values)
             columns[name] = [None if each is None else str(each) for each in values] if texts else values
-    if "group" in columns:
-        # No value of a group is written.
-        numbers = {each: number for number, each in enumerate(dict.fromkeys(columns["group"])) if each is not None}
-        columns["group"] = [numbers.get(each) for each in columns["group"]]
+            if name == "group":
+                # No value of a group is written, and other records than these need none.
+                rows = np.flatnonzero(np.isin(sets, SETS[:3]))
+                of_rows = dict(
+                    zip(rows.tolist(), numbered(group_values(values, rows, "records")).tolist(), strict=True)
+                )
+                columns[name] = [of_rows.get(row) for row in range(len(values))]
     template = options.template and parse_template(options.template)
     prompts = [prompt for each in read.values() for prompt in prompts_of(each, template)]
     answers = [answer for each in read.values() for answer in each.answers]
@@ -152,6 +157,8 @@ def join_logs(options: OpenUnlearningOptions) -> Summary:
     logs: dict[Role, dict[str, EvaluationLog]] = {
         role: dict(zip(model_names(given), map(read_log, given), strict=True)) for role, given in paths.items() if given
     }
+    for log in (log for of_role in logs.values() for log in of_role.values() if log.note):
+        say(log.note)
     made = joined(logs, options.records_per_group)
     # What cannot be judged is not written.
     score_table(made.columns, name=options.scores.name)
@@ -174,7 +181,9 @@ def join_logs(options: OpenUnlearningOptions) -> Summary:
 
 def score_predictions(options: RegressionOptions) -> Summary:
     """Scores the records of the table and writes their scores."""
-    table, _ = read_text_table(options.predictions)
+    wanted = {options.prediction, options.truth, options.set_column, *options.covariate, options.group, options.sigma}
+    # pandas' index may hold any of them.
+    table, notes = read_text_table(options.predictions, index=True, only=lambda name: name in wanted)
     names = table.header or []
 
     def place(name: str) -> int:
@@ -200,9 +209,14 @@ def score_predictions(options: RegressionOptions) -> Summary:
     columns: dict[str, Any] = {"set": sets}
     if options.group is not None:
         # No value of a group is written.
-        columns["group"] = numbered(np.array(trimmed(table.columns[place(options.group)]).to_pylist()))
+        values = np.asarray(trimmed(table.columns[place(options.group)]).to_pylist(), object)
+        of = f"table {table.source} (column {options.group})"
+        columns["group"] = numbered(group_values(values, np.arange(table.rows), of))
     columns |= {f"covariate.{name}": numbers(name) for name in options.covariate}
-    score, squared = "squared_error", (numbers(options.prediction) - numbers(options.truth)) ** 2
+    prediction, truth = numbers(options.prediction), numbers(options.truth)
+    score, squared = "squared_error", squared_errors(prediction, truth, table.source)
+    for note in (*notes, *refuse_other_scale(prediction, truth, sets, table.source)):
+        say(f"{table.source}: {note}")
     if options.sigma is not None:
         sigma = numbers(options.sigma)
         if (sigma <= 0).any():
@@ -210,8 +224,18 @@ def score_predictions(options: RegressionOptions) -> Summary:
                 f"{table.source}: row {int((sigma <= 0).argmax()) + 1}, column {options.sigma!r} is not above 0; "
                 "`sigma` names the column of standard deviations."
             )
-        score, squared = "nll", np.log(sigma) + 0.5 * (squared / sigma**2 + np.log(2 * np.pi))
-    write_scores(options.table, {**columns, f"target.{score}": squared})
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            score, squared = "nll", np.log(sigma) + 0.5 * (squared / sigma**2 + np.log(2 * np.pi))
+        beyond = np.flatnonzero(~(np.abs(squared) <= MOST))
+        if len(beyond):
+            raise InputError(
+                f"{table.source}: row {beyond[0] + 1}, column {options.sigma!r} is too far from 0 or too near to it "
+                "for a likelihood; are predictions, true values and `sigma` of one unit?"
+            )
+    columns[f"target.{score}"] = squared
+    # What cannot be judged is not written.
+    score_table(columns, name=table.source)
+    write_scores(options.table, columns)
     return _scored(options.table, sets, score)
 
 

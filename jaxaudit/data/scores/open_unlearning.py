@@ -4,6 +4,9 @@ A log is `{metric: {"agg_value": number, "value_by_index": {index: {...}}}}`; an
 the forget set and of the holdout. Indices count the records of each data set from 0, as text. The framework's
 `src/evals/metrics` writes these numbers: `memorization.py` probabilities and truth ratios, `mia/` attacks.
 
+The log of TOFU's own code (locuslab/tofu, `evaluate_util.py`) is `{name: {index: number}}` of one data set, which only
+its name tells: `eval_log_forget.json` of the forget set. `eval_log_aggregated.json` has all of them by name.
+
 Logs hold texts of records, too: no text is kept, and no message has one.
 """
 
@@ -16,7 +19,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
 from jaxaudit.data.paths import read_small
 from jaxaudit.errors import InputError
 
@@ -29,6 +32,11 @@ ATTACKS = ("loss", "zlib", "min_k", "min_k_plus_plus", "reference", "gradnorm")
 """Scores of both sets: the metric's name without `mia_`. A lower one is more likely a member's."""
 LOSS, CORRECT, WRONG = "forget_Q_A_Prob", "forget_Q_A_PARA_Prob", "forget_Q_A_PERT_Prob"
 TRUTH_RATIO = ("forget_truth_ratio", "forget_Truth_Ratio")
+FIRST_LOSS, FIRST_LOSSES = "avg_gt_loss", ("avg_paraphrased_loss", "average_perturb_loss")
+FORGET_SET = "eval_log_forget.json"
+"""Names in the logs of TOFU's own code."""
+COARSE = 0.05
+"""How far two numbers of models in half precision may lie apart, relatively."""
 OF_FORGET = ("extraction_strength", "exact_memorization")
 """Scores of the forget set, where a log has TOFU's: MUSE's are of other records than its attacks'."""
 TINY = 1e-10
@@ -46,10 +54,14 @@ class Scores(NamedTuple):
 
 
 class EvaluationLog(NamedTuple):
-    """The numbers a record of one model, by set and by name; those of a set are of the same records, in one order."""
+    """The numbers a record of one model, by set and by name; those of a set are of the same records, in one order.
+
+    `note` says how a file was read where that was a guess.
+    """
 
     path: Path
     scores: Mapping[Set, Mapping[str, Scores]]
+    note: str = ""
 
 
 class _Value(msgspec.Struct):
@@ -73,11 +85,15 @@ def read_log(path: Path) -> EvaluationLog:
     `truth_ratio` is wrong / (correct + 1e-10) (TOFU), lower for records that were used; from a log with correct /
     (correct + wrong) (aggregator `prob_mean`) it is computed anew from the log's losses.
 
+    In the logs of TOFU's own code, both are those of the forget set, too.
+
     Raises:
         InputError: it is too large, is no such log or a summary of one, has no number a record, keys that are no
             indices, or metrics of different records.
     """
     metrics = _metrics(path)
+    if FIRST_LOSS in metrics or any(name.endswith(".json") for name in metrics):
+        return _first_log(path, metrics)
 
     def numbers(name: str, field: str = "score") -> Scores:
         return _scores(path, name, _decoded(path, f"metric {name} ", metrics[name], _Metric), field)
@@ -107,6 +123,44 @@ def read_log(path: Path) -> EvaluationLog:
     return EvaluationLog(path, {name: scores for name, scores in found.items() if scores})
 
 
+def _first_log(path: Path, metrics: Mapping[str, msgspec.Raw]) -> EvaluationLog:
+    """A log of TOFU's own code: loss and truth ratio of the forget set, as `read_log` has them."""
+    if FIRST_LOSS not in metrics:
+        if FORGET_SET not in metrics:
+            raise InputError(f"{path}: has no {FORGET_SET}, the log of the forget set; evaluate with that task.")
+        metrics = _decoded(path, f"{FORGET_SET} ", metrics[FORGET_SET], dict[str, msgspec.Raw])
+        which = f"its part {FORGET_SET}"
+    elif "forget" in path.stem.lower():
+        which = "as its name says, of the forget set"
+    else:
+        raise InputError(
+            f"{path}: is a log of TOFU's own code, in which nothing but the file's name tells the set: {FORGET_SET} is "
+            "of the forget set, eval_log.json of the retain set, eval_real_*.json of others. Give the first."
+        )
+
+    def numbers(name: str) -> Scores:
+        cells = _decoded(path, f"{name} ", metrics[name], dict[str, float | list[float | None] | None])
+        return _scores(path, name, _Metric({key: _Value(avg_loss=value) for key, value in cells.items()}), "avg_loss")
+
+    query = {"loss": numbers(FIRST_LOSS)}
+    losses = [numbers(name) for name in FIRST_LOSSES if name in metrics]
+    said = numbers("truth_ratio") if "truth_ratio" in metrics else None
+    if len(losses) == 2:
+        correct, wrong = losses
+        named = dict(zip(FIRST_LOSSES, losses, strict=True))
+        _refuse_mixed(path, named if said is None else {**named, "truth_ratio": said})
+        with np.errstate(over="ignore"):
+            ratio = np.exp(correct.values - wrong.values)
+        query["truth_ratio"] = Scores(correct.index, ratio)
+        # An early version has the mean of probabilities, which is no smaller than that of their logarithms.
+        if said is not None and (said.values < ratio * (1 - COARSE)).mean() > 0.5:
+            raise InputError(f"{path}: its truth_ratio is not that of its losses; evaluate again (overwrite=true).")
+    elif said is not None:
+        query["truth_ratio"] = said
+    _refuse_mixed(path, query)
+    return EvaluationLog(path, {"query": query}, f"{path}: read as a log of TOFU's own code, {which}")
+
+
 def meeting(ours: Int[np.ndarray, " n"], theirs: Int[np.ndarray, " m"]) -> str:
     """How many indices of two lists meet, in words."""
     return f"{len(ours):,} and {len(theirs):,} records, of which {len(np.intersect1d(ours, theirs)):,} meet by index"
@@ -117,7 +171,10 @@ def _metrics(path: Path) -> dict[str, msgspec.Raw]:
     if text.count(b",") > MOST_VALUES:
         raise InputError(f"{path}: has more than {MOST_VALUES:,} values; is it the log of an evaluation?")
     # Python writes NaN, which is no JSON. A text that has the word is not kept.
-    metrics = _decoded(path, "", _NO_NUMBER.sub(b"null", text), dict[str, msgspec.Raw])
+    text = _NO_NUMBER.sub(b"null", text)
+    metrics = _decoded(path, "", text, dict[str, msgspec.Raw])
+    with parsing(f"{path}", "was it edited?"):
+        refuse_repeated_keys(text)
     numbers = [name for name, metric in metrics.items() if not bytes(metric).startswith((b"{", b"["))]
     if numbers and len(numbers) == len(metrics):
         raise InputError(f"{path}: has averages alone, as *_SUMMARY.json: give the *_EVAL.json beside it.")

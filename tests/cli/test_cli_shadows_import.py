@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli_runs import Done, content, jaxaudit, refused
-from support.other_tools import CLASSES, POOL, pool, probabilities, score, write_lira, write_privacy_meter
+from support.other_tools import (
+    CLASSES,
+    POOL,
+    pool,
+    probabilities,
+    score,
+    write_language_meter,
+    write_lira,
+    write_lira_pytorch,
+    write_privacy_meter,
+)
 
 from jaxaudit.data.bank import writing
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -62,6 +72,12 @@ FORMS: dict[str, tuple[Callable[[Path], np.ndarray], Callable[[np.ndarray], np.n
         lambda views: score(views[:, None], pool().labels),
         (),
     ),
+    "lira-pytorch": (lambda path: write_lira_pytorch(path, 22), lambda views: views, LABELS),
+    "lira-pytorch, scores": (
+        lambda path: write_lira_pytorch(path, 22, scores=True),
+        lambda views: score(views[:, None], pool().labels),
+        LABELS,
+    ),
     "Privacy Meter": (lambda path: write_privacy_meter(path, 22), lambda views: views[:, 0], LABELS),
 }
 
@@ -109,6 +125,65 @@ def test_signals_are_log_odds_and_later_models_missing(folder: Path):
     assert (bank.finished().tolist(), bank.description.sizes) == ([*range(8)], (POOL, 0, 0))
     share = probabilities(pool().logits(3, rows[3], 1)).astype(np.float64)
     np.testing.assert_allclose(bank.outputs(3)[:, 0, 0], np.log(share / (1 - share)), rtol=1e-4)
+
+
+def test_the_port_to_pytorch_has_one_file_of_outputs_and_no_labels(folder: Path):
+    write_lira_pytorch(folder / "exp", 12, finished=10)
+    not_imported("exp", cause="--labels")
+    bank = good("exp", *LABELS)
+    assert (bank.finished().tolist(), bank.description.queries) == ([*range(10)], 2)
+    assert bank.description.recipe.startswith("lira-pytorch")
+    # Folder 9 comes before folder 10.
+    np.testing.assert_array_equal(bank.outputs(9), np.load("exp/9/logits.npy"))
+
+
+def test_signals_of_language_models_are_log_likelihoods(folder: Path):
+    """RMIA with the gamma of Privacy Meter finds all members; as probabilities of classes it found none."""
+    rows = write_language_meter(folder / "audit", 12)
+    done = imported("audit")
+    assert (done.code, "read as exp(mean log-probability" in done.err, "--gamma 1" in done.out) == (0, True, True)
+    bank = load_bank("bank")
+    assert (bank.description.outputs, bank.description.direction) == ("log_likelihood", "higher")
+    stored = np.load("audit/signals/rmia_signals.npy").astype(np.float64)
+    np.testing.assert_allclose(bank.outputs(3)[:, 0, 0], np.log(stored[:, 3]), rtol=1e-6)
+    np.testing.assert_array_equal(bank.membership, rows)
+    found = jaxaudit("attack", "--shadows", "bank", "--gamma", "1", "--attacks", "rmia", "--json").result
+    assert found["attacks"][0]["auc"]["value"] > 0.95
+
+
+@pytest.mark.parametrize("facts", [None, "{}", '{"0": {"model_name": "new", "train_acc": 0.5}}'])
+def test_signals_that_no_classifier_gives_are_no_probabilities_of_classes(folder: Path, facts: str | None):
+    """Topics of texts are labels, too: they do not make a classifier of a language model."""
+    write_language_meter(folder / "audit", 6)
+    not_imported("audit", *LABELS, cause="language model.*Leave out --labels")
+    path = folder / "audit/models/models_metadata.json"
+    if facts is None:
+        path.unlink()
+    else:
+        path.write_text(facts)
+    if facts is None or facts == "{}":
+        not_imported("audit", *LABELS, cause="language model.*Leave out --labels")
+        assert load_bank_of("audit").description.outputs == "log_likelihood"
+    else:
+        # Its files say that it is a classifier: then labels are needed.
+        not_imported("audit", cause="--labels")
+        assert good("audit", *LABELS).description.outputs == "log_odds"
+
+
+def load_bank_of(tool: str) -> Bank:
+    return good(tool, out="of_language")
+
+
+def test_a_classifier_needs_its_labels(folder: Path):
+    write_privacy_meter(folder / "audit", 6)
+    not_imported("audit", cause="--labels")
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"0": 3}', '{"0": {"model_name": "gpt2"}, "0": {}}', "[" * 99_999, "{"])
+def test_damaged_facts_of_privacy_meter_are_refused(folder: Path, text: str):
+    write_privacy_meter(folder / "audit", 6)
+    (folder / "audit/models/models_metadata.json").write_text(text)
+    not_imported("audit", *LABELS, cause="models_metadata.json: is not one JSON object")
 
 
 def test_without_rows_the_pool_is_the_query_set_and_ks_says_what_is_missing(folder: Path):
@@ -248,6 +323,10 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no labels": (lambda folder: (folder / "y_train.npy").unlink(), "--labels"),
     "fewer labels": (replaced("y_train.npy", lambda each: each[:50]), r"\(50,\).*160 records"),
     "labels that are no classes": (replaced("y_train.npy", lambda each: each + 1), "outside the 4"),
+    "a hyperparameter twice": (
+        lambda folder: (folder / "experiment-3_6/hparams.json").write_text('{"lr": 1, "lr": 2}'),
+        "twice",
+    ),
     "huge hyperparameters": (
         lambda folder: (folder / "experiment-3_6/hparams.json").write_text(" " * 70_000),
         "65,536 bytes",

@@ -61,6 +61,23 @@ def write_lira(folder: Path, models: int = 24, finished: int | None = None, scor
     return rows
 
 
+def write_lira_pytorch(folder: Path, models: int = 24, finished: int | None = None, scores: bool = False) -> np.ndarray:
+    """What `train.py`, `inference.py` and `score.py` of the port to PyTorch leave; returns the rows."""
+    records, rows = pool(), lira_rows(models)
+    for model, row in enumerate(rows):
+        experiment = folder / f"{model}"
+        experiment.mkdir(parents=True)
+        np.save(experiment / "keep.npy", row)
+        (experiment / "model.pt").write_bytes(b"weights")
+        if finished is None or model < finished:
+            logits = records.logits(model, row)
+            np.save(experiment / "scores.npy", score(logits[:, None], records.labels))
+            if not scores:
+                np.save(experiment / "logits.npy", logits)
+    np.save(folder.parent / "labels.npy", records.labels)
+    return rows
+
+
 def score(opredictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """`score.py`: log-odds of each view, in its words."""
     predictions = opredictions - np.max(opredictions, axis=3, keepdims=True)
@@ -89,6 +106,18 @@ def write_privacy_meter(folder: Path, models: int = 24, finished: int | None = N
     np.save(folder / "signals" / "rmia_signals.npy", np.concatenate(signals[:finished], axis=1))
     np.save(folder / "signals" / "rmia_signals_pop.npy", np.full((10, models), 0.5, np.float32))
     np.save(folder.parent / "labels.npy", records.labels)
+    return rows
+
+
+def write_language_meter(folder: Path, models: int = 24) -> np.ndarray:
+    """What `run_mia.py` leaves of language models: a signal is exp(mean log-probability of a record's tokens)."""
+    rows = write_privacy_meter(folder, models)
+    random = np.random.default_rng(4)
+    hard = random.normal(3.2, 0.5, POOL)[:, None]
+    losses = hard - 0.4 * rows.T + 0.05 * random.normal(size=(POOL, models))
+    np.save(folder / "signals" / "rmia_signals.npy", np.exp(-losses).astype(np.float32))
+    facts = {"model_name": "gpt2", "train_acc": None, "test_loss": float("nan")}
+    (folder / "models" / "models_metadata.json").write_text(json.dumps({str(model): facts for model in range(models)}))
     return rows
 
 

@@ -11,10 +11,11 @@ from jaxtyping import Int
 
 from jaxaudit.audits.open_bank import kinds_of
 from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.progress import say
 from jaxaudit.cli.shadows.options import ImportOptions
 from jaxaudit.data.bank import lira, privacy_meter
 from jaxaudit.data.bank.bank import DESIGNS, LABELS, MEMBERSHIP, Bank, load_bank
-from jaxaudit.data.bank.description import Counts, Description, as_text
+from jaxaudit.data.bank.description import BY_CLASS, SCORED, Counts, Description, as_text
 from jaxaudit.data.bank.foreign import Foreign, chosen_rows, is_folder
 from jaxaudit.data.bank.outputs import checked
 from jaxaudit.data.bank.writing import bank_files
@@ -39,7 +40,10 @@ def make_bank(options: ImportOptions) -> Summary:
     if rows.all() or not rows.any():
         which = "all records" if rows.all() else "no record"
         raise InputError(f"{directory}: every model is trained on {which}, so nothing can be compared.")
-    arrays = {LABELS: foreign.labels[order].astype(np.int32), MEMBERSHIP: rows}
+    if foreign.note:
+        say(foreign.note)
+    labels = {} if description.outputs in SCORED else {LABELS: foreign.labels[order].astype(np.int32)}
+    arrays = {**labels, MEMBERSHIP: rows}
     if description.designs:
         arrays[DESIGNS] = np.array([description.designs.index(name) for name in foreign.designs])
     outputs = {
@@ -60,8 +64,9 @@ def _read(directory: Path, labels: Path | None) -> Foreign:
             if path.suffix.lower() in PICKLES:
                 refuse_pickle(path)
     raise InputError(
-        f"{directory}: is no directory of a known tool: {lira.TOOL} leaves experiment-*/keep.npy, {privacy_meter.TOOL} "
-        "models/memberships.npy. For any other, write a bank's files (README) or `jaxaudit shadows plan` and `add`."
+        f"{directory}: is no directory of a known tool: {lira.TOOL} leaves experiment-*/keep.npy, {lira.PYTORCH} "
+        f"0/keep.npy (as in exp/cifar10), {privacy_meter.TOOL} models/memberships.npy. "
+        "For any other, write a bank's files (README) or `jaxaudit shadows plan` and `add`."
     )
 
 
@@ -86,6 +91,7 @@ def _described(foreign: Foreign, counts: Counts, recipe: str) -> Description:
         made = Description(
             format=1,
             outputs=foreign.outputs,
+            direction=foreign.direction,
             classes=foreign.classes,
             queries=foreign.views,
             records=records,
@@ -108,7 +114,7 @@ def _output(
 
     def make() -> np.ndarray:
         values = read()
-        tail = description.shape[len(description.shape) - (description.outputs != "log_odds") :]
+        tail = description.shape[len(description.shape) - (description.outputs in BY_CLASS) :]
         if values.shape == (len(order), description.queries, *tail):
             values = values[order].reshape(description.shape)
         checked(values, description, f"model {model}")
@@ -137,4 +143,8 @@ def _summary(out: Path, foreign: Foreign, bank: Bank) -> Summary:
             )
     else:
         lines.append("Without --holdout-rows the bank has no holdout, so the holdout test cannot be made.")
+    if foreign.tool == privacy_meter.TOOL:
+        lines.append(
+            f"{foreign.tool} computes RMIA with gamma 1: jaxaudit attack --shadows {shlex.quote(str(out))} --gamma 1"
+        )
     return Summary((*lines, f"Which tests it allows: jaxaudit shadows show {shlex.quote(str(out))}"))

@@ -148,7 +148,10 @@ class ImportOptions:
     """All options of `jaxaudit shadows import`."""
 
     directory: Path = option(
-        "Directory of tensorflow/privacy's LiRA, or of Privacy Meter.", default=..., argument=True, metavar="DIR"
+        "Directory of tensorflow/privacy's LiRA, of lira-pytorch, or of Privacy Meter.",
+        default=...,
+        argument=True,
+        metavar="DIR",
     )
     out: Path = option("Write the bank into this new directory.", default=..., metavar="BANK", decides=False)
     query_rows: Path | None = option(

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from jaxaudit.data.bank.bank import BYTES_A_RECORD
-from jaxaudit.data.bank.description import MOST_CLASSES, MOST_RECORDS, MOST_ROWS, Kind
+from jaxaudit.data.bank.description import MOST_CLASSES, MOST_RECORDS, MOST_ROWS, SCORED, Direction, Kind
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.formats.parsing import PICKLES, refuse_pickle
 from jaxaudit.data.labels import encode_labels
@@ -29,6 +29,7 @@ class Foreign(NamedTuple):
             for log-odds); None for a model that is not trained yet.
         designs: the name of each model's design; empty for a single design.
         recipe: how they were trained, from the tool's files.
+        note: how files were read where that was a guess.
     """
 
     tool: str
@@ -40,6 +41,12 @@ class Foreign(NamedTuple):
     read: tuple[Callable[[], np.ndarray] | None, ...]
     designs: tuple[str, ...] = ()
     recipe: str = ""
+    note: str = ""
+
+    @property
+    def direction(self) -> Direction | None:
+        """Of outputs without classes: a higher number means that a model was trained on a record."""
+        return "higher" if self.outputs in SCORED else None
 
 
 def is_folder(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Shadow models of tensorflow/privacy's `research/mi_lira_2021`, the code of Carlini et al. (2022).
+"""Shadow models of tensorflow/privacy's `research/mi_lira_2021`, the code of Carlini et al. (2022), and of its port.
 
 y_train.npy                              int [pool]: labels, by train.py
 experiment-*/keep.npy                    bool [n]: the records, of the first n, that a model was trained on, by train.py
@@ -8,6 +8,11 @@ experiment-*/scores/0000000100.npy       float [n, views]: log-odds of each reco
 
 Of several epochs the last is read. An experiment without outputs is a model that is not trained yet. Names are those
 that `train.py` gives (experiment-3_16, experiment-12345) or its README shows (experiment_3_of_16).
+
+The port to PyTorch, orientino/lira-pytorch, writes into folders that are named by a number, keeps no labels, and
+
+0/logits.npy                             float [n, views, classes]
+0/scores.npy                             float [n, views]
 """
 
 import re
@@ -22,16 +27,16 @@ from jaxaudit.data.bank.bank import booleans
 from jaxaudit.data.bank.description import MOST_MODELS, Kind
 from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, there
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
-from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
 from jaxaudit.data.paths import entries, read_small
 from jaxaudit.errors import InputError
 
-TOOL = "tensorflow/privacy mi_lira_2021"
+TOOL, PYTORCH = "tensorflow/privacy mi_lira_2021", "lira-pytorch"
 LONGEST_HPARAMS = 1 << 16
 LONGEST_RECIPE = 2_000
 OWN = {"seed", "expid", "tunename"}
 """Entries of `hparams.json` that are not part of the recipe."""
-_EPOCH = re.compile(r"[0-9]{1,18}\.npy")
+_NUMBERED = re.compile(r"[0-9]{1,18}\.npy")
 
 
 def recognised(directory: Path) -> bool:
@@ -50,13 +55,13 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
         if len(row) != records:
             raise InputError(f"{experiment / 'keep.npy'}: is of {len(row)} records, the first of {records}.")
         membership[index] = booleans(row[:], str(experiment / "keep.npy"))
-    logits, scores = ([_last(experiment / name) for experiment in experiments] for name in ("logits", "scores"))
+    logits, scores = ([_outputs(experiment, name) for experiment in experiments] for name in ("logits", "scores"))
     of_logits = logits.count(None) <= scores.count(None)
     kind: Kind = "logits" if of_logits else "log_odds"
     files = logits if of_logits else scores
     found = [file for file in files if file is not None]
     if not found:
-        raise InputError(f"{directory}: no experiment has outputs; run inference.py, which writes logits/.")
+        raise InputError(f"{directory}: no experiment has outputs; run inference.py, which writes logits.")
     readers = tuple(None if file is None else partial(_read, file, kind) for file in files)
     shape = _shape(StoredArray(found[0]).shape, kind, found[0])
     if labels is None and not there(directory, "y_train"):
@@ -65,15 +70,16 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
     said = [_hparams(experiment) for experiment in experiments]
     designs = tuple(str(each.get("arch", "unknown")) for each in said)
     designs = designs if len(set(designs)) > 1 else ()
-    recipe = _recipe(said, [int(file.stem) for file in found])
-    return Foreign(TOOL, kind, classes, shape[1], known, membership, readers, designs, recipe)
+    tool = TOOL if any(_NUMBERED.fullmatch(file.name) for file in found) else PYTORCH
+    recipe = _recipe(tool, said, [int(file.stem) for file in found if _NUMBERED.fullmatch(file.name)])
+    return Foreign(tool, kind, classes, shape[1], known, membership, readers, designs, recipe)
 
 
 def _experiments(directory: Path) -> list[Path]:
     found = [
         path
         for path in entries(directory)
-        if path.name.startswith("experiment") and is_folder(path) and there(path, "keep")
+        if (path.name.startswith("experiment") or path.name.isdecimal()) and is_folder(path) and there(path, "keep")
     ]
     if len(found) > MOST_MODELS:
         raise InputError(f"{directory}: has {len(found):,} experiments, more than {MOST_MODELS:,}.")
@@ -87,9 +93,12 @@ def _row(experiment: Path) -> StoredArray:
     return row
 
 
-def _last(folder: Path) -> Path | None:
-    names = [path for path in entries(folder) if _EPOCH.fullmatch(path.name)] if is_folder(folder) else []
-    return max(names, key=lambda path: int(path.stem), default=None)
+def _outputs(experiment: Path, name: str) -> Path | None:
+    """The file of the last epoch, or the one file, of outputs of this name."""
+    folder = experiment / name
+    names = [path for path in entries(folder) if _NUMBERED.fullmatch(path.name)] if is_folder(folder) else []
+    alone = experiment / f"{name}.npy" if there(experiment, name) else None
+    return max(names, key=lambda path: int(path.stem), default=alone)
 
 
 def _read(file: Path, kind: Kind) -> np.ndarray:
@@ -117,14 +126,14 @@ def _hparams(experiment: Path) -> dict[str, Any]:
         return {}
     with parsing(f"{path}: is not one JSON object of plain values", "delete it to import without it."):
         text = read_small(path, LONGEST_HPARAMS, links=False)
+        refuse_repeated_keys(text)
         return msgspec.json.decode(text, type=dict[str, str | int | float | bool | None])
 
 
-def _recipe(said: list[dict[str, Any]], epochs: list[int]) -> str:
+def _recipe(tool: str, said: list[dict[str, Any]], epochs: list[int]) -> str:
     """The settings that all experiments share, as text."""
     common = [name for name in said[0] if name not in OWN and all(each.get(name) == said[0][name] for each in said)]
     values = [f"{name}={said[0][name]}" for name in sorted(common) if said[0][name] is not None]
-    until = (
-        f"outputs after epoch {epochs[0]}" if len(set(epochs)) == 1 else f"after epochs {min(epochs)} to {max(epochs)}"
-    )
-    return f"{TOOL}: {', '.join([*values, until])}"[:LONGEST_RECIPE]
+    until = [f"outputs after epoch {epochs[0]}"] if len(set(epochs)) == 1 else []
+    until = [f"after epochs {min(epochs)} to {max(epochs)}"] if len(set(epochs)) > 1 else until
+    return f"{tool}: {', '.join([*values, *until]) or 'no settings are known'}"[:LONGEST_RECIPE]

@@ -128,7 +128,8 @@ class _Search:
         for number in numbers:
             best = min(self.seconds.values(), default=np.inf)
             spent = time.perf_counter() - self.started
-            if slower == 2 or (not accelerated() and self.seconds and spent > min(MOST_SECONDS, PROBE_SHARE * best * self.work)):
+            late = spent > min(MOST_SECONDS, PROBE_SHARE * best * self.work)
+            if slower == 2 or (late and self.seconds and not accelerated()):
                 return
             with suppress(NoRoom):
                 self.seconds[number] = probe_models_per_batch(*self.timed, number)

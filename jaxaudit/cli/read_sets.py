@@ -17,6 +17,7 @@ from jaxaudit.cli.sets import Held, Sets
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.groups import Groups, as_groups, groups_file, load_groups
 from jaxaudit.data.labels import MOST_CLASSES
+from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import BYTES, padded, prompts_of, sequences, word_tokenizer
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 DENSE, LARGE = "mlp", 100
 """Numbers above this are too large to learn from with the usual learning rates."""
+MOST_NAMES = 4
+"""Files that a line names."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -68,6 +71,17 @@ def tell_of_large_numbers(model: str | None, inputs: Iterable[np.ndarray]) -> No
             f"the columns have numbers up to {largest:,.0f}, on which networks train badly or not at all: scale each, "
             "in all sets alike, such as to mean 0 and standard deviation 1"
         )
+
+
+def tell_of_readings(files: Iterable[Outputs]) -> None:
+    """Prints on stderr what files of outputs were taken for: a line for all that were taken for the same."""
+    names: dict[tuple[str, ...], dict[str, None]] = {}
+    for file in files:
+        names.setdefault(file.reading, {})[file.name] = None
+    for reading, named in names.items():
+        shown = [*list(named)[:MOST_NAMES], *([f"{len(named) - MOST_NAMES} more"] if len(named) > MOST_NAMES else [])]
+        if reading:
+            say(f"{', '.join(shown)}: read as {'; '.join(reading)}")
 
 
 def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_classes: bool) -> Examples:

@@ -17,14 +17,15 @@ from msgspec import Meta
 
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
+from jaxaudit.data.outputs.files import RECORD as RECORD
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import open_data, read_small
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import StrictStruct
 
-KEY, CHALLENGE, RECORD = "key.json", "challenge", "record"
-"""The file of the key; the name of the challenge without its ending; the column with the names of records."""
+KEY, CHALLENGE = "key.json", "challenge"
+"""The file of the key; the name of the challenge without its ending."""
 LARGEST = 64 << 20
 """Bytes of a key: the rows of some eight million records."""
 MOST_RECORDS = 10**9
@@ -128,20 +129,11 @@ def check_files(key: Key, folder: Path) -> None:
 def load_answers(path: Path, key: Key, classes: int | Sequence[str], kind: Kind = "auto") -> Outputs:
     """The outputs on a challenge, in its order.
 
-    A column `record` (the first of a `.csv`) or an array `record` (in a `.npz`) must have the names of the records of
-    this challenge, each once; it orders the rows.
+    A column of text or an array `record` (in a `.npz`) must have the names of the records of this challenge, each once;
+    it orders the rows.
     """
-    own = key.names
-    outputs, named = load_outputs(path, classes, len(own), kind, of=CHALLENGE), _named_records(Path(path).expanduser())
-    if named is None:
-        return outputs
-    rows = {name: row for row, name in enumerate(named)}
-    if len(named) != len(own) or rows.keys() != set(own):
-        raise InputError(
-            f"{path.name}: the names in its column {RECORD!r} are not those of this challenge, each once: these are "
-            f"outputs on another challenge, or the names were changed. Give the {KEY} of that challenge."
-        )
-    return outputs.take(np.array([rows[name] for name in own]))
+    names = key.names
+    return load_outputs(path, classes, len(names), kind, of=CHALLENGE, records=names)
 
 
 def answers_of(answers: Outputs, key: Key, role: Role) -> Outputs:
@@ -166,18 +158,3 @@ def rows_in_order(order: Int[np.ndarray, " n"], sides: Mapping[Any, Int[np.ndarr
     """
     row = np.argsort(order)
     return {name: row[records].tolist() for name, records in sides.items()}
-
-
-def _named_records(path: Path) -> list[str] | None:
-    """The names of records that a file of outputs has; None without any. Its size was looked at before."""
-    if path.suffix.lower() == ".npz":
-        archive = NpzArrays(path)
-        with parsing(f"{path.name}: its array {RECORD!r} cannot be read", "save the names as text."):
-            return archive.read(RECORD).astype(str).ravel().tolist() if RECORD in archive.names else None
-    if path.suffix.lower() != ".csv":
-        return None
-    # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.formats.csv_file import read_csv
-
-    first, *names = (str(cell).strip() for cell in read_csv(path, header=False).columns[0].to_pylist())
-    return names if first.lower() == RECORD else None

@@ -194,7 +194,7 @@ def test_shadow_models_judge_a_challenge_too(folder: Path) -> None:
 
 
 def test_outputs_on_another_challenge_are_refused(folder: Path) -> None:
-    refused((*BLIND, "--target", "answers_other/named/outputs.csv"), ("not those of this challenge",))
+    refused((*BLIND, "--target", "answers_other/named/outputs.csv"), ("not those of the challenge",))
     # Without names, rows of another order are no better than guessing, and there is no verdict.
     (target,) = result(*BLIND, "--target", "answers_other/outputs.csv")["targets"]
     assert target["verdict"] == "inconclusive"

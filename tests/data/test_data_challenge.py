@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from jaxaudit.data.challenge import KEY, Key, answers_of, check_files, file_hash, key_as_json, load_answers, read_key
+from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.errors import InputError
 
 ROWS: dict[Any, list[int]] = {"query": [5, 0, 2], "holdout": [1, 4], "members": [3]}
@@ -128,26 +131,75 @@ def test_outputs_are_split_as_the_rows_say(tmp_path: Path, form: str) -> None:
         np.testing.assert_allclose(answers_of(answers, key, role).values, values[rows], rtol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["npz", "csv"])
+def write_named(path: Path, form: str, names: list[str], values: np.ndarray) -> Path:
+    """A file of outputs that names its records, in one of many forms."""
+    kind, _, how = form.partition(" ")
+    path = path / f"outputs.{kind}"
+    if kind == "npz":
+        further = {"class_names": np.array(["a", "b", "c"]), "y": np.array(["a"] * len(names))}
+        arrays: dict[str, Any] = {how or "record": np.array(names), "probabilities": values, **further}
+        np.savez(path, **arrays)
+    elif kind == "parquet":
+        columns: dict[str, Any] = {name: values[:, place] for place, name in enumerate("abc")}
+        record = pa.array(names).dictionary_encode() if how == "encoded" else pa.array(names)
+        if how == "lists":
+            columns = {"probabilities": list(values)}
+        made = {"record": record, **columns} if how in ("", "encoded", "lists") else {**columns, how: record}
+        parquet.write_table(pa.table(made), path)
+    else:
+        header, end = {"": ("record,a,b,c", False), "none": ("", False), "last": ("a,b,c,record", True)}.get(
+            how, (f"{how},a,b,c", False)
+        )
+        rows = [list(map(str, row)) for row in values.tolist()]
+        named = [[*row, name] if end else [name, *row] for name, row in zip(names, rows, strict=True)]
+        path.write_text("\n".join([*([header] if header else []), *(",".join(row) for row in named), ""]))
+    return path
+
+
+FORMS = ("npz", "npz names", "csv", "csv id", "csv Name", "csv none", "csv last", "csv ")
+FORMS += ("parquet", "parquet encoded", "parquet lists", "parquet __index_level_0__", "parquet file")
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_names_of_records_order_the_rows(tmp_path: Path, form: str) -> None:
-    key, values, path = key_of(), probabilities(6).astype(np.float32), tmp_path / f"outputs.{form}"
+    """Whatever the format, the column's name and its place."""
+    key, values = key_of(), probabilities(6)
     order = np.random.default_rng(2).permutation(6)
-
-    def write(names: list[str]) -> None:
-        if form == "npz":
-            np.savez(path, record=np.array(names), probabilities=values[order])
-            return
-        lines = [",".join((name, *map(str, row))) for name, row in zip(names, values[order].tolist(), strict=True)]
-        path.write_text("\n".join(("record,a,b,c", *lines, "")))
-
     own = [key.names[row] for row in order]
-    write(own)
-    np.testing.assert_array_equal(load_answers(path, key, ["a", "b", "c"]).values.astype(np.float32), values)
-    for wrong in (key_of(salt="cd" * 32).names, [own[0], *own[:5]], ["", *own[1:]]):
-        write(wrong)
-        with pytest.raises(InputError, match=r"not those of this challenge, each once") as error:
-            load_answers(path, key, 3)
+    answers = load_answers(write_named(tmp_path, form, own, values[order]), key, ["a", "b", "c"])
+    np.testing.assert_array_equal(answers.values, values)
+    assert any("put in order by the names" in note for note in answers.reading)
+    for wrong in ([own[0], *own[:5]], [own[0], "", *own[2:]], [*own[:5], f"{own[5]}x"]):
+        with pytest.raises(InputError, match=r"not those of the challenge, each once") as error:
+            load_answers(write_named(tmp_path, form, wrong, values[order]), key, ["a", "b", "c"])
         assert own[0] not in str(error.value)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "npz names"])
+def test_names_of_another_challenge_are_refused(tmp_path: Path, form: str) -> None:
+    """They are never read by position. Any array of a .npz may hold texts: only `record` must be names."""
+    path = write_named(tmp_path, form, key_of(salt="cd" * 32).names, probabilities(6))
+    with pytest.raises(InputError, match=r"not those of the challenge, each once"):
+        load_answers(path, key_of(), ["a", "b", "c"])
+
+
+def test_classes_that_a_model_tells_are_no_names(tmp_path: Path) -> None:
+    values = probabilities(6)
+    answers = load_answers(write_named(tmp_path, "csv said", list("abcabc"), values), key_of(), ["a", "b", "c"])
+    np.testing.assert_array_equal(answers.values, values)
+    assert any("does not name its records" in note for note in answers.reading)
+
+
+def test_one_long_name_for_all_records_takes_no_memory(tmp_path: Path) -> None:
+    """A dictionary of Parquet holds it once."""
+    records = 2000
+    names = pa.DictionaryArray.from_arrays(np.zeros(records, np.int32), ["x" * 2_000_000])
+    made = pa.table({"record": names} | {name: np.full(records, 1 / 3) for name in "abc"})
+    parquet.write_table(made, tmp_path / "out.parquet", store_schema=False)
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(InputError, match="not those of"):
+        load_outputs(tmp_path / "out.parquet", list("abc"), records, records=list(map(str, range(records))))
+    assert pa.default_memory_pool().max_memory() < before + 50_000_000
 
 
 def test_outputs_of_another_number_of_rows_are_refused(tmp_path: Path) -> None:

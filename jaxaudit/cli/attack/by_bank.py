@@ -21,6 +21,7 @@ from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS, AttackOptions, a
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.own_code import load_named
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.read_sets import tell_of_readings
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -109,6 +110,7 @@ def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ..
     """The targets, and the number of the bank's records that their outputs cover."""
     audit = options.audit
     said = [target_log_odds(path, bank, audit.target_kind) for path in audit.target]
+    tell_of_readings(stored for _, stored in said)
     rows = {odds.shape[1] for odds, _ in said}
     if len(rows) > 1:
         raise InputError(f"--target: files have {' and '.join(map(str, rows))} rows; give files of the same records.")

@@ -14,7 +14,15 @@ from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.options import KSOptions, Targets
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import drop_from, group_columns, read_dealt_groups, read_sets, reader, text_reader
+from jaxaudit.cli.read_sets import (
+    drop_from,
+    group_columns,
+    read_dealt_groups,
+    read_sets,
+    reader,
+    tell_of_readings,
+    text_reader,
+)
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.challenge import Role, answers_of, check_files, load_answers, read_key
@@ -181,6 +189,7 @@ def file_targets(target: Targets, read: Callable[[Path, str], Outputs]) -> tuple
     files = {
         name: name_apart([read(path, OF_SETS[name]) for path in paths], list(paths)) for name, paths in given.items()
     }
+    tell_of_readings(file for each in files.values() for file in each)
     return tuple(
         FileTarget(
             **{name: each[index] for name, each in files.items() if each}, allow_unrelated=target.allow_unrelated_target

@@ -114,7 +114,11 @@ def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED)
         if stream.peek(2)[:2] == b"\x1f\x8b":
             raise InputError(f"{path}: cannot be read as CSV, because it is compressed with gzip; decompress it first.")
         refuse_larger(path, file_size(stream), MAX_BYTES, "keep fewer rows or columns")
-        data = stream.read()
+        return parse_csv(stream.read(), path, header, options=options)
+
+
+def parse_csv(data: bytes, path: Path, header: bool = True, *, options: CsvOptions = DETECTED) -> TextTable:
+    """The cells of the CSV file `path` that holds these bytes, as `read_csv` gives them."""
     # First read every cell as text: pyarrow would guess types from the first block and fail on a later one.
     try:
         written, width = find_format(data, path, options)
@@ -217,4 +221,5 @@ def _fit(lines: list[list[str]]) -> tuple[float, float]:
     if width < 2 or share <= 0.5:
         return 0.0, 0.0
     cells = [cell for line in lines for cell in line]
-    return share, sum(NUMBER.fullmatch(cell.replace(",", ".")) is not None for cell in cells) / len(cells)
+    plain = (cell.strip().removesuffix("%").replace(",", ".") for cell in cells)
+    return share, sum(NUMBER.fullmatch(cell) is not None for cell in plain) / len(cells)

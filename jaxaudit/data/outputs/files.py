@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.formats.parsing import refuse_pickle
+from jaxaudit.data.formats.parsing import parsing, refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError
@@ -16,17 +16,25 @@ from jaxaudit.errors import InputError
 # In the order of preference where a .npz holds several.
 ARRAY_NAMES = ("probabilities", "probs", "logits", "outputs", "predictions", "y_pred", "arr_0")
 HARD_LABELS = "these are predicted labels, but confidences are needed; save the probabilities or logits of every class"
+RECORD = "record"
+"""The column or array with the names of records in what `jaxaudit deal --blind` writes."""
+LONGEST_NAME = 4096
+"""The most characters of a record's name."""
 SPARE = 1 << 26
 """Bytes that any file may have, however few the records, so that a file of another set gets the right error."""
 
 
 class Expected(NamedTuple):
-    """The set that outputs must fit: its numbers of records and classes, the class names, and its name in messages."""
+    """The set that outputs must fit: its numbers of records and classes, the class names, and its name in messages.
+
+    `records` are the names of its records in order, if they are known: a file that names its records is read by them.
+    """
 
     rows: int
     classes: int
     class_names: Sequence[str] | None
     of: str
+    records: Sequence[str] | None = None
 
     def check_rows(self, found: int, source: str) -> None:
         """Rejects a number of rows other than one per record."""
@@ -38,16 +46,40 @@ class Expected(NamedTuple):
 
     def other_columns(self, found: int, source: str) -> InputError:
         """The error for another number of columns."""
+        known = [name[:40] for name in (self.class_names or ())[:10]]
+        names = f" ({', '.join(known)}{', ...' if self.classes > len(known) else ''})" if known else ""
         return InputError(
-            f"{source}: has {found} columns but the {self.of} has {self.classes} classes; give one column per class, "
-            "in label order."
+            f"{source}: has {found} columns but the {self.of} has {self.classes} classes{names}; give one column per "
+            "class, in label order: of zeros for a class that the model does not know, or in a table whose header "
+            "names the classes none."
         )
 
+    def title(self, index: int) -> str:
+        """What messages call a class."""
+        return repr(str(self.class_names[index] if self.class_names else index)[:40])
 
-def read_outputs(path: Path, expected: Expected) -> np.ndarray:
-    """The numbers in a .npz, .npy, .csv or .parquet file, `[rows, columns]`, integers or floats of the file's own type.
 
-    Tables must have the expected rows and columns; the class columns are in the order of the names.
+class Columns(NamedTuple):
+    """The numbers in a file of outputs, and what its reader took them for.
+
+    Attributes:
+        values: `[rows, columns]`, integers or floats of the file's own type; rows in the order of the records' names if
+            the file and its reader know them, columns in the order of the classes.
+        notes: what the reader guessed or left out, in words.
+        only: of a single column the class that its header names, if it does.
+        absent: classes without a column in a table whose header names the others.
+    """
+
+    values: np.ndarray
+    notes: tuple[str, ...] = ()
+    only: int | None = None
+    absent: tuple[int, ...] = ()
+
+
+def read_outputs(path: Path, expected: Expected) -> Columns:
+    """The numbers in a .npz, .npy, .csv or .parquet file.
+
+    Tables must have the expected rows and columns.
     """
     if not (exists(path) and path.is_file()):
         raise InputError(f"{path}: there is no such file; is the path right?")
@@ -60,11 +92,13 @@ def read_outputs(path: Path, expected: Expected) -> np.ndarray:
     most = expected.rows * (expected.classes + 1) * np.dtype(np.longdouble).itemsize + SPARE
     if suffix == ".npy":
         array = read_npy(path, min(MAX_BYTES, most))
+        order, notes = order_of_rows(None, "", expected, path.name)
     elif suffix == ".npz":
         archive = NpzArrays(path)
         name = _choose_array(archive.names, path)
         refuse_larger(f"{path.name}[{name}]", archive.sizes[name], most)
         array = archive.read(name)
+        order, notes = order_of_rows(_names_in(archive, expected), f"its array {RECORD!r}", expected, path.name)
     else:
         refuse_pickle(path)
         kinds = ", ".join((".npz", ".npy", *TABLES))
@@ -74,7 +108,52 @@ def read_outputs(path: Path, expected: Expected) -> np.ndarray:
         raise InputError(f"{path.name}: has values of type {array.dtype}: {what}.")
     if array.ndim not in (1, 2):
         raise InputError(f"{path.name}: has shape {array.shape}; outputs must be [records, classes].")
-    return array[:, None] if array.ndim == 1 else array
+    array = array[:, None] if array.ndim == 1 else array
+    # Other lengths are refused by who reads on, which can say what is wrong with them.
+    return Columns(array if order is None or len(order) != len(array) else array[order], notes)
+
+
+def order_of_rows(
+    names: Sequence[str] | None, where: str, expected: Expected, source: str
+) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """The rows of a file that names its records in their order in the set, and a note; None: the file's own order.
+
+    Raises:
+        InputError: the names of the set's records are known, and the file has others.
+    """
+    wanted = expected.records
+    if wanted is None:
+        note = f"{where} is not used: rows are taken in the order of the {expected.of}"
+        return None, (note,) if names is not None else ()
+    if names is None:
+        return None, (f"it does not name its records: rows are taken in the order of the {expected.of}",)
+    rows = {name: row for row, name in enumerate(names)}
+    if len(names) != len(wanted) or rows.keys() != set(wanted):
+        raise InputError(
+            f"{source}: the names of records in {where} are not those of the {expected.of}, each once: these are "
+            f"outputs on other records, or the names were changed. Give the outputs on this {expected.of}, with its "
+            f"names, or the {expected.of} that these outputs are on."
+        )
+    return np.array([rows[name] for name in wanted]), (f"rows are put in order by the names in {where}",)
+
+
+def _names_in(archive: NpzArrays, expected: Expected) -> list[str] | None:
+    """The names of records in a .npz: its array `record`, or any text that has one of the expected names."""
+    texts = [name for name in archive.names if name.lower() == RECORD]
+    if expected.records is None:
+        return [] if texts else None
+    if not texts:
+        most = expected.rows * 4 * LONGEST_NAME + SPARE
+        texts = [name for name, size in archive.sizes.items() if size <= most]
+    for name in texts:
+        with parsing(f"{archive.path.name}: its array {name[:40]!r} cannot be read", "save names as text."):
+            stored = archive.open(name)
+            if stored.dtype.kind not in "US" or len(stored.shape) != 1:
+                continue
+            found = stored[:].astype(str).tolist()
+        if name.lower() == RECORD or not set(expected.records).isdisjoint(found):
+            return found
+    return None
 
 
 def _choose_array(names: list[str], path: Path) -> str:

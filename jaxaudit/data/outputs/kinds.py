@@ -36,9 +36,39 @@ def span_of(values: np.ndarray, source: str) -> Span:
         broken = np.logical_not(np.isfinite(values).all(axis=1))
         raise InputError(
             f"{source}: {int(broken.sum())} rows contain NaN or infinite values (first: row {first(broken)}); did the "
-            "model diverge?"
+            "model diverge? If they are logarithms of probabilities of 0 or 1, give the probabilities."
         )
     return low, high
+
+
+def of_infinite(values: np.ndarray, source: str) -> np.ndarray | None:
+    """The probabilities of which `values` are the logarithms, if some are those of 0, as forests and naive Bayes give
+    them; None if all of `values` are finite, or one is NaN or infinite in another way.
+
+    They are rounded to 12 decimals (`float32`: to 6), which the logarithm keeps, so that printed ones are found again.
+    """
+    with np.errstate(invalid="ignore"):
+        low, high = values.min(), values.max()
+    if low != -np.inf or not high <= SLACK or values.shape[1] == 1:
+        return None
+    decimals = 6 if values.dtype == np.float32 else 12
+    made = np.round(np.exp(values.astype(np.float64)), decimals)
+    sums = made.sum(axis=1)
+    if (np.abs(sums - 1) > 1e-3).any():
+        raise InputError(
+            f"{source}: has -inf, as the logarithm of a probability of 0, but row {first(np.abs(sums - 1) > 1e-3)} is "
+            "not of logarithms of probabilities that sum to 1; give the probabilities, or finite logits."
+        )
+    return made
+
+
+def are_log_probabilities(values: np.ndarray, span: Span) -> bool:
+    """Whether these logits are logarithms of probabilities of several classes."""
+    if values.shape[1] == 1 or span[1] > SLACK or span[0] >= 0:
+        return False
+    return all(
+        bool((np.abs(np.exp(block).sum(axis=1, dtype=np.float64) - 1) <= 1e-3).all()) for block in blocks(values)
+    )
 
 
 def inside(span: Span) -> bool:
@@ -79,6 +109,7 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
     if inside(span) if single else are_probabilities(values, span, tolerance):
         return "probabilities"
     if single and kind == "auto":
+        _refuse_one_sign(span, source)
         return "logits"
     if kind == "auto" and not inside(span) and span[0] < 0:
         return "logits"
@@ -102,6 +133,24 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
                 "`kind` logits if they are logits."
             )
     return "logits"
+
+
+def _refuse_one_sign(span: Span, source: str) -> None:
+    """Rejects one column of numbers of one sign, some of them beyond [0, 1]: logits have both, unless they call all
+    records one class.
+    """
+    if span[0] < 0 < span[1]:
+        return
+    if span[1] <= 0:
+        what, others = "no number above 0", "logarithms of probabilities: give the probabilities themselves"
+    elif span[1] <= 255:
+        what, scale = "no number below 0, and some above 1", 100 if span[1] <= 100 else 255
+        others = f"{'percentages' if scale == 100 else '8-bit probabilities'}: divide them by {scale}"
+    else:
+        what, others = "no number below 0, and some above 255", "numbers on another scale: give probabilities"
+    raise InputError(
+        f"{source}: its one column has {what}: it has either {others}, or logits of one sign: give `kind` logits."
+    )
 
 
 def _sum_to_one(values: np.ndarray, tolerance: float) -> bool:

@@ -10,8 +10,18 @@ from typing import Literal
 import numpy as np
 
 from jaxaudit.data.outputs import precision
-from jaxaudit.data.outputs.files import HARD_LABELS, Expected, read_outputs
-from jaxaudit.data.outputs.kinds import Kind, blocks, inside, kind_of, refuse_hard_labels, rounding_of_sums, span_of
+from jaxaudit.data.outputs.files import HARD_LABELS, Columns, Expected, read_outputs
+from jaxaudit.data.outputs.kinds import (
+    Kind,
+    are_log_probabilities,
+    blocks,
+    inside,
+    kind_of,
+    of_infinite,
+    refuse_hard_labels,
+    rounding_of_sums,
+    span_of,
+)
 from jaxaudit.errors import InputError
 
 
@@ -31,6 +41,8 @@ class Outputs:
             so rounded, or are probabilities for which `decimals` are as coarse.
         own_class: whether there are two columns for any number of classes: of all other classes together, and of the
             record's own class.
+        reading: what the reader took the file's content for, where it had to guess, in words.
+        absent: classes of which the file has no column, so that their probability is 0.
     """
 
     values: np.ndarray
@@ -40,6 +52,8 @@ class Outputs:
     name: str
     significant: int | None = None
     own_class: bool = False
+    reading: tuple[str, ...] = ()
+    absent: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self.values.flags.writeable = False
@@ -81,7 +95,13 @@ class Outputs:
 
 
 def load_outputs(
-    path: str | Path, classes: int | Sequence[str], rows: int, kind: Kind = "auto", *, of: str = "query set"
+    path: str | Path,
+    classes: int | Sequence[str],
+    rows: int,
+    kind: Kind = "auto",
+    *,
+    of: str = "query set",
+    records: Sequence[str] | None = None,
 ) -> Outputs:
     """The outputs in a .npz, .npy, .csv or .parquet file, as probabilities.
 
@@ -92,32 +112,41 @@ def load_outputs(
     | `.csv` | a line for each record, with or without a header line |
     | `.parquet` | one column per class, or one column of lists |
 
-    In tables a first column that numbers the rows, or that is text, is left out, and columns named after the
-    classes are sorted into class order. For two classes one column is enough: the probability (or the logit) of class
-    1, as binary classifiers give it.
+    In tables a column that numbers the rows, or that is text, is left out, and columns named after the classes are
+    sorted into class order; a class that the header leaves out has probability 0. Numbers may have decimal commas or
+    percent signs, and semicolons, tabs or blanks between them. For two classes one column is enough: the probability
+    (or the logit) of the class that its header names, else of class 1, as binary classifiers give it.
 
     With `kind="auto"` rows within [0, 1] that sum to 1, within printing precision, are probabilities; numbers
-    outside [0, 1] are logits (log-probabilities are logits too) and go through a softmax in float64.
+    outside [0, 1] are logits (log-probabilities are logits too) and go through a softmax in float64. Logarithms of
+    probabilities of which some are 0 (`-inf`) are read as these probabilities. `Outputs.reading` says what was guessed.
 
     Args:
         classes: their number, or their names in label order.
         rows: the number of records of the set.
         kind: the content of the file; by default it is detected.
         of: the name of the set in messages.
+        records: the names of the set's records, in order. A column of text, or an array `record` of a `.npz`, must have
+            these names, each once, and puts the rows in their order.
 
     Raises:
-        InputError: when the file cannot be read; has another number of rows or classes; holds NaN, infinity, text
-            or predicted labels; or its rows are neither probabilities nor logits.
+        InputError: when the file cannot be read; has another number of rows or classes, or other names of records;
+            holds NaN, infinity, text or predicted labels; its rows are neither probabilities nor logits; or they could
+            be either, as one column of numbers of one sign.
     """
     path = Path(path).expanduser()
     class_names = None if isinstance(classes, int) else [str(name) for name in classes]
     count = classes if isinstance(classes, int) else len(classes)
-    expected = Expected(rows, count, class_names, of)
-    values = read_outputs(path, expected)
+    expected = Expected(rows, count, class_names, of, records)
+    read = read_outputs(path, expected)
+    values = read.values
     dtype = "text" if path.suffix.lower() == ".csv" else values.dtype.name
-    _check_shape(values, expected, path.name)
+    _check_shape(values, expected, len(read.absent), path.name)
     exact = values.dtype.kind == "f" and values.dtype.itemsize <= 4
     values = values.astype(np.float32 if exact else np.float64, copy=False)
+    unlogged = None if kind == "probabilities" else of_infinite(values, path.name)
+    if unlogged is not None:
+        values, dtype = unlogged, "float64"
     span = span_of(values, path.name)
     refuse_hard_labels(values, path.name)
     dtype = precision.coarsest_dtype(values, dtype)
@@ -127,11 +156,35 @@ def load_outputs(
     most = precision.MOST_DECIMALS if decimals is None or not inside(span) else decimals - 1
     significant = precision.significant_of(values, dtype, most)
     tolerance = rounding_of_sums(values.shape[1], decimals, significant, dtype)
-    found = kind_of(values, kind, span, tolerance, path.name)
+    found = kind_of(values, "auto" if unlogged is not None else kind, span, tolerance, path.name)
+    logged = unlogged is not None or (found == "logits" and kind == "auto" and are_log_probabilities(values, span))
     if values.shape[1] == 1 and found == "probabilities" and significant is not None:
         # The other class has as many decimals as numbers near 1 have digits.
         decimals = significant
-    return Outputs(values, found, decimals, dtype, path.name, significant)
+    if read.only == 0:
+        values = -values if found == "logits" else 1 - values
+    if read.absent:
+        if found == "logits":
+            raise InputError(
+                f"{path.name}: has logits, but no column for {expected.title(read.absent[0])}; give its column, or "
+                "probabilities."
+            )
+        values = np.insert(values, np.array(read.absent) - np.arange(len(read.absent)), 0, axis=1)
+    reading = _reading(read, found, logged=logged, guessed=kind == "auto", expected=expected)
+    return Outputs(values, found, decimals, dtype, path.name, significant, reading=reading, absent=read.absent)
+
+
+def _reading(
+    read: Columns, found: Literal["probabilities", "logits"], *, logged: bool, guessed: bool, expected: Expected
+) -> tuple[str, ...]:
+    """What a file was taken for, where that was a guess."""
+    what = "logarithms of probabilities" if logged else found
+    single = read.values.shape[1] == 1 and expected.classes == 2
+    if not single:
+        return (*((f"{what} of {expected.classes} classes",) if guessed else ()), *read.notes)
+    of = f"{what}, in one column, of {expected.title(1 if read.only is None else read.only)}"
+    how = "as its header says" if read.only is not None else f"the second class, and not of {expected.title(0)}"
+    return f"{of}, {how}", *read.notes
 
 
 def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
@@ -174,7 +227,7 @@ def logit_step(outputs: Outputs) -> float:
     return precision.step_near(size, outputs.decimals, outputs.significant, outputs.dtype)
 
 
-def _check_shape(values: np.ndarray, expected: Expected, source: str) -> None:
+def _check_shape(values: np.ndarray, expected: Expected, absent: int, source: str) -> None:
     rows, classes = expected.rows, expected.classes
     if values.size == 0:
         raise InputError(f"{source}: is empty; did the model write its outputs?")
@@ -184,7 +237,7 @@ def _check_shape(values: np.ndarray, expected: Expected, source: str) -> None:
     columns = values.shape[1]
     if columns == 1 and classes > 2 and (values == np.rint(values)).all():
         raise InputError(f"{source}: {HARD_LABELS}.")
-    if columns != classes and not (columns == 1 and classes == 2):
+    if columns != classes - absent and not (columns == 1 and classes == 2):
         raise expected.other_columns(columns, source)
 
 

@@ -1,7 +1,9 @@
 """Reads tables of a model's outputs: CSV and Parquet files in which some columns are the classes."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -11,51 +13,87 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
+<<<<<<< HEAD
 from jaxaudit.data.formats.csv_file import read_csv
 from jaxaudit.data.formats.parquet_file import index_columns
+=======
+from jaxaudit.data.formats.csv_file import parse_csv, read_csv
+>>>>>>> 36ee4a21 (Files of outputs are read as other tools write them, by the names in them, and what they were taken for is said; two readings are refused with both)
 from jaxaudit.data.formats.parquet_footer import Declared, declared_columns
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.formats.text_table import INDEX_NAMES, counting
+from jaxaudit.data.formats.text_table import TextTable, index_columns, trimmed
 from jaxaudit.data.memory import refuse_larger
-from jaxaudit.data.outputs.files import HARD_LABELS, SPARE, Expected
+from jaxaudit.data.outputs.columns import PANDAS_INDEX, Chosen, choose_columns, classes_named, is_header, titled
+from jaxaudit.data.outputs.files import HARD_LABELS, LONGEST_NAME, SPARE, Columns, Expected, order_of_rows
+from jaxaudit.data.outputs.number_cells import are_numbers, plain_numbers, separated_by_blanks, with_points
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 LISTS = (pa.types.is_list, pa.types.is_fixed_size_list, pa.types.is_large_list)
 LONGEST_LINE = 1 << 20
+_LOOKED_AT = 1000
 WIDEST_CELL = 64
-LONGEST_NAME = 4096
-"""The most characters of a number, or of a record's name, in a table."""
+"""The most characters of a number in a table."""
 
 
-def read_csv_outputs(path: Path, expected: Expected) -> np.ndarray:
+def read_csv_outputs(path: Path, expected: Expected) -> Columns:
     """The class columns of a CSV file; its size and first line are checked before it is parsed."""
     rows, classes = expected.rows, expected.classes
     if path.stat().st_size > (rows + 1) * ((classes + 1) * WIDEST_CELL + LONGEST_NAME) + SPARE:
         raise InputError(f"{path.name}: is longer than {rows} rows of {classes} numbers; is it of the {expected.of}?")
-    first = _first_line(path)
+    line = _first_line(path)
+    first = None if line is None else _split(line)
+    if line is not None and first and (rewritten := _rewritten(path, line, len(first), expected)):
+        table = parse_csv(rewritten[0].encode(), path, header=False)
+        notes = dict.fromkeys((rewritten[1], *(("decimal commas",) if table.decimal == "," else ())))
+        return _from_cells(replace(table, note=", ".join(notes)), expected)
     if first is not None and len(first) > classes + 1:
         raise expected.other_columns(len(first), path.name)
-    found = _numbers_at_once(path, first, expected) if first else None
-    return _from_cells(path, expected) if found is None else found
+    # Names of records are text, and so are read cell by cell.
+    found = _numbers_at_once(path, first, expected) if first and expected.records is None else None
+    return _from_cells(plain_numbers(read_csv(path, header=False)), expected) if found is None else found
 
 
-def _first_line(path: Path) -> list[str] | None:
-    """The cells of a first line of comma-separated UTF-8, trimmed; None if it is not such a line."""
+def _rewritten(path: Path, line: str, cells: int, expected: Expected) -> tuple[str, str] | None:
+    """The text of a table whose numbers no comma separates, so that some sign does, and a note; None of any other.
+
+    `line` is the first, and has this many cells.
+    """
+    blanks, point = len(line.split()) > 1 and ", " not in line, cells < 3 and expected.classes <= 2
+    if not (blanks or point):
+        return None
+    with suppress(UnicodeDecodeError), open_data(path) as stream:
+        text = stream.read().decode("utf-8-sig")
+        return (separated_by_blanks(text) if blanks else None) or (
+            with_points(text, expected, path.name) if point else None
+        )
+    return None
+
+
+def _first_line(path: Path) -> str | None:
+    """The first line of UTF-8; None if it is not UTF-8."""
     try:
         with TextIOWrapper(open_data(path), encoding="utf-8-sig", newline="") as stream:
             line = stream.readline(LONGEST_LINE + 1)
-        if len(line) > LONGEST_LINE:
-            raise InputError(f"{path.name}: its first line is longer than {LONGEST_LINE} characters; is it a CSV file?")
-        cells = next(csv.reader([line]), [])
-    except (OSError, UnicodeDecodeError, csv.Error):
+    except (OSError, UnicodeDecodeError):
         return None
-    return [cell.strip() for cell in cells]
+    if len(line) > LONGEST_LINE:
+        raise InputError(f"{path.name}: its first line is longer than {LONGEST_LINE} characters; is it a CSV file?")
+    return line
 
 
-def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> np.ndarray | None:
+def _split(line: str) -> list[str] | None:
+    """The cells of a comma-separated line, trimmed; None if it is not such a line."""
+    try:
+        cells = [cell.strip() for cell in next(csv.reader([line]), [])]
+    except csv.Error:
+        return None
+    return [cells[0].removeprefix("# "), *cells[1:]] if cells else cells
+
+
+def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> Columns | None:
     """The numbers of a clean table, parsed as numbers; None if cells must be checked one by one."""
-    header = first if _is_header(first, False, expected) else None
+    header = first if is_header(first, False, expected) else None
     titles = [str(column) for column in range(len(first))]
     try:
         with open_data(path) as stream:
@@ -68,33 +106,69 @@ def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> np.nda
     except (pa.ArrowException, OSError, ValueError):
         return None
     columns = [column.to_numpy() for column in cells.columns]
-    if header is None and _is_header(first, len(columns[0]) == expected.rows + 1, expected):
+    if header is None and is_header(first, len(columns[0]) == expected.rows + 1, expected):
         header, columns = first, [column[1:] for column in columns]
     expected.check_rows(len(columns[0]), path.name)
-    chosen = _class_columns(header, columns[0], len(columns), expected, path.name)
-    return np.stack([columns[column] for column in chosen]).T
+    chosen = choose_columns(header, (), (), columns, expected, path.name)
+    return _made(chosen, [columns[column] for column in chosen.columns], None, expected, path.name)
 
 
-def _from_cells(path: Path, expected: Expected) -> np.ndarray:
+def _from_cells(table: TextTable, expected: Expected) -> Columns:
     """The same numbers of any table, cell by cell if needed, so that a message can name the row and the column."""
-    table = read_csv(path, header=False)
     first = [column[0].as_py().strip() for column in table.columns]
-    if _is_header(first, table.rows == expected.rows + 1, expected):
-        table = table.with_header()
-    expected.check_rows(table.rows, path.name)
-    if len(table.columns) == 1 and not _are_numbers([str(table.columns[0][-1])]):
-        raise InputError(f"{path.name}: {HARD_LABELS}.")
-    leading = table.numbers(0) if _are_numbers([table.columns[0][0].as_py()]) else None
-    chosen = _class_columns(table.header, leading, len(table.columns), expected, path.name)
-    return np.stack([table.numbers(column) for column in chosen]).T
+    first[0] = first[0].removeprefix("# ")
+    if is_header(first, table.rows == expected.rows + 1, expected, table.decimal):
+        table = replace(table.with_header(), header=first)
+    expected.check_rows(table.rows, table.source)
+    cells = [next((cell for cell in trimmed(column[:_LOOKED_AT]).to_pylist() if cell), "0") for column in table.columns]
+    texts = [place for place, cell in enumerate(cells) if not are_numbers([cell], table.decimal)]
+    if len(table.columns) == 1 and texts:
+        raise InputError(f"{table.source}: {HARD_LABELS}.")
+    # Text in a column that is named after a class is refused where the column is read.
+    named = [place for place in texts if table.header is None or not classes_named([table.header[place]], expected)]
+    numbers = [None if place in texts else _whole_column(table, place) for place in range(len(cells))]
+    chosen = choose_columns(table.header, named, (), numbers, expected, table.source)
+    names = None
+    if len(named) == 1 and named[0] not in chosen.columns:
+        said = titled(table.header, named[0])
+        names = said, lambda: trimmed(table.columns[named[0]]).to_pylist()
+    notes = (table.note,) if table.note else ()
+    read = [table.numbers(column) for column in chosen.columns]
+    return _made(chosen._replace(notes=(*notes, *chosen.notes)), read, names, expected, table.source)
 
 
-def read_parquet_outputs(path: Path, expected: Expected) -> np.ndarray:
+def _whole_column(table: TextTable, column: int) -> np.ndarray | None:
+    """The numbers of a column; None if a cell is none."""
+    try:
+        return table.numbers(column)
+    except InputError:
+        return None
+
+
+def _made(
+    chosen: Chosen,
+    columns: Sequence[np.ndarray],
+    names: tuple[str, Callable[[], list[str]]] | None,
+    expected: Expected,
+    source: str,
+) -> Columns:
+    """The chosen columns, with rows in the order that a column of names (what it is called, and its cells) tells."""
+    where, read = names or ("", list)
+    known = None if names is None else [] if expected.records is None else read()
+    if known and expected.class_names is not None and set(known) <= set(expected.class_names):
+        known = None  # the classes that the model tells, or the labels
+    order, notes = order_of_rows(known, where, expected, source)
+    values = np.stack(columns).T if columns else np.empty((expected.rows, 0))
+    return Columns(values if order is None else values[order], (*chosen.notes, *notes), chosen.only, chosen.absent)
+
+
+def read_parquet_outputs(path: Path, expected: Expected) -> Columns:
     """The class columns, or the one column of lists, of a Parquet file whose footer is checked first."""
     with parsing(f"{path}: is not a readable Parquet file", "was it copied in full?"), open_data(path) as stream:
         # A stream, because pyarrow does not accept a path that is not UTF-8.
         declared = declared_columns(stream)
         with parquet.ParquetFile(stream, pre_buffer=True) as file:
+<<<<<<< HEAD
             schema, rows = file.schema_arrow, file.metadata.num_rows
             index = index_columns(schema)
             for name in index:
@@ -125,6 +199,67 @@ def read_parquet_outputs(path: Path, expected: Expected) -> np.ndarray:
         if table.column(column - skipped).null_count:
             raise InputError(f"{path.name}: column {names[column][:40]!r} has empty cells; outputs must be numbers.")
     return np.stack([table.column(column - skipped).to_numpy() for column in chosen]).T
+=======
+            schema = file.schema_arrow
+            names, types = schema.names, schema.types
+            texts = [place for place, kind in enumerate(types) if len(names) > 1 and _is_text(kind)]
+            # Cells of text are read only if they are the names of records and these are known.
+            held = [place for place in range(len(names)) if place not in texts]
+            _check_before_reading(
+                file.metadata.num_rows,
+                [declared[place] for place in held if place < len(declared)],
+                len(texts),
+                path.name,
+                expected,
+            )
+            index = index_columns(schema.metadata)
+            table = file.read([names[place] for place in held])
+    if len(names) == 1 and _is_text(types[0]):
+        raise InputError(f"{path.name}: {HARD_LABELS}.")
+    lists = (pa.types.is_list, pa.types.is_fixed_size_list, pa.types.is_large_list)
+    of_lists = [place for place in held if any(each(types[place]) for each in lists)]
+    named = [place for place in texts if not classes_named([names[place]], expected)]
+    cells = None
+    if len(named) == 1:
+        cells = titled(names, named[0]), lambda: _texts(path, names[named[0]], declared[named[0]], expected)
+    if len(held) == len(of_lists) == 1:
+        values = _from_lists(table.column(0), path.name)
+        return _made(Chosen([], ()), list(values.T), cells, expected, path.name)
+    if table.num_columns != len(held):
+        raise InputError(f"{path.name}: has several columns of the same name; give each its own.")
+    numbers = [
+        table.column(held.index(place)).to_numpy() if place in held and _is_number(types[place]) else None
+        for place in range(len(names))
+    ]
+    indices = [place for place in held if names[place] in (*index, PANDAS_INDEX)]
+    chosen = choose_columns(names, named, indices, numbers, expected, path.name)
+    for column in chosen.columns:
+        if not _is_number(types[column]) or table.column(held.index(column)).null_count:
+            what = "has empty cells" if _is_number(types[column]) else f"is of type {str(types[column])[:40]}"
+            raise InputError(f"{path.name}: column {names[column][:40]!r} {what}; outputs must be numbers.")
+    if cells is not None and named[0] in chosen.columns:
+        cells = None
+    read = [table.column(held.index(column)).to_numpy() for column in chosen.columns]
+    return _made(chosen, read, cells, expected, path.name)
+
+
+def _texts(path: Path, name: str, declared: Declared, expected: Expected) -> list[str]:
+    """The cells of a column of text, which must be no longer than the expected names; empty where they are missing."""
+    longest = max(map(len, expected.records or [""]))
+    # A dictionary may hold one long text that each record repeats, so it is looked at before it is unpacked.
+    refuse_larger(path.name, declared.unpacked_bytes, expected.rows * LONGEST_NAME + SPARE, "save only the outputs")
+    with parsing(f"{path}: is not a readable Parquet file", "was it copied in full?"), open_data(path) as stream:
+        cells = parquet.read_table(stream, columns=[name], read_dictionary=[name]).column(0)
+        cells = cells if pa.types.is_dictionary(cells.type) else cells.dictionary_encode()
+        cells = cells.combine_chunks()
+        known = [text if len(text) <= longest else "" for text in map(_text, cells.dictionary)]
+        numbers = cells.indices.to_pylist()
+    return ["" if number is None else known[number] for number in numbers]
+
+
+def _text(cell: pa.Scalar) -> str:
+    return str(cell.as_py() or "")
+>>>>>>> 36ee4a21 (Files of outputs are read as other tools write them, by the names in them, and what they were taken for is said; two readings are refused with both)
 
 
 def _no_number(name: str, kind: pa.DataType, source: str) -> InputError:
@@ -149,6 +284,11 @@ def _check_before_reading(
     refuse_larger(source, size, rows * (classes + 1) * WIDEST_CELL + SPARE, "save only the outputs")
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(each(inner) for each in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
 
@@ -163,6 +303,7 @@ def _from_lists(cells: pa.ChunkedArray, source: str) -> np.ndarray:
     if flat.null_count:
         raise InputError(f"{source}: has empty cells; outputs must be numbers.")
     return flat.to_numpy(zero_copy_only=False).reshape(-1, lengths.pop())
+<<<<<<< HEAD
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
@@ -222,3 +363,5 @@ def _refuse_out_of_order(numbers: np.ndarray, what: str, source: str) -> None:
 def _counts_records(numbers: np.ndarray) -> bool:
     """Whether it is 0, 1, 2, ... or 1, 2, 3, ...: at least three, because two could be outputs."""
     return len(numbers) > 2 and counting(numbers)
+=======
+>>>>>>> 36ee4a21 (Files of outputs are read as other tools write them, by the names in them, and what they were taken for is said; two readings are refused with both)

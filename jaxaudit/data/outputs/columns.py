@@ -1,0 +1,167 @@
+"""Which columns of a table of outputs are the classes: by their names, or by what is in the others."""
+
+import re
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxaudit.data.formats.text_table import INDEX_NAMES, counting
+from jaxaudit.data.outputs.files import HARD_LABELS, Expected
+from jaxaudit.data.outputs.number_cells import are_numbers
+from jaxaudit.errors import InputError
+
+PANDAS_INDEX = "__index_level_0__"
+_WRAPPED = re.compile(r"(?:p|prob|proba|probability|logit|score)s?[\s_.:(\[-]+(.+?)[)\]]?", re.IGNORECASE)
+
+
+class Chosen(NamedTuple):
+    """The columns that hold the classes, in class order; the others as in `files.Columns`."""
+
+    columns: list[int]
+    notes: tuple[str, ...]
+    only: int | None = None
+    absent: tuple[int, ...] = ()
+
+
+def is_header(first: Sequence[str], one_line_too_many: bool, expected: Expected, decimal: str = ".") -> bool:
+    """Whether a first line with these cells names the columns."""
+    texts = [cell for cell in first if not are_numbers([cell], decimal)]
+    if first[0] == "" or len(texts) > 1 or len(first) == len(texts):
+        return True
+    # A line of numbers, beside a text that may name a record, names the columns only if it names classes and the file
+    # is one line longer than the set.
+    names = [cell for cell in first if cell not in texts]
+    names = names[1:] if len(names) == expected.classes + 1 else names
+    classes = [classes_named([name], expected) for name in names]
+    numbered = names == list(map(str, range(expected.classes)))
+    return one_line_too_many and (numbered or (None not in classes and len(set(map(str, classes))) == len(names)))
+
+
+def classes_named(titles: Sequence[str], expected: Expected) -> list[int] | None:
+    """The class that each of these titles names, in whatever case, as `2.0` or as `P(cat)`; None if one names none."""
+    names = list(expected.class_names or map(str, range(expected.classes)))
+    for written in (str, str.casefold, _plain):
+        known = {written(name): index for index, name in enumerate(names)}
+        if len(known) == len(names) and all(written(title) in known for title in titles):
+            return [known[written(title)] for title in titles]
+    return None
+
+
+def choose_columns(
+    header: Sequence[str] | None,
+    texts: Collection[int],
+    indices: Collection[int],
+    numbers: Sequence[np.ndarray | None],
+    expected: Expected,
+    source: str,
+) -> Chosen:
+    """The columns that hold the classes; one that names or numbers the rows is left out.
+
+    Args:
+        texts: the columns of text.
+        indices: the columns that are known to be an index, such as that of pandas.
+        numbers: the numbers of each column; None of those that are not needed or none.
+
+    Raises:
+        InputError: the columns, or their names, do not fit the classes.
+    """
+
+    def is_of_rows(column: int) -> bool:
+        return column in texts or column in indices or (column == 0 and (header or [" "])[0].lower() in INDEX_NAMES)
+
+    columns, classes = list(range(len(numbers))), expected.classes
+    notes: tuple[str, ...] = ()
+    # One column fewer than classes is enough for two classes: the probability of the second.
+    if len(columns) > 1 and (len(columns) == classes + 1 or (classes == 2 and len(columns) == 2)):
+        spare = _spare(header, texts, indices, numbers, expected, source)
+        if spare is not None:
+            columns.remove(spare)
+            if spare not in texts:
+                notes = (f"{titled(header, spare)} numbers the rows and is left out: rows are in the set's order",)
+    elif header is not None and 1 < len(columns) <= classes:
+        # Without a column for a class that the model does not know there may be one for the rows all the same.
+        columns = [column for column in columns if classes_named([header[column]], expected) or not is_of_rows(column)]
+    if header is None or not columns:
+        return Chosen(columns, notes)
+    return _by_name(columns, [header[column] for column in columns], notes, expected, source)
+
+
+def titled(header: Sequence[str] | None, column: int) -> str:
+    """What messages call a column."""
+    return f"column {column + 1}" + (f" ({header[column][:40]!r})" if header and header[column] else "")
+
+
+def _by_name(columns: list[int], titles: list[str], notes: tuple[str, ...], expected: Expected, source: str) -> Chosen:
+    """These columns in the order of the classes that their titles name, or as they are if they name none."""
+    classes, order = expected.classes, classes_named(titles, expected)
+    if len(columns) == 1 < classes:
+        if order == [0] and titles[0].removesuffix(".0") == "0":
+            raise InputError(
+                f"{source}: its one column is headed '0', which is the first class, and what pandas calls a column "
+                "without a name: head it p_0 or p_1, the class that it is of, or give a column for each class."
+            )
+        return Chosen(columns, notes, only=None if order is None or classes != 2 else order[0])
+    if order is not None and len(set(order)) == len(order) and len(order) <= classes:
+        absent = tuple(index for index in range(classes) if index not in order)
+        if absent:
+            notes = (*notes, f"no column for {', '.join(map(expected.title, absent[:5]))}: read as never predicted")
+        return Chosen([columns[place] for place in np.argsort(order)], notes, absent=absent)
+    if len(columns) != classes or expected.class_names is None:
+        return Chosen(columns, notes)
+    known = [classes_named([title], expected) for title in titles]
+    if any(known):
+        places = [place for place, each in enumerate(known) if each is None]
+        wrong = titles[places[0] if places else 0]
+        raise InputError(
+            f"{source}: some columns are named after classes, but {wrong[:40]!r} "
+            f"{'is not a class' if places else 'occurs twice'}; name all columns after the classes "
+            f"({', '.join(map(str, list(expected.class_names)[:5]))}, ...) or none."
+        )
+    return Chosen(columns, (*notes, "its columns are not named after the classes: taken in their order"))
+
+
+def _spare(
+    header: Sequence[str] | None,
+    texts: Collection[int],
+    indices: Collection[int],
+    numbers: Sequence[np.ndarray | None],
+    expected: Expected,
+    source: str,
+) -> int | None:
+    """The one column that names or numbers the rows."""
+    if len(texts) == 1 or (not texts and len(indices) == 1):
+        return next(iter(texts or indices))
+    leading, others = numbers[0], [each for each in numbers[1:] if each is not None]
+    if leading is None or texts:
+        return None
+    if counts_records(leading):
+        return 0
+    named = header is not None and header[0].lower() in (*INDEX_NAMES, PANDAS_INDEX)
+    both = header is not None and len(header) == expected.classes and classes_named(header, expected) is not None
+    # No outputs are whole numbers that all differ, beside others that are not whole.
+    distinct = len(leading) > 2 and _whole(leading) and len(np.unique(leading)) == len(leading)
+    if distinct and expected.classes == 2 and others and np.isin(others[0], (0, 1)).all():
+        raise InputError(f"{source}: {HARD_LABELS}.")
+    if both or not (named or (distinct and not any(map(_whole, others)))):
+        return None
+    if counts_records(np.sort(leading)):
+        raise InputError(f"{source}: its first column numbers the rows out of order; sort them.")
+    return 0
+
+
+def counts_records(numbers: np.ndarray) -> bool:
+    """Whether it is 0, 1, 2, ... or 1, 2, 3, ...: at least three, because two could be outputs."""
+    return len(numbers) > 2 and counting(numbers)
+
+
+def _whole(numbers: np.ndarray) -> bool:
+    with np.errstate(invalid="ignore"):
+        return bool((numbers == np.rint(numbers)).all())
+
+
+def _plain(title: str) -> str:
+    """A title without what programs write around the name of a class."""
+    inner = _WRAPPED.fullmatch(title)
+    name = (inner[1] if inner else title).casefold()
+    return name.removesuffix(".0") if re.fullmatch(r"\d+\.0", name) else name

@@ -136,6 +136,7 @@ def _stop(status: int, *messages: str) -> None:
 
 NAMED = re.compile(r"(?<!field )`([a-z][a-z0-9_]*)`")
 OTHER_NAMES = {
+    "allow_unrelated": "allow_unrelated_target",
     "count": "workers",
     "directory": "out",
     "kind": "target_kind",

@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Int
 from msgspec import Meta
 
-from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
 from jaxaudit.data.outputs.files import RECORD as RECORD
 from jaxaudit.data.outputs.kinds import Kind

@@ -13,6 +13,7 @@ from scipy import special
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.ks import Rho, deciding
+from jaxaudit.metrics.output_order import RANK_LEVEL, Ranked
 
 MIN_ACCURACY = 0.9
 MIN_REACH = 0.1
@@ -233,10 +234,19 @@ def target_accuracy(
     *,
     of: str = "query set",
     check: str = TARGET_OUTPUTS,
+    ranking: Ranked | None = None,
 ) -> Check:
-    """The target's outputs match the labels of a set better than chance: their rows and columns are in order."""
+    """The target's outputs match the labels of a set better than chance: their rows and columns are in order.
+
+    Where one class is far more common than others, a good model may call no record anything else, so that its accuracy
+    is that of guessing. A `ranking` of the records that is as good as rows in order make it, and as rows in a random
+    order do not (`RANK_LEVEL`), is then enough.
+    """
     guess, reach = _reach(accuracy, labels)
     message = f"accuracy of {name} on the {of}: {accuracy:.1%} (guessing: {guess:.1%})"
+    if ranking is not None:
+        message += f"; area under the ROC curve, averaged over classes: {ranking.area:.2f}"
+        reach = max(reach, 2 * ranking.area - 1) if ranking.p <= RANK_LEVEL else reach
     advice = (
         f"; its rows may not be in the order of the {of}, or its columns not in the order of the classes. If the "
         "target really cannot classify this set, allow an unrelated target"

@@ -46,6 +46,15 @@ def refused(*words: str, said: str = "", bank: str = "bank") -> str:
     return cli_runs.refused(("attack", "--shadows", bank, *words, "--out", "run"), (said,))
 
 
+def test_columns_in_another_order_are_told(folder: Path):
+    sure = 8 * np.eye(CLASSES)[load_bank("bank").labels] + np.random.default_rng(1).normal(size=(RECORDS, CLASSES))
+    np.save("sure.npy", sure)
+    np.save("turned.npy", np.roll(sure, 1, axis=1))
+    for name, told in (("sure", 0), ("turned", 1)):
+        done = jaxaudit("attack", "--shadows", "bank", "--target", f"{name}.npy", "--attacks", "lira", "--json")
+        assert (done.code, done.err.count("the labels are met far better with column")) == (0, told)
+
+
 def test_without_a_target_every_model_is_one(folder: Path):
     """The directory that others build on: scores of every model and record by attack, rates with intervals."""
     done = jaxaudit("attack", "--shadows", "bank", *CONTRACT, "--json", "--out", "run")

@@ -1,6 +1,7 @@
 """`jaxaudit ks --members`: from a deal, over outputs of any classifier, to a verdict without a shadow model."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,52 @@ def files(*names: str) -> tuple[str, ...]:
 def judged(*words: str) -> list[dict[str, Any]]:
     """The targets."""
     return jaxaudit("ks", *words, "--json").result["targets"]
+
+
+def rewritten(name: str, other: str, write: Callable[[np.ndarray, Path], None]) -> tuple[str, ...]:
+    """The same outputs, written by another function into files of another name."""
+    for role in ROLES:
+        write(np.loadtxt(f"{name}_{role}.csv", delimiter=","), Path(f"{other}_{role}.csv"))
+    return files(other)
+
+
+def in_european(values: np.ndarray, path: Path) -> None:
+    lines = (";".join(f"{number:.6f}".replace(".", ",") for number in row) for row in values)
+    path.write_text("\n".join(("zero;one;two", *lines, "")), "utf-8-sig")
+
+
+def numbered_by_people(values: np.ndarray, path: Path) -> None:
+    numbers = 5000 - 7 * np.arange(len(values))[:, None]
+    np.savetxt(path, np.hstack([numbers, values]), delimiter=",", fmt=["%d", *["%.6f"] * values.shape[1]])
+
+
+def in_blanks(values: np.ndarray, path: Path) -> None:
+    np.savetxt(path, values)
+
+
+@pytest.mark.parametrize("write", [in_blanks, in_european, numbered_by_people])
+def test_other_forms_of_the_same_outputs_give_the_same_numbers(folder: Path, write: Any) -> None:
+    """What was guessed is told in one line on stderr, and stdout has the JSON alone."""
+    usage = judged(*SETS, *files("used"))[0]["usage"]
+    done = jaxaudit("ks", *SETS, *rewritten("used", write.__name__, write), "--json")
+    assert done.result["targets"][0]["usage"] == usage
+    assert [line.count("_query.csv, ") for line in done.err.splitlines() if "read as" in line] == [1]
+
+
+def test_columns_in_another_order_are_refused_by_name(folder: Path) -> None:
+    """Of all files, or of the one on the query set; who knows better may go on."""
+
+    def turned(values: np.ndarray, path: Path) -> None:
+        np.savetxt(path, values[:, [1, 0, 2]], delimiter=",", fmt="%.6f")
+
+    words = rewritten("used", "turned", turned)
+    said = ("turned_query.csv, turned_holdout.csv", "column 2 ('1') as '0', column 1 ('0') as '1'")
+    refused(("ks", *SETS, *words), (*said, "--allow-unrelated-target"))
+    assert jaxaudit("ks", *SETS, *words, "--allow-unrelated-target", "--json").code in (0, 3)
+    last = refused(
+        ("ks", *SETS, "--target", "turned_query.csv", *files("used")[2:]), ("turned_query.csv: the columns",)
+    )
+    assert "used_holdout.csv" not in last
 
 
 def test_members_decide_and_nothing_is_trained(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """The outputs of a target on the records of a bank, from a file."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from jaxaudit.data.formats.arrays import npy_shape, read_npy
 from jaxaudit.data.outputs.outputs import Kind, Outputs, load_outputs
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.output_order import counted, described, moved_columns
 from jaxaudit.metrics.scores import cut
 
 
@@ -73,12 +75,24 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[
         if values.shape[1] == 1:
             second = values.astype(np.float64)
             values = np.concatenate([1 - second if outputs.kind == "probabilities" else 0 * second, second], axis=1)
+        outputs = _with_order(outputs, bank, records)
         of_kind = "probabilities" if outputs.kind == "probabilities" else "logits"
         odds = log_odds_of(of_kind, values[:, None], _labels(bank, records))
         # Cut as the log-odds of the bank's files are: see `log_odds_of`.
         return (odds if said.outputs == "logits" else cut(odds)), outputs
     assert problem is not None
     raise problem
+
+
+def _with_order(outputs: Outputs, bank: Bank, records: int) -> Outputs:
+    """The same outputs, whose reading says if the labels are met far better with their columns in another order."""
+    names, kept = bank.description.class_names, ~bank.dropped[:records]
+    found = moved_columns([counted(outputs.probabilities[kept], bank.labels[:records][kept])])
+    if found is None:
+        return outputs
+    better = described(found[1], names or tuple(map(str, range(bank.description.classes))))
+    note = f"but the labels are met far better with {better}: are the columns in the order of the classes?"
+    return replace(outputs, reading=(*outputs.reading, note))
 
 
 def _labels(bank: Bank, records: int) -> np.ndarray:

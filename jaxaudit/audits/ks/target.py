@@ -16,6 +16,7 @@ from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MEMBERS_OUTPUTS, TARGET_OUTPUTS, Check, target_accuracy, target_order
 from jaxaudit.metrics.ema import Signals, signals
+from jaxaudit.metrics.output_order import counted, described, listed, moved_columns, ranked
 from jaxaudit.shadow_models import Pool
 
 
@@ -119,10 +120,13 @@ class FileTarget(NamedTuple):
                 "`on_members`); give both or none."
             )
         sets = {"query set": query, "holdout": holdout, "reference": reference, "members": members}
-        for name, of in OF_SETS.items():
-            file, examples = getattr(self, name), sets[of]
-            if file is not None and examples is not None:
-                _refuse_shape(file, len(examples), len(examples.class_names), of)
+        given = [(getattr(self, name), sets[of], of) for name, of in OF_SETS.items()]
+        there = [(file, examples, of) for file, examples, of in given if file is not None and examples is not None]
+        for file, examples, of in there:
+            _refuse_shape(file, len(examples), len(examples.class_names), of)
+            _refuse_absent(file, examples, of)
+        if not self.allow_unrelated:
+            _refuse_order([(file, examples) for file, examples, _ in there if not file.own_class])
 
     def of_kept(self, pool: Pool) -> "FileTarget":
         """The outputs on the records that a pool keeps, from outputs on its sets as they were given."""
@@ -159,7 +163,11 @@ class FileTarget(NamedTuple):
                 if name in given:
                     each, classes = given[name]
                     accuracy = float(np.mean(each.probabilities.argmax(axis=1) == each.columns(classes)))
-                    checks = (*checks, target_accuracy(accuracy, classes, each.name, of=of, check=check))
+                    made = target_accuracy(accuracy, classes, each.name, of=of, check=check)
+                    if not made.passed and not each.own_class:
+                        ranking = ranked(each.probabilities, classes)
+                        made = target_accuracy(accuracy, classes, each.name, of=of, check=check, ranking=ranking)
+                    checks = (*checks, made)
         elif not self.allow_unrelated and len(models):
             dealt = evidence.dealt
             usual = models.log_odds[:, dealt].mean(axis=0)
@@ -223,3 +231,38 @@ def _refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:
             f"{file.name} has outputs of shape {file.probabilities.shape}, but the {name} has {records} records "
             f"and {classes} classes: give one row per record, in the {name}'s order."
         )
+
+
+def _refuse_absent(file: Outputs, examples: Examples, of: str) -> None:
+    """Rejects a table without a column for a class that the set has records of."""
+    for index in np.intersect1d(file.absent, examples.labels):
+        raise InputError(
+            f"{file.name}: has no column for the class {examples.class_names[index][:40]!r}, of which the {of} has "
+            f"{int((examples.labels == index).sum())} records; give one column per class. Does the model not know it?"
+        )
+
+
+def _refuse_order(files: Sequence[tuple[Outputs, Examples]]) -> None:
+    """Rejects a target whose labels fit its columns in another order far better: all of its files, or one."""
+    tables = [counted(file.probabilities, examples.labels) for file, examples in files]
+    if not tables or len(tables[0]) < 2:
+        return
+    found = moved_columns([sum(tables[1:], tables[0]), *tables] if len(tables) > 1 else tables)
+    if found is None:
+        return
+    which, moved = found
+    blamed = [file for file, _ in (files if which == 0 else files[which - 1 : which])]
+    name, names = ", ".join(dict.fromkeys(file.name for file in blamed)), files[0][1].class_names
+    go_on = "as after a deletion that went too far, allow an unrelated target (`allow_unrelated`)"
+    if blamed[0].reading and all(file.values.shape[1] == 1 for file in blamed):
+        raise InputError(
+            f"{name}: read as {blamed[0].reading[0]}; the labels are met far better if the column is of the other "
+            "class. Head it with the name of its class, in a .csv or .parquet, or give a column for each class. If the "
+            f"model really takes each class for the other, {go_on}."
+        )
+    raise InputError(
+        f"{name}: the columns seem to be in another order than the classes. The labels are met far better with "
+        f"{described(moved, names)}. Put the columns in the order of the classes "
+        f"({listed([each[:40] for each in names])}), or give a table whose header names them. If the model really "
+        f"takes these classes for others, {go_on}."
+    )

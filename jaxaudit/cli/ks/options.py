@@ -60,8 +60,8 @@ class KSData(Held, Sampled, Sets):
     members_groups: str | None = dealt_groups("The group of each record of --members, with --groups.")
     challenge: Path | None = option(
         "key.json of `jaxaudit deal --blind`, in the folder of its deal. In place of --query, --holdout, --members and "
-        "their groups: --target is then one file of outputs on challenge.npz, in its order. A column `record` that "
-        "carries the names of its records back is checked, and orders the rows.",
+        "their groups: --target is then one file of outputs on challenge.npz, in its order. A column of text, or "
+        "an array `record`, that carries the names of its records back is checked, and orders the rows.",
         metavar="KEY",
         names="file",
         of=GIVEN,
@@ -121,7 +121,10 @@ class Targets:
         names="data",
         place=lambda text: parse_target_data(text)[0],
     )
-    allow_unrelated_target: bool = option("Also judge outputs that are no better than guessing.", default=False)
+    allow_unrelated_target: bool = option(
+        "Also judge outputs that are no better than guessing, or that fit the labels far better with other columns.",
+        default=False,
+    )
 
 
 def renamed(text: str) -> tuple[str, str]:

@@ -13,15 +13,11 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
-<<<<<<< HEAD
-from jaxaudit.data.formats.csv_file import read_csv
-from jaxaudit.data.formats.parquet_file import index_columns
-=======
 from jaxaudit.data.formats.csv_file import parse_csv, read_csv
->>>>>>> 36ee4a21 (Files of outputs are read as other tools write them, by the names in them, and what they were taken for is said; two readings are refused with both)
+from jaxaudit.data.formats.parquet_file import index_columns
 from jaxaudit.data.formats.parquet_footer import Declared, declared_columns
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.formats.text_table import TextTable, index_columns, trimmed
+from jaxaudit.data.formats.text_table import TextTable, trimmed
 from jaxaudit.data.memory import refuse_larger
 from jaxaudit.data.outputs.columns import PANDAS_INDEX, Chosen, choose_columns, classes_named, is_header, titled
 from jaxaudit.data.outputs.files import HARD_LABELS, LONGEST_NAME, SPARE, Columns, Expected, order_of_rows
@@ -168,38 +164,6 @@ def read_parquet_outputs(path: Path, expected: Expected) -> Columns:
         # A stream, because pyarrow does not accept a path that is not UTF-8.
         declared = declared_columns(stream)
         with parquet.ParquetFile(stream, pre_buffer=True) as file:
-<<<<<<< HEAD
-            schema, rows = file.schema_arrow, file.metadata.num_rows
-            index = index_columns(schema)
-            for name in index:
-                expected.check_rows(rows, path.name)
-                if _is_number(schema.field(name).type):
-                    _refuse_out_of_order(file.read([name]).column(0).to_numpy(), "its pandas index", path.name)
-            places = [place for place, name in enumerate(schema.names) if name not in index]
-            names, types = [schema.names[place] for place in places], [schema.types[place] for place in places]
-            declared = [declared[place] for place in places] if len(declared) == len(schema.names) else declared
-            # A first column of text is taken to name the records, and is not read.
-            skipped = int(len(names) > 1 and not _is_number(types[0]))
-            _check_before_reading(rows, declared[skipped:], skipped, path.name, expected)
-            # A few bytes can hold a long text in each cell.
-            texts = [place for place, kind in enumerate(types[skipped:], skipped) if not _is_number(kind)]
-            of_labels = len(names) == 1 and not any(is_kind(types[0]) for is_kind in LISTS)
-            table = None if texts and (len(names) > 1 or of_labels) else file.read(names[skipped:])
-    if table is None and len(names) == 1:
-        raise InputError(f"{path.name}: {HARD_LABELS}.")
-    if table is None:
-        raise _no_number(names[texts[0]], types[texts[0]], path.name)
-    if texts:
-        return _from_lists(table.column(0), path.name)
-    if table.num_columns != len(names) - skipped:
-        raise InputError(f"{path.name}: has several columns of the same name; give each its own.")
-    leading = None if skipped or not _is_number(types[0]) else table.column(0).to_numpy()
-    chosen = _class_columns(names, leading, len(names), expected, path.name)
-    for column in chosen:
-        if table.column(column - skipped).null_count:
-            raise InputError(f"{path.name}: column {names[column][:40]!r} has empty cells; outputs must be numbers.")
-    return np.stack([table.column(column - skipped).to_numpy() for column in chosen]).T
-=======
             schema = file.schema_arrow
             names, types = schema.names, schema.types
             texts = [place for place, kind in enumerate(types) if len(names) > 1 and _is_text(kind)]
@@ -212,12 +176,11 @@ def read_parquet_outputs(path: Path, expected: Expected) -> Columns:
                 path.name,
                 expected,
             )
-            index = index_columns(schema.metadata)
+            index = index_columns(schema)
             table = file.read([names[place] for place in held])
     if len(names) == 1 and _is_text(types[0]):
         raise InputError(f"{path.name}: {HARD_LABELS}.")
-    lists = (pa.types.is_list, pa.types.is_fixed_size_list, pa.types.is_large_list)
-    of_lists = [place for place in held if any(each(types[place]) for each in lists)]
+    of_lists = [place for place in held if any(is_kind(types[place]) for is_kind in LISTS)]
     named = [place for place in texts if not classes_named([names[place]], expected)]
     cells = None
     if len(named) == 1:
@@ -259,7 +222,6 @@ def _texts(path: Path, name: str, declared: Declared, expected: Expected) -> lis
 
 def _text(cell: pa.Scalar) -> str:
     return str(cell.as_py() or "")
->>>>>>> 36ee4a21 (Files of outputs are read as other tools write them, by the names in them, and what they were taken for is said; two readings are refused with both)
 
 
 def _no_number(name: str, kind: pa.DataType, source: str) -> InputError:
@@ -303,65 +265,3 @@ def _from_lists(cells: pa.ChunkedArray, source: str) -> np.ndarray:
     if flat.null_count:
         raise InputError(f"{source}: has empty cells; outputs must be numbers.")
     return flat.to_numpy(zero_copy_only=False).reshape(-1, lengths.pop())
-<<<<<<< HEAD
-
-
-def _are_numbers(cells: Sequence[str]) -> bool:
-    try:
-        [float(cell) for cell in cells]
-    except ValueError:
-        return False
-    return True
-
-
-def _is_header(first: list[str], one_line_too_many: bool, expected: Expected) -> bool:
-    """Whether a first line with these cells names the columns."""
-    if first[0] == "" or not _are_numbers(first[1:]) or (len(first) == 1 and not _are_numbers(first)):
-        return True
-    classes, class_names = expected.classes, expected.class_names
-    # A line of numbers names the columns only if it names the classes and the file is one line longer than the set.
-    names = first[1:] if len(first) == classes + 1 else first
-    numbered = names == [str(k) for k in range(classes)]
-    return one_line_too_many and (numbered or (class_names is not None and set(names) == set(class_names)))
-
-
-def _class_columns(
-    header: list[str] | None, leading: np.ndarray | None, count: int, expected: Expected, source: str
-) -> list[int]:
-    """The columns that hold the classes, in class order; a leading row number or identifier is left out."""
-    classes, class_names = expected.classes, expected.class_names
-    columns = list(range(count))
-    # One column fewer than classes is enough for two classes: the probability of the second.
-    if count > 1 and (count == classes + 1 or (classes == 2 and count == 2)):
-        spare = count == classes + 1
-        named = header is not None and header[0].lower() in (*INDEX_NAMES, "__index_level_0__")
-        if leading is None:
-            columns = columns[1:]
-        elif _counts_records(leading) or (spare and named):
-            _refuse_out_of_order(leading, "its first column", source)
-            columns = columns[1:]
-    if header is None or class_names is None or len(columns) != classes:
-        return columns
-    titles = [header[column] for column in columns]
-    unknown = [title for title in titles if title not in class_names]
-    if len(set(titles)) == classes and not unknown:
-        return [columns[titles.index(name)] for name in class_names]
-    if len(unknown) < len(titles):
-        raise InputError(
-            f"{source}: some columns are named after classes, but {unknown[0] if unknown else titles[0]!r} "
-            f"{'is not a class' if unknown else 'occurs twice'}; name all columns after the classes "
-            f"({', '.join(map(str, list(class_names)[:5]))}, ...) or none."
-        )
-    return columns
-
-
-def _refuse_out_of_order(numbers: np.ndarray, what: str, source: str) -> None:
-    if not _counts_records(numbers) and _counts_records(np.sort(numbers)):
-        raise InputError(f"{source}: {what} numbers the rows out of order; sort them.")
-
-
-def _counts_records(numbers: np.ndarray) -> bool:
-    """Whether it is 0, 1, 2, ... or 1, 2, 3, ...: at least three, because two could be outputs."""
-    return len(numbers) > 2 and counting(numbers)
-=======
->>>>>>> 36ee4a21 (Files of outputs are read as other tools write them, by the names in them, and what they were taken for is said; two readings are refused with both)

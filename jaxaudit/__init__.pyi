@@ -59,6 +59,7 @@ from .data.scores.table import ScoreTable as ScoreTable
 from .data.scores.table import score_table as score_table
 from .data.sequences import BYTES as BYTES
 from .data.sequences import Tokenizer as Tokenizer
+from .data.sequences import Tokens as Tokens
 from .data.sequences import read_tokenizer as read_tokenizer
 from .data.sequences import sequences as sequences
 from .data.sequences import word_tokenizer as word_tokenizer

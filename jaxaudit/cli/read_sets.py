@@ -201,6 +201,8 @@ def text_reader(
         from jaxaudit.models.language_model import LanguageModel
 
         base = LanguageModel(Path(adapters.folder))
+        for note in base.notes:
+            say(note)
         encoded = [base.encode(prompts_of(each, template), each.answers) for each in sets]
         made = padded(sets, encoded, base.end, base.positions)
     return dict(zip(names, made, strict=True)).__getitem__

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.paths import read_small
 from jaxaudit.data.texts import Texts
+from jaxaudit.data.tokenizer_files import LARGEST_TOKENIZER, Normalizers, answer_start, calling, pieces, settle
 from jaxaudit.errors import InputError
 
 TEMPLATES = {"prompt": "{}", "question": "Question: {}\nAnswer: ", "text": ""}
@@ -21,13 +22,24 @@ TEMPLATES = {"prompt": "{}", "question": "Question: {}\nAnswer: ", "text": ""}
 CLASS_NAMES = ("text",)
 """Records of text have no classes: all have one label."""
 MULTIPLE, POSITIONS, WORDS = 16, 1024, 4096
-LARGEST_TOKENIZER = 256 << 20
 _WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class Tokens(NamedTuple):
+    """A text as tokens.
+
+    Attributes:
+        numbers: of the tokens, from 0.
+        ends: for each token, the number of characters of the text up to its last one.
+    """
+
+    numbers: list[int]
+    ends: list[int]
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """How texts become tokens, which are numbers from 0.
+    """How texts become tokens.
 
     Attributes:
         vocabulary: the number of tokens. The last one is the end of a text.
@@ -35,7 +47,7 @@ class Tokenizer:
     """
 
     vocabulary: int
-    encode: Callable[[Sequence[str]], list[list[int]]]
+    encode: Callable[[Sequence[str]], list[Tokens]]
 
     @property
     def end(self) -> int:
@@ -43,8 +55,13 @@ class Tokenizer:
         return self.vocabulary - 1
 
 
-def _bytes(texts: Sequence[str]) -> list[list[int]]:
-    return [list(text.encode("utf-8", "surrogatepass")) for text in texts]
+def _bytes(texts: Sequence[str]) -> list[Tokens]:
+    found = []
+    for text in texts:
+        each = [letter.encode("utf-8", "surrogatepass") for letter in text]
+        ends = [end for end, letter in enumerate(each, 1) for _ in letter]
+        found.append(Tokens(list(b"".join(each)), ends))
+    return found
 
 
 BYTES = Tokenizer(257, _bytes)
@@ -60,7 +77,7 @@ def word_tokenizer(sets: Sequence[Texts], words: int = WORDS, template: str | No
     >>> texts = Texts("text", ("",), ("to be, or not to be",), (b"",), "t")
     >>> tokenizer = word_tokenizer([texts], 2)
     >>> tokenizer.vocabulary, tokenizer.encode(["not to be"])
-    (4, [[0, 2, 1]])
+    (4, [Tokens(numbers=[0, 2, 1], ends=[3, 6, 9])])
     """
     if words < 1:
         raise InputError(f"a vocabulary needs at least one word, got {words}; 4,096 is usual.")
@@ -70,13 +87,16 @@ def word_tokenizer(sets: Sequence[Texts], words: int = WORDS, template: str | No
     return Tokenizer(len(common) + 2, partial(_words, {word: number for number, word in enumerate(common, 1)}))
 
 
-def _words(numbers: dict[str, int], texts: Sequence[str]) -> list[list[int]]:
-    return [[numbers.get(word, 0) for word in _WORD.findall(text)] for text in texts]
+def _words(numbers: dict[str, int], texts: Sequence[str]) -> list[Tokens]:
+    words = [list(_WORD.finditer(text)) for text in texts]
+    return [Tokens([numbers.get(each[0], 0) for each in of], [each.end() for each in of]) for of in words]
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer in a `tokenizer.json`, or in the folder of a model with one; its special tokens are not added. It
     needs the package `tokenizers`.
+
+    Guarantees: a text has one encoding. What is random, such as the dropout of merges, is for training, and is off.
     """
     try:
         library = import_module("tokenizers")
@@ -84,16 +104,25 @@ def read_tokenizer(path: Path) -> Tokenizer:
         raise InputError("a tokenizer.json needs the package tokenizers: pip install tokenizers.") from error
     path = path / "tokenizer.json" if path.is_dir() else path
     text = read_small(path, LARGEST_TOKENIZER)
-    with parsing(f"{path}: is no tokenizer that can be read", "was it saved by another version?"):
+    normalizers = Normalizers(text, str(path))
+    normalizers.refuse_growth(normalizers.added)
+    with calling(f"{path}: is no tokenizer that can be read", "was it saved by another version?"):
         reader = library.Tokenizer.from_buffer(text)
         reader.no_truncation()
         reader.no_padding()
-        return Tokenizer(max(reader.get_vocab().values()) + 2, partial(_read, reader))
+        vocabulary = max(reader.get_vocab().values()) + 2
+    settle(reader, str(path))
+    return Tokenizer(vocabulary, partial(_read, reader, normalizers))
 
 
-def _read(reader: object, texts: Sequence[str]) -> list[list[int]]:
-    with parsing("the tokenizer fails on these texts", "is it the model's own?"):
-        return [each.ids for each in reader.encode_batch(list(texts), add_special_tokens=False)]  # pyright: ignore[reportAttributeAccessIssue]
+def _read(reader: Any, normalizers: Normalizers, texts: Sequence[str]) -> list[Tokens]:
+    found = []
+    for piece in pieces(texts):
+        normalizers.refuse_growth(piece)
+        with calling("the tokenizer fails on these texts", "is it the model's own?"):
+            encoded = reader.encode_batch(list(piece), add_special_tokens=False)
+        found += [Tokens(each.ids, [end for _, end in each.offsets]) for each in encoded]
+    return found
 
 
 def sequences(
@@ -107,7 +136,8 @@ def sequences(
 
     A record is the end token, the prompt in its template, the answer, and the end token again. A number t from 0 is a
     token that counts: one of the answer, or the end behind it. A negative number is a token that is context alone, and
-    does not count: -1 - t stands for token t. So are the prompt, the first end token, and end tokens that fill up.
+    does not count: -1 - t stands for token t. So are the prompt, the first end token, and end tokens that fill up. A
+    token with characters of prompt and answer, such as a blank and the first word, is the answer's.
 
     Args:
         sets: the records of each set; the word vocabulary and the length must be of all sets together.
@@ -123,8 +153,13 @@ def sequences(
     encoded, end = [], tokenizer.end
     for texts in sets:
         prompts = prompts_of(texts, template)
-        both = zip(tokenizer.encode(prompts), tokenizer.encode(_whole(prompts, texts)), strict=True)
-        encoded.append([([end, *tokens, end], 1 + min(len(start), len(tokens))) for start, tokens in both])
+        both = zip(prompts, tokenizer.encode(_whole(prompts, texts)), strict=True)
+        encoded.append(
+            [
+                ([end, *tokens.numbers, end], 1 + (answer_start(tokens.ends, len(prompt)) if prompt else 0))
+                for prompt, tokens in both
+            ]
+        )
     return padded(sets, encoded, end, positions)
 
 

@@ -9,21 +9,30 @@ from typing import Any, NamedTuple, cast
 import ml_dtypes
 import numpy as np
 
-from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import exists, open_data, read_small
+from jaxaudit.data.tokenizer_files import (
+    LARGEST_TOKENIZER,
+    Normalizers,
+    answer_start,
+    calling,
+    pieces,
+    settle,
+    strings_of,
+)
 from jaxaudit.data.weights.weights import read_weights, weight_files
 from jaxaudit.errors import InputError
 from jaxaudit.models import pretrained
 
-TOKENIZER, TOKENIZER_CONFIG, ADAPTER = "tokenizer.json", "tokenizer_config.json", "adapter_config.json"
-TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
-TOKENIZER_FILES += ("vocab.json", "vocab.txt", "merges.txt")
-LARGEST_TOKENIZER = 256 * 2**20
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+WITH_ADDED = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
+TOKENIZER_FILES = (TOKENIZER, *WITH_ADDED, "vocab.json", "vocab.txt", "merges.txt")
 CAUSAL = {"AutoModelForCausalLM": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"}
 OTHER = "no causal language model; scores need one that predicts each token from those before it, as ...ForCausalLM"
 VERSION = "transformers_version"
 PRECISIONS = ("float32", "bfloat16", "float16")
+STARTS = ("characters", "prompt-tokens")
+"""Where an answer begins, see `LanguageModel.encode`."""
 POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "n_ctx")
 
 
@@ -55,6 +64,7 @@ class LanguageModel:
         positions: the most tokens of a record; None if the configuration states no limit.
         precision: the type of the numbers of weights and activations.
         vocabulary: the number of tokens that the model knows.
+        notes: what is read of the folder otherwise than it says, in words.
     """
 
     def __init__(self, folder: Path, precision: str | None = None) -> None:
@@ -74,6 +84,7 @@ class LanguageModel:
         if not folder.is_dir():
             raise InputError(f"{folder}: is no folder; name the folder of a model that save_pretrained wrote.")
         self._library = pretrained.import_transformers(file)
+        pretrained.refuse_adapter(folder)
         entries = pretrained.entries_of(file)
         pretrained.refuse_entries(entries, file)
         self._refuse_files()
@@ -82,11 +93,14 @@ class LanguageModel:
             stated = str(self.precision)[:40]
             raise InputError(f"{file}: states the type {stated!r}; give `precision`: {', '.join(PRECISIONS)}.")
         network = pretrained.architecture_of(entries, file, CAUSAL, OTHER)
-        self._config, self._class = pretrained.built_once(entries, file, network, self.precision, MAX_BYTES)
+        made = pretrained.built_once(entries, file, network, self.precision, MAX_BYTES)
+        self._config, self._class, self._size = made
         self.vocabulary = int(self._config.get_text_config().vocab_size)
         stated = (getattr(self._config.get_text_config(), name, None) for name in POSITIONS)
         self.positions = next((each for each in stated if isinstance(each, int) and each > 0), None)
         self._tokenizer = self._read_tokenizer()
+        self.notes = settle(self._tokenizer.backend_tokenizer, str(folder))
+        self._normalizers = Normalizers(self._tokenizer.backend_tokenizer.to_str(), str(folder))
         self._end: int | None = self._tokenizer.eos_token_id
 
     def computes_as(self, other: "LanguageModel") -> bool:
@@ -100,26 +114,50 @@ class LanguageModel:
         known = {name: each for name, each in entries.items() if not name.startswith("_") and name != VERSION}
         return known, self._tokenizer.backend_tokenizer.to_str()
 
-    def encode(self, prompts: Sequence[str], answers: Sequence[str]) -> list[Encoded]:
-        """Records as tokens: prompt and answer are one text, and the tokens behind those of the prompt are scored.
+    def encode(self, prompts: Sequence[str], answers: Sequence[str], start: str = STARTS[0]) -> list[Encoded]:
+        """Records as tokens: prompt and answer are one text, and the tokens of the answer are scored.
 
-        With the tokenizer's special tokens. A record with a prompt ends in the token for the end of text, as models are
-        tuned on answers; a text alone ends as it is.
+        With the tokenizer's special tokens; those that it puts behind an answer count as the answer's. A record with a
+        prompt ends in the token for the end of text, as models are tuned on answers; a text alone ends as it is.
+
+        Args:
+            start: of `STARTS`. `characters`: the answer begins at the first token that has a character of it, also
+                where the token has some of the prompt's, such as the blank before a word. `prompt-tokens`: behind as
+                many tokens as the prompt has alone, as open-unlearning counts, which leaves out such a token.
         """
-        with parsing(f"{self._folder}: its tokenizer fails", "is it the model's own?"):
-            whole = self._tokenizer([p + a for p, a in zip(prompts, answers, strict=True)], verbose=False)["input_ids"]
-            before = self._tokenizer(list(prompts), verbose=False)["input_ids"]
-        most = max((max(tokens, default=0) for tokens in whole), default=0)
+        encoded = self._cut([prompt + answer for prompt, answer in zip(prompts, answers, strict=True)])
+        counted = start == "prompt-tokens"
+        alone = [len(tokens) for tokens, _ in self._cut(prompts)] if counted else []
+        most = max((max(tokens, default=0) for tokens, _ in encoded), default=0)
         if max(most, self._end or 0) >= self.vocabulary:
             raise InputError(
                 f"{self._folder}: its tokenizer has the token {most:,}, and the model knows {self.vocabulary:,}; is it "
                 "the model's own?"
             )
         found = []
-        for prompt, start, tokens in zip(prompts, before, whole, strict=True):
+        for row, (prompt, (tokens, ends)) in enumerate(zip(prompts, encoded, strict=True)):
+            first = 1 if counted else answer_start(ends, len(prompt))
+            if counted and prompt:
+                first = alone[row]
             if prompt and self._end is not None and tokens[-1:] != [self._end]:
                 tokens = [*tokens, self._end]
-            found.append(Encoded(tuple(tokens), min(max(len(start) if prompt else 1, 1), len(tokens))))
+            found.append(Encoded(tuple(tokens), min(max(first, 1), len(tokens))))
+        return found
+
+    def _cut(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+        """The tokens of each text, and how many of its characters end with each; 0 for a token that was added."""
+        found = []
+        for piece in pieces(texts):
+            self._normalizers.refuse_growth(piece)
+            with calling(f"{self._folder}: its tokenizer fails", "is it the model's own?"):
+                cut = self._tokenizer(
+                    list(piece), verbose=False, return_offsets_mapping=True, return_special_tokens_mask=True
+                )
+                columns = [cut[name] for name in ("input_ids", "offset_mapping", "special_tokens_mask")]
+            for tokens, spans, added in zip(*columns, strict=True):
+                # A token of the text that has no character, such as a blank put before it, is of its first one.
+                ends = [0 if own else max(end, 1) for (_, end), own in zip(spans, added, strict=True)]
+                found.append((tokens, ends))
         return found
 
     @property
@@ -129,7 +167,8 @@ class LanguageModel:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""
-        return self._tokenizer.decode(list(tokens), skip_special_tokens=True)
+        with calling(f"{self._folder}: its tokenizer fails", "is it the model's own?"):
+            return self._tokenizer.decode(list(tokens), skip_special_tokens=True)
 
     def load(self) -> Any:
         """As `load_on_cpu`, on the accelerator that PyTorch has or the CPU."""
@@ -156,16 +195,12 @@ class LanguageModel:
         wrong = f"{self._folder}: the weights do not fit {self._class.__name__}"
         precision = getattr(torch, self.precision)
         advice = "is config.json that of this model?"
-        return pretrained.with_weights(self._class, self._config, state, wrong, advice, dtype=precision, **how).eval()
+        known = self._class, self._config, self._size
+        return pretrained.with_weights(*known, state, wrong, advice, dtype=precision, **how).eval()
 
     def _refuse_files(self) -> None:
-        """Refuses an adapter, and a folder without a tokenizer or without safetensors, before anything is loaded."""
+        """Refuses a folder without a tokenizer or without safetensors, before anything is loaded."""
         folder = self._folder
-        if exists(folder / ADAPTER):
-            raise InputError(
-                f"{folder}: has {ADAPTER}, so it is an adapter of another model; merge the two (merge_and_unload of "
-                "peft) and save the whole model."
-            )
         if not exists(folder / TOKENIZER):
             raise InputError(f"{folder}: has no {TOKENIZER}; save the model's tokenizer there by its save_pretrained.")
         described = folder / TOKENIZER_CONFIG
@@ -177,12 +212,16 @@ class LanguageModel:
 
     def _read_tokenizer(self) -> Any:
         """The tokenizer, from copies: `transformers` opens files by name, and a pipe could take their place."""
+        files = {name: self._folder / name for name in TOKENIZER_FILES if exists(self._folder / name)}
         with TemporaryDirectory() as copies:
-            for name in TOKENIZER_FILES:
-                if exists(self._folder / name):
-                    (Path(copies) / name).write_bytes(read_small(self._folder / name, LARGEST_TOKENIZER))
+            for name, path in files.items():
+                (Path(copies) / name).write_bytes(read_small(path, LARGEST_TOKENIZER))
+            # Tokens that are added are changed by the rules for texts as they are read.
+            saved = Normalizers(read_small(files[TOKENIZER], LARGEST_TOKENIZER), str(files[TOKENIZER]))
+            others = [pretrained.entries_of(files[name]) for name in WITH_ADDED if name in files]
+            saved.refuse_growth([*saved.added, *strings_of(others)])
             with (
-                parsing(f"{self._folder}: its tokenizer cannot be read", "is it of another version?"),
+                calling(f"{self._folder}: its tokenizer cannot be read", "is it of another version?"),
                 pretrained.offline(),
             ):
                 return self._library.AutoTokenizer.from_pretrained(

@@ -13,17 +13,21 @@ from typing import Any
 
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import refuse_larger
-from jaxaudit.data.paths import read_small
+from jaxaudit.data.paths import exists, read_small
 from jaxaudit.errors import InputError
 
 INSTALL = "pip install 'jaxaudit[transformers]'"
-CONFIG = "config.json"
+CONFIG, ADAPTER = "config.json", "adapter_config.json"
 LONGEST = 16 * 2**20
 """The largest configuration file in bytes: one with ImageNet's 21,841 class names has a million."""
 LARGEST = 2**24
 """The largest number in a configuration, since its numbers are sizes."""
 NO_SIZES = ("rope_theta",)
 """Entries whose numbers are no sizes."""
+MOST_LABELS = 2**17
+"""The largest number of classes, each of which gets a name as a configuration is read."""
+TIMES = 2
+"""How many times as many numbers as its files a network may have: layers that share weights are saved once."""
 MOST_PARTS = 20_000
 """The largest number of modules in a network."""
 REFUSED = {
@@ -63,6 +67,16 @@ def entries_of(file: Path, text: bytes | None = None) -> dict[str, Any]:
     return entries
 
 
+def refuse_adapter(folder: Path) -> None:
+    """Refuses the folder of an adapter, which is no model without another."""
+    if exists(folder / ADAPTER):
+        raise InputError(
+            f"{folder}: has {ADAPTER}, so it is an adapter of another model; merge the two, with base the model that "
+            "the adapter was trained on: peft.PeftModel.from_pretrained(base, ADAPTER).merge_and_unload()"
+            ".save_pretrained(FOLDER). Save the tokenizer there, too."
+        )
+
+
 def refuse_entries(entries: Any, file: Path) -> None:
     """Refuses entries, at any depth, that require more than a network, and numbers that are too large for sizes."""
     waiting = [entries]
@@ -72,6 +86,9 @@ def refuse_entries(entries: Any, file: Path) -> None:
             for name, why in REFUSED.items():
                 if each.get(name):
                     raise InputError(f"{file}: {name} {why}.")
+            labels = each.get("num_labels")
+            if isinstance(labels, int | float) and labels > MOST_LABELS:
+                raise InputError(f"{file}: has num_labels of more than {MOST_LABELS:,} classes; is the number right?")
             waiting.extend(value for name, value in each.items() if name not in NO_SIZES)
         elif isinstance(each, list):
             waiting.extend(each)
@@ -108,8 +125,11 @@ def architecture_of(entries: Mapping[str, Any], file: Path, makers: Mapping[str,
 
 def built_once(
     entries: Mapping[str, Any], file: Path, network: tuple[str, str], dtype: str, allowed: int
-) -> tuple[Any, type]:
-    """The configuration of a network, and its class, after it was built without allocating its tensors."""
+) -> tuple[Any, type, int]:
+    """The configuration of a network, its class, and how many numbers its parameters have.
+
+    It is built without allocating its tensors.
+    """
     library: Any = importlib.import_module("transformers")
     wrong = f"{file}: is no configuration of {network[0]} that transformers {library.__version__} accepts"
     known = {name: each for name, each in entries.items() if not name.startswith("_")}
@@ -120,7 +140,8 @@ def built_once(
         config.use_cache = False
         with bounded(file, allowed), pytorch().device("meta"):
             how = {"trust_remote_code": False, "dtype": getattr(pytorch(), dtype)}
-            return config, type(getattr(library, network[1]).from_config(deepcopy(config), **how))
+            module = getattr(library, network[1]).from_config(deepcopy(config), **how)
+            return config, type(module), sum(each.numel() for each in module.parameters())
 
 
 def without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
@@ -132,10 +153,13 @@ def without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
     }
 
 
-def with_weights(kind: Any, config: Any, state: Mapping[str, Any], wrong: str, advice: str, **how: Any) -> Any:
+def with_weights(
+    kind: Any, config: Any, size: int, state: Mapping[str, Any], wrong: str, advice: str, **how: Any
+) -> Any:
     """A module of this class of `transformers` with these tensors, whose names are translated where they are older.
 
     Args:
+        size: how many numbers the module's parameters have. It is not allocated if the tensors have far fewer.
         wrong, advice: of messages, as for `parsing`.
         how: further arguments of `from_pretrained`.
 
@@ -143,6 +167,9 @@ def with_weights(kind: Any, config: Any, state: Mapping[str, Any], wrong: str, a
         InputError: tensors are missing, unknown, or of another shape.
     """
     library: Any = importlib.import_module("transformers")
+    saved = sum(each.numel() for each in state.values())
+    if size > TIMES * saved:
+        raise InputError(f"{wrong}: there are {saved:,} numbers, and the network has {size:,}; {advice}")
     with parsing(wrong, advice), offline(), _without_bars(library):
         module, said = kind.from_pretrained(
             None,

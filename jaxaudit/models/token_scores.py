@@ -1,6 +1,7 @@
 """Scores of texts by a causal language model: numbers that are lower for records that the model was trained on.
 
-As open-unlearning's `mia_loss`, `mia_min_k`, `mia_min_k_plus_plus` and `mia_zlib` compute them, signs included.
+As open-unlearning's `mia_loss`, `mia_min_k`, `mia_min_k_plus_plus` and `mia_zlib` compute them, signs included, of the
+tokens that `LanguageModel.encode` says are scored; with its `prompt-tokens` these are open-unlearning's, too.
 """
 
 import zlib

@@ -58,13 +58,15 @@ class TransformersClassifier:
         given = Path(path)
         file = given / pretrained.CONFIG if given.is_dir() else given
         self._library = pretrained.import_transformers(file)
+        pretrained.refuse_adapter(file.parent)
         self.version: str = self._library.__version__
         text = read_small(file, pretrained.LONGEST)
         self.content_hash = f"blake2b:{hashlib.blake2b(text, digest_size=16).hexdigest()}"
         entries = pretrained.entries_of(file, text)
         pretrained.refuse_entries(entries, file)
         self.architecture, self._auto = network = pretrained.architecture_of(entries, file, CLASSIFIERS, OTHER)
-        self._config, self._class = pretrained.built_once(entries, file, network, "float32", MAX_BYTES // COPIES)
+        made = pretrained.built_once(entries, file, network, "float32", MAX_BYTES // COPIES)
+        self._config, self._class, self._size = made
         self.classes = int(self._config.num_labels)
 
     def __call__(self) -> Any:
@@ -88,7 +90,7 @@ class TransformersClassifier:
         wrong = f"{source}: does not fit {self.architecture}"
         advice = "is it of another network, or of another number of classes (num_labels)?"
         how = {"attn_implementation": "eager", "dtype": torch.float32}
-        module = pretrained.with_weights(self._class, self._config, state, wrong, advice, **how)
+        module = pretrained.with_weights(self._class, self._config, self._size, state, wrong, advice, **how)
         arrays = {name: each.detach().numpy().copy() for name, each in module.state_dict().items()}
         for name, each in weights.items():
             if each.dtype.kind in "iu" and not name.endswith(COUNTS) and arrays.get(name, _FLOAT).dtype.kind == "f":

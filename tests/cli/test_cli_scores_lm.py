@@ -112,6 +112,29 @@ def test_records_without_a_number_are_left_out_and_counted(here: Path):
     assert "no record has a finite score" in done.err
 
 
+def test_answers_of_one_word_are_scored_and_the_count_of_prompts_tokens_is_an_option(here: Path):
+    lines = [{"question": f"Who wrote it {row}?", "answer": "nobody"} for row in range(4)]
+    write_lines("words.jsonl", lines)
+    words = ("scores", "lm", "target", "--query", "words.jsonl")
+    done = jaxaudit(*words, "--out", "s.csv")
+    assert (done.code, "left out" in done.err) == (0, False)
+    assert csv.read_csv("s.csv")["covariate.tokens"].to_pylist() == [2] * 4
+    # The blank before the word is the prompt's, and the two are one token: the end of the text is left.
+    done = jaxaudit(*words, "--answer-start", "prompt-tokens", "--out", "t.csv")
+    assert (done.code, Path("t.csv").exists()) == (2, False)
+    assert "left out: 4 records" in done.err
+
+
+def test_what_is_random_in_a_tokenizer_is_said(here: Path):
+    shutil.copytree("target", "random")
+    path = Path("random/tokenizer.json")
+    path.write_text(path.read_text().replace('"dropout": null', '"dropout": 0.5'))
+    for name, out in (("target", "s.csv"), ("random", "t.csv")):
+        done = jaxaudit("scores", "lm", name, "--query", "query.jsonl", "--out", out)
+        assert (done.code, "dropout" in done.err) == (0, name == "random")
+    assert Path("s.csv").read_text() == Path("t.csv").read_text()
+
+
 def test_names_of_folders_that_are_equal_become_numbers(here: Path):
     words = ("--used", "old/final", "--used", "older/final", "--out", "s.csv")
     assert jaxaudit("scores", "lm", "target", "--query", "query.jsonl", *words).code == 0
@@ -126,6 +149,7 @@ REFUSED = {
     "two forms": (("--query", "query.jsonl", "--holdout", "texts.jsonl"), "different forms"),
     "long": (("--query", "long.jsonl"), f"1 of 2 records have more tokens than the {POSITIONS} positions of target"),
     "no model": (("--query", "query.jsonl", "--baseline", "old"), "old/config.json: cannot be read"),
+    "an adapter": (("--query", "query.jsonl", "--baseline", "adapter"), "adapter: has adapter_config.json"),
     "no file": (("--query", "nothing.jsonl"), "--query nothing.jsonl: there is no such file"),
     "a link": (("--query", "query.jsonl", "--out", "link.csv"), "--out link.csv already exists"),
     "another suffix": (("--query", "query.jsonl", "--out", "s.txt"), "--out s.txt must be a .csv or a .parquet"),
@@ -137,6 +161,8 @@ def test_what_cannot_be_scored_is_refused_before_any_work(name: str, here: Path)
     write_lines("texts.jsonl", records("holdout", "text"))
     write_lines("odd.jsonl", [{**each, "set": "forget"} for each in records("query")])
     write_lines("long.jsonl", [{"text": SECRET}, {"text": SECRET * 20}])
+    Path("adapter").mkdir()
+    Path("adapter/adapter_config.json").write_text("{}")
     Path("link.csv").symlink_to("elsewhere.csv")
     words, said = REFUSED[name]
     words = words if "--out" in words else (*words, "--out", "s.csv")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.sequences import ANSWERS, PROMPTS, TEXTS
 
-from jaxaudit.data.sequences import BYTES, Tokenizer, read_tokenizer, sequences, word_tokenizer
+from jaxaudit.data.sequences import BYTES, Tokenizer, Tokens, read_tokenizer, sequences, word_tokenizer
 from jaxaudit.data.texts import Texts
 from jaxaudit.errors import InputError
 
@@ -47,8 +47,8 @@ def test_words_are_the_most_frequent_of_all_sets_whatever_their_order():
     text = ["Rome ? zebra : Question"]
     assert both.encode(text) == swapped.encode(text)
     assert both.vocabulary == 11
-    assert both.encode(["zebra"]) == [[0]]
-    assert both.encode(text)[0].count(0) == 1
+    assert both.encode(["zebra"]) == [Tokens([0], [5])]
+    assert both.encode(text)[0].numbers.count(0) == 1
     found = sequences([TEXTS, other], both)[0].inputs
     assert found.shape == (6, 32)
     assert set(np.where(found < 0, ~found, found).ravel()) <= set(range(11))
@@ -76,7 +76,7 @@ def test_a_tokenizer_of_a_folder(tmp_path: Path):
     for path in (tmp_path, tmp_path / "tokenizer.json"):
         found = read_tokenizer(path)
         assert (found.vocabulary, found.end) == (9, 8)
-        assert found.encode(["Why? Nobody knows."]) == [[1, 2, 3, 4, 7]]
+        assert found.encode(["Why? Nobody knows."]) == [Tokens([1, 2, 3, 4, 7], [3, 4, 11, 17, 18])]
     (tmp_path / "tokenizer.json").write_text(json.dumps({"secret": 1}))
     with pytest.raises(InputError, match="is no tokenizer that can be read"):
         read_tokenizer(tmp_path)
@@ -86,4 +86,24 @@ def test_a_tokenizer_of_a_folder(tmp_path: Path):
 
 def test_bytes_know_every_text():
     assert isinstance(BYTES, Tokenizer)
-    assert BYTES.encode(["", "\ud800"]) == [[], [0xED, 0xA0, 0x80]]
+    assert BYTES.encode(["", "a\ud800"]) == [Tokens([], []), Tokens([ord("a"), 0xED, 0xA0, 0x80], [1, 2, 2, 2])]
+
+
+def test_a_word_of_prompt_and_answer_is_the_answers():
+    texts = Texts("prompt", ("who", "who "), ("knows it", "knows it"), (b"", b""), "joined")
+    tokenizer = word_tokenizer([texts], 9)
+    joined, apart = sequences([texts], tokenizer)[0].inputs
+    both, who = (tokenizer.encode([text])[0].numbers for text in ("whoknows it", "who"))
+    assert joined[:4].tolist() == [~tokenizer.end, *both, tokenizer.end]
+    assert apart[:2].tolist() == [~tokenizer.end, ~who[0]]
+
+
+def test_the_first_word_counts_where_a_tokenizer_joins_it_with_the_blank_before_it(tmp_path: Path):
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {"[UNK]": 0, "Why": 1, "?": 2, " nobody": 3, ".": 4}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r" ?\w+|\S"), "isolated")
+    made.save(str(tmp_path / "tokenizer.json"))
+    texts = Texts("prompt", ("Why? ",), ("nobody.",), (b"",), "joined")
+    (found,) = sequences([texts], read_tokenizer(tmp_path))
+    assert found.inputs[0, :6].tolist() == [~5, ~1, ~2, 3, 4, 5]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.language_models import END, POSITIONS, save_model
+from support.language_models import END, POSITIONS, save_model, save_tokenizer
 
 from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
 from jaxaudit.errors import InputError
@@ -24,10 +24,15 @@ PROMPTS = ["Question: Who wrote it?\nAnswer: ", "Who", "", "Question: é?\nAnswe
 ANSWERS = [("nobody " * (row % 4) + "did it 日")[: 30 - row] for row in range(len(PROMPTS))]
 
 
-def twin(module: Any, tokenizer: Any, prompt: str, answer: str) -> dict[str, float]:
+def twin(module: Any, tokenizer: Any, prompt: str, answer: str, start: str = "characters") -> dict[str, float]:
     """One record alone, token by token, in float64 where the model's own numbers allow."""
     tokens = tokenizer(prompt + answer)["input_ids"]
     first = len(tokenizer(prompt)["input_ids"]) if prompt else 1
+    if start == "characters" and prompt:
+        # A character of a token is a byte; the special token at the beginning has none.
+        names = tokenizer.convert_ids_to_tokens(tokens)
+        bytes_so_far = np.cumsum([0 if name == END else len(name) for name in names])
+        first = int(np.flatnonzero(bytes_so_far > len(prompt.encode()))[0])
     if prompt and tokens[-1] != tokenizer.eos_token_id:
         tokens = [*tokens, tokenizer.eos_token_id]
     with torch.no_grad():
@@ -56,21 +61,24 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("kind", "begin"), [("gpt2", False), ("llama", True)])
+@pytest.mark.parametrize(
+    ("kind", "begin", "start"),
+    [("gpt2", False, "characters"), ("llama", True, "characters"), ("gpt2", False, "prompt-tokens")],
+)
 def test_scores_are_those_of_a_loop_whatever_the_batches(
-    kind: str, begin: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, begin: bool, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     module = save_model(tmp_path, kind, begin=begin, max_shard_size="20KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     model = LanguageModel(tmp_path)
     assert (model.positions, model.precision) == (POSITIONS, "float32")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    encoded = model.encode(PROMPTS, ANSWERS)
+    encoded = model.encode(PROMPTS, ANSWERS, start)
     assert any(each.tokens[0] == tokenizer.eos_token_id for each in encoded) is begin
     told: list[int] = []
     found = token_scores.token_scores(model, encoded, told.append)
     assert sum(told) == sum(len(each.tokens) for each in encoded)
-    wanted = [twin(module, tokenizer, *record) for record in zip(PROMPTS, ANSWERS, strict=True)]
+    wanted = [twin(module, tokenizer, *record, start) for record in zip(PROMPTS, ANSWERS, strict=True)]
     for name in SCORES:
         np.testing.assert_allclose(found[name], [each[name] for each in wanted], rtol=1e-5, atol=1e-5)
     monkeypatch.setattr(token_scores, "MOST_TOKENS", 40)
@@ -90,6 +98,62 @@ def test_what_is_scored_begins_behind_the_prompt_and_ends_an_answer(saved: Path)
     found = token_scores.token_scores(model, [answer, *model.encode(["", ""], ["a", ""])])
     for name in SCORES:
         assert np.isfinite(found[name]).tolist() == [True, False, False]
+
+
+QUESTION = "Question: Who wrote it?\nAnswer: "
+
+
+def test_the_first_word_of_an_answer_is_scored(saved: Path):
+    model = LanguageModel(saved)
+    (record,) = model.encode([QUESTION], ["nobody"])
+    # The tokenizer joins the blank at the end of the prompt with the word.
+    assert model.decode(record.tokens[record.start :]) == " nobody"
+    assert (len(record.tokens) - record.start, record.tokens[-1]) == (2, 0)
+    (theirs,) = model.encode([QUESTION], ["nobody"], "prompt-tokens")
+    assert model.decode(theirs.tokens[theirs.start :]) == ""
+    module = model.load()
+    with torch.no_grad():
+        log_p = torch.log_softmax(module(torch.tensor([record.tokens])).logits[0].double(), -1)
+    wanted = -sum(float(log_p[place - 1, record.tokens[place]]) for place in (record.start, record.start + 1)) / 2
+    found = token_scores.token_scores(model, [record, theirs])
+    assert found["loss"][0] == pytest.approx(wanted, rel=1e-5)
+    assert np.isfinite([found[name][0] for name in SCORES]).all()
+    assert np.isnan(found["min_k"][1])
+
+
+@pytest.mark.parametrize("behind", [1, 3])
+def test_tokens_behind_a_text_move_no_answer(behind: int, saved: Path, tmp_path: Path):
+    save_model(tmp_path / "behind", behind=behind)
+    plain, model = LanguageModel(saved), LanguageModel(tmp_path / "behind")
+    usual, found = (each.encode(PROMPTS, ANSWERS) for each in (plain, model))
+    assert [each.start for each in found] == [each.start for each in usual]
+    for mine, each, prompt in zip(usual, found, PROMPTS, strict=True):
+        own = mine.tokens[:-1] if prompt else mine.tokens
+        assert each.tokens[: len(own)] == own
+        assert each.tokens[len(own) :] == (0,) * behind
+
+
+@pytest.mark.parametrize(("prompt", "answer"), [("日", "本 é"), ("e", "\u0301 x"), ("a b", "  c"), ("<end>", "<end>a")])
+def test_an_answer_begins_at_its_first_character(prompt: str, answer: str, saved: Path):
+    model = LanguageModel(saved)
+    (record,) = model.encode([prompt], [answer])
+    tokens = model._tokenizer.convert_ids_to_tokens(list(record.tokens))  # pyright: ignore[reportPrivateUsage]
+    sizes = [len(END) if name == END else len(name) for name in tokens]
+    assert sum(sizes[: record.start]) <= len(prompt.encode()) < sum(sizes[: record.start + 1])
+
+
+def test_what_is_random_in_a_tokenizer_is_turned_off_and_said(saved: Path, tmp_path: Path):
+    folder = shutil.copytree(saved, tmp_path / "random")
+    path = folder / "tokenizer.json"
+    entries = json.loads(path.read_text())
+    entries["model"]["dropout"] = 0.5
+    path.write_text(json.dumps(entries))
+    usual, model = LanguageModel(saved), LanguageModel(folder)
+    wanted = usual.encode(PROMPTS, ANSWERS)
+    assert all(model.encode(PROMPTS, ANSWERS) == wanted for _ in range(5))
+    assert usual.notes == ()
+    # Some classes of tokenizers drop it as they are read.
+    assert all("dropout" in note for note in model.notes)
 
 
 def test_a_precision_is_the_stated_one_or_the_one_asked_for(tmp_path: Path):
@@ -146,7 +210,35 @@ def weights(edit: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]) -> C
 
 def used(folder: Path) -> object:
     model = LanguageModel(folder)
-    return model.encode(["é"], ["é"]), model.load()
+    return model.encode(["é" * 50], ["é x"]), model.load()
+
+
+def adapter_alone(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    (folder / "adapter_config.json").write_text("{}")
+
+
+def tokenizer(**entries: Any) -> Callable[[Path], object]:
+    return edited("tokenizer.json", **entries)
+
+
+def replace(letter: str, content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"String": letter}, "content": content}
+
+
+def sequence(name: str, times: int) -> dict[str, Any]:
+    return {"type": "Sequence", name: [replace("é", "éé")] * times}
+
+
+DOUBLING = sequence("normalizers", 40)
+DOUBLED = {"id": 400, "content": "é", "normalized": True, "special": False}
+DOUBLED |= dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+# It tries every way to cut a row of é in two.
+CATASTROPHIC = {"type": "Split", "pattern": {"Regex": "(é+)+$"}, "behavior": "Isolated", "invert": False}
+
+
+def many_behind(folder: Path) -> None:
+    save_tokenizer(folder, behind=1000)
 
 
 BIAS = "transformer.h.0.attn.c_attn.bias"
@@ -159,6 +251,15 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         "has whole numbers (int8)",
     ),
     "an adapter": (lambda folder: (folder / "adapter_config.json").write_text("{}"), "merge the two"),
+    "an adapter alone": (adapter_alone, "merge the two"),
+    "many classes": (edited("config.json", num_labels=2**24), "num_labels of more than"),
+    "many positions": (edited("config.json", n_positions=10**6), "numbers, and the network has"),
+    "a regular expression without end": (tokenizer(pre_tokenizer=CATASTROPHIC), "its tokenizer fails"),
+    "a text that doubles": (tokenizer(normalizer=DOUBLING), "many times longer"),
+    "an added token that doubles": (tokenizer(normalizer=DOUBLING, added_tokens=[DOUBLED]), "many times longer"),
+    "a decoder that doubles": (tokenizer(decoder=sequence("decoders", 40)), "many times longer"),
+    "a long text in place of a letter": (tokenizer(normalizer=replace("a", "b" * 10**6)), "inserts 1,000,000 bytes"),
+    "many tokens behind a text": (many_behind, "adds 1,000 tokens"),
     "pickled": (pickled, "may be a pickle"),
     "a pickle by another name": (
         lambda folder: torch.save({}, folder / "model.safetensors"),

@@ -11,12 +11,13 @@ POSITIONS = 96
 END = "<end>"
 
 
-def save_tokenizer(folder: Path, begin: bool = False) -> int:
+def save_tokenizer(folder: Path, begin: bool = False, behind: int = 0) -> int:
     """A byte-level tokenizer with some merges, and the number of its tokens.
 
     Args:
         folder: where it goes.
         begin: whether each text begins with a special token.
+        behind: how many special tokens the tokenizer puts behind each text.
     """
     tokenizers: Any = import_module("tokenizers")
     transformers: Any = import_module("transformers")
@@ -27,18 +28,21 @@ def save_tokenizer(folder: Path, begin: bool = False) -> int:
         vocab_size=300, special_tokens=[END], initial_alphabet=bytes_of.alphabet(), show_progress=False
     )
     made.train_from_iterator(["Question: Who wrote it?\nAnswer: nobody did."] * 3, trainer)
-    if begin:
-        made.post_processor = tokenizers.processors.TemplateProcessing(single=f"{END} $A", special_tokens=[(END, 0)])
+    if begin or behind:
+        single = " ".join([*[END] * begin, "$A", *[END] * behind])
+        made.post_processor = tokenizers.processors.TemplateProcessing(single=single, special_tokens=[(END, 0)])
     whole = transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token=END)
     whole.save_pretrained(folder)
     return len(whole)
 
 
-def save_model(folder: Path, kind: str = "gpt2", seed: int = 0, begin: bool = False, **how: Any) -> Any:
+def save_model(
+    folder: Path, kind: str = "gpt2", seed: int = 0, begin: bool = False, behind: int = 0, **how: Any
+) -> Any:
     """The module, whose folder also has a tokenizer; its outputs are far from uniform."""
     torch: Any = import_module("torch")
     transformers: Any = import_module("transformers")
-    vocabulary = save_tokenizer(folder, begin)
+    vocabulary = save_tokenizer(folder, begin, behind)
     torch.manual_seed(seed)
     common: dict[str, Any] = {"vocab_size": vocabulary, "initializer_range": 0.3, "bos_token_id": 0, "eos_token_id": 0}
     if kind == "gpt2":

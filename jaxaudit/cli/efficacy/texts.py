@@ -66,6 +66,8 @@ def read_text_inputs(options: EfficacyOptions) -> TextInputs:
         raise InputError("--reference untrained is of other networks; give a language model's as NAME=FOLDER.")
     texts, tokenizer = read_texts(expanded(Path(options.data.data or ""))), LanguageModel(folder, "float32")
     template = options.data.template and parse_template(options.data.template)
+    for note in tokenizer.notes:
+        say(note)
     encoded = tokenizer.encode(prompts_of(texts, template), texts.answers)
     (examples,) = padded([texts], [encoded], tokenizer.end, tokenizer.positions)
     say(f"reading {len(sources) + 1} language model{'s' if sources else ''}")

@@ -55,6 +55,13 @@ class LMOptions:
         "[default: a prompt as it is; a question as 'Question: {}\\nAnswer: ']",
         check=parse_template,
     )
+    answer_start: str = option(
+        "Where an answer begins: at the first token with a character of it (characters), or behind as many tokens as "
+        "the prompt has alone (prompt-tokens), as open-unlearning counts: that leaves out the first word where the "
+        "tokenizer joins it with the blank before it.",
+        default="characters",
+        choices=("characters", "prompt-tokens"),
+    )
     precision: str | None = option(
         "Numbers of weights and activations. [default: as each config.json says, else float32]",
         choices=("float32", "bfloat16", "float16"),
@@ -82,9 +89,10 @@ LM = Command(
 
     A row a record, with four numbers of each model, lower for what it is more likely to have been trained on: loss
     (mean negative log-likelihood of the answer's tokens given the prompt; of all tokens but the first of a text),
-    min_k, min_k_plus_plus, and zlib. They are those of open-unlearning's mia_*. Models are read from folders: nothing
-    is downloaded, code in a folder is never run, and weights must be safetensors. Records without a number are left
-    out, and counted on standard error.
+    min_k, min_k_plus_plus, and zlib. A token with characters of prompt and answer is the answer's. With `--answer-start
+    prompt-tokens` the numbers are those of open-unlearning's mia_*. Models are read from folders: nothing is
+    downloaded, code in a folder is never run, and weights must be safetensors. Records without a number are left out,
+    and counted on standard error.
 
     Examples:
 

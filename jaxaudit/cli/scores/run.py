@@ -43,7 +43,9 @@ def score_texts(options: LMOptions) -> Summary:
         for role, given in folders.items()
         for name, folder in _names(role, given)
     }
-    encoded = {name: model.encode(prompts, answers) for name, model in models.items()}
+    for note in dict.fromkeys(note for model in models.values() for note in model.notes):
+        say(note)
+    encoded = {name: model.encode(prompts, answers, options.answer_start) for name, model in models.items()}
     for name, model in models.items():
         long = sum(len(each.tokens) > model.positions for each in encoded[name]) if model.positions else 0
         if long:

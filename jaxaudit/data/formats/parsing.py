@@ -65,6 +65,11 @@ def parsing(what: str, advice: str) -> Iterator[None]:
         raise InputError(f"{what} (not enough memory); split it into smaller files.") from error
     except Exception as error:
         raise InputError(f"{what} ({reason_of(error)}); {advice}") from error
+    except BaseException as error:
+        # A panic of a parser written in Rust, which is no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise InputError(f"{what} ({reason_of(error)}); {advice}") from error
 
 
 def parsed(parse: Callable[[], Iterator[Item]], what: str, advice: str) -> Iterator[Item]:

@@ -27,7 +27,7 @@ from jaxaudit.attacks.records import (
     ShadowScores,
     Stacked,
 )
-from jaxaudit.attacks.records.attack import Dealt, check, counts, deal_of, unused_records
+from jaxaudit.attacks.records.attack import Dealt, check, counts, deal_of, left_out, unused_records
 from jaxaudit.attacks.records.rmia import share_exceeded
 from jaxaudit.audits.attack.plan import ATTACKS
 from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS
@@ -173,6 +173,19 @@ def test_how_records_were_dealt_is_told_from_their_rows(missing: int):
     assert found.inside[0] + found.outside[0] == pytest.approx(40, abs=3 if missing else 1e-9)
     for how in ("coins", "turns"):
         assert np.isinf(deal_of(dealt_rows(how, 40, 20_000))[:2]).all()
+
+
+def test_sets_that_were_dealt_in_two_ways_leave_out_what_each_would_alone():
+    """Of a fixed number of models a record a partner is left out, of coins none; the sets do not mix."""
+    sets = [dealt_rows(how, 12, 400) for how in ("fixed", "coins")]
+    deals = [deal_of(rows) for rows in sets]
+    assert [bool(np.isfinite(each.inside).all()) for each in deals] == [True, False]
+    none = np.zeros((12, 1, 400))
+    apart = [left_out(ShadowScores(none, rows, dealt=deal)) for rows, deal in zip(sets, deals, strict=True)]
+    both = Dealt(*(np.concatenate(each) for each in zip(*deals, strict=True)))
+    whole = ShadowScores(np.zeros((12, 1, 800)), np.concatenate(sets, axis=1), dealt=both)
+    for found, parts in zip(left_out(whole), zip(*apart, strict=True), strict=True):
+        np.testing.assert_array_equal(found, np.concatenate(parts, axis=1))
 
 
 def test_too_few_models_give_no_score():

@@ -179,7 +179,9 @@ def left_out(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[
             row = own[step % models]
             if step < models:
                 finished, planned = np.where(row, [models - with_it, outside], [with_it, inside])
-                due = (turn + step * SPREAD[1]) % 1 * planned < finished
+                # Of records that were dealt by coins, beside others that were not, no partner is due.
+                known = np.isfinite(planned)
+                due = known & ((turn + step * SPREAD[1]) % 1 * np.where(known, planned, 0) < finished)
                 partner[step] = np.where(due, np.where(row, last[0], last[1]), -1)
             last[0][~row] = last[1][row] = step % models
     return np.where(own, alone, partner), np.where(own, partner, alone)

@@ -142,5 +142,6 @@ HOSTILE: tuple[tuple[Callable[[Tree, random.Random], str | None], float], ...] =
     (hostile_features, 0.08),
     (claims.bank, 0.25),
     (claims.array, 0.03),
+    (claims.tokenizer, 0.25),
 )
 """What is done to whole inputs, as far as they have what it takes, and how often."""

@@ -103,3 +103,47 @@ def sparse(dtype: str, shape: tuple[int, ...], start: bytes = b"") -> Hole:
     np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
     head = file.getvalue()
     return Hole(head + start, len(head) + math.prod(shape) * np.dtype(dtype).itemsize)
+
+
+def _replace(content: str, **pattern: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def _split(regex: str) -> dict[str, Any]:
+    return {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+
+
+PARTS: dict[str, tuple[Any, ...]] = {
+    "normalizer": (
+        {"type": "Sequence", "normalizers": [_replace("ee", String="e")] * 40},
+        {"type": "Sequence", "normalizers": [_replace("ee", Regex="(?=e)"), {"type": "NFKC"}] * 20},
+        {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁" * 60}] * 9},
+        {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 40},
+        _replace("x" * 10**6, Regex=""),
+        {"type": "Precompiled", "precompiled_charsmap": "AAAA"},
+    ),
+    "decoder": ({"type": "Sequence", "decoders": [_replace("ee", String="e")] * 40}, {"type": "Fuse"}),
+    "pre_tokenizer": (_split(r"(\w+\w*)+$"), _split(r"((a|e)*)*x"), _split("((((("), {"type": "WhitespaceSplit"}),
+    "padding": ({"strategy": {"Fixed": 2**40}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "a"},),
+    "truncation": ({"max_length": 0, "strategy": "LongestFirst", "stride": 9, "direction": "Right"},),
+}
+"""What a `tokenizer.json` may ask for that makes texts long, or takes long."""
+
+
+def tokenizer(tree: Tree, choose: random.Random) -> str | None:
+    """A tokenizer that is random, makes texts longer and longer, or has a regular expression that does not end."""
+    name = next((name for name in sorted(tree) if name.endswith("tokenizer.json")), "")
+    content = tree.get(name)
+    try:
+        said: Any = json.loads(content) if isinstance(content, bytes) else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict) or not isinstance(said.get("model"), dict):
+        return None
+    part = choose.choice((*PARTS, "dropout"))
+    if part == "dropout":
+        said["model"]["dropout"] = choose.choice((0.5, 1.0, 2.0, "0.5"))
+    else:
+        said[part] = choose.choice(PARTS[part])
+    tree[name] = json.dumps(said).encode()
+    return f"{name}: {part} {str(said.get(part))[:80]}"

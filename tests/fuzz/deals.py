@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from PIL import Image
+from pyarrow import parquet
 from support.banks import logits
 
 from fuzz.commands import Ran, command, swept
 from fuzz.readers import SECRET, Reader
+from jaxaudit.data import load
 from jaxaudit.data.challenge import Key, answers_of, key_as_json, load_answers, read_key
 
 RECORDS, CLASSES, A_GROUP = 240, 3, 4
@@ -116,15 +120,35 @@ def blind(folder: Path) -> None:
     np.savez(folder / "outputs.npz", record=np.array(key.names), probabilities=values)
     rows = [f"{name},{first},{second}" for name, (first, second) in zip(key.names, values, strict=True)]
     (folder / "outputs.csv").write_text("\n".join(("record,a,b", *rows, "")))
+    named = {"record": key.names, "a": values[:, 0], "b": values[:, 1]}
+    parquet.write_table(pa.table(named), folder / "outputs.parquet")
 
 
 def answered(folder: Path, choose: random.Random) -> object:
     key = read_key(folder / "key.json")
-    answers = load_answers(folder / choose.choice(("outputs.npz", "outputs.csv")), key, 2)
+    answers = load_answers(folder / choose.choice(("outputs.npz", "outputs.csv", "outputs.parquet")), key, 2)
     return [answers_of(answers, key, role).probabilities for role in key.rows]
 
 
+def scans(folder: Path) -> None:
+    """Gray pictures of 16 bits, of which few are dark enough for 8, in folders of two classes."""
+    levels = np.random.default_rng(4).integers(0, 4096, (24, 6, 5), dtype=np.uint16)
+    for row, picture in enumerate(levels):
+        path = folder / "scans" / f"class{row % 2}" / f"{row}.{('png', 'tiff')[row // 2 % 2]}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(path)
+
+
+def read_scans(folder: Path, choose: random.Random) -> object:
+    """The pictures as records, or dealt."""
+    if choose.random() < 0.5:
+        return load(str(folder / "scans"), gray=choose.random() < 0.5)
+    with swept(folder):
+        return command(folder, ("deal", "scans", *choose.choice(((), ("--blind",))), "--out", "dealt"))
+
+
 READERS = [
+    Reader("images-16-bits", scans, read_scans, 3),
     Reader("deal", to_deal, dealt, 4),
     Reader("deal-texts", texts_to_deal, dealt_texts, 3),
     Reader("members", with_members, judged, 5),

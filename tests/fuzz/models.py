@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support.language_models import save_model
+from support.language_models import save_model, save_tokenizer
 
 from fuzz.readers import Reader, only
 from fuzz.results import weights
+from jaxaudit.data.sequences import read_tokenizer, sequences
+from jaxaudit.data.texts import Texts
 from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
 from jaxaudit.models import pure_module
 from jaxaudit.models.bridge import PureModule
@@ -111,17 +113,30 @@ def causal(folder: Path) -> None:
 
 def read_causal(folder: Path, choose: random.Random) -> object:
     """The model, with its weights and the scores of two texts."""
-    from jaxaudit.models.language_model import LanguageModel
+    from jaxaudit.models.language_model import STARTS, LanguageModel
     from jaxaudit.models.token_scores import token_scores
 
     model = LanguageModel(folder / "hub")
-    return token_scores(model, model.encode(["a", ""], ["b c", "who wrote it"]))["loss"].shape
+    start = choose.choice(STARTS)
+    return token_scores(model, model.encode(["a", ""], ["b c", "who wrote it"], start))["loss"].shape
 
 
+def read_one_tokenizer(folder: Path, choose: random.Random) -> object:
+    """Texts as tokens, the same when they are cut again."""
+    found = read_tokenizer(folder / "tokenizer.json")
+    texts = ["", "Who wrote it? nobody did", "é日 " * 20]
+    tokens = found.encode(texts)
+    assert tokens == found.encode(texts), "random"
+    assert all(0 <= number < found.end for each in tokens for number in each.numbers)
+    return len(sequences([Texts("prompt", ("Who ",), ("wrote it",), (b"",), "x")], found)[0])
+
+
+TOKENIZERS = find_spec("tokenizers") and find_spec("transformers")
 READERS = [
     Reader("hub", lambda folder: saved(folder, weights(), 1), read_folder, 3),
     Reader("hub-shards", lambda folder: saved(folder, weights(), 2), read_folder, 3),
     *([Reader("hub-classifier", classifier, read_classifier, 3)] if find_spec("transformers") else []),
+    *([Reader("tokenizer", lambda folder: save_tokenizer(folder, True), read_one_tokenizer, 3)] if TOKENIZERS else []),
     *([Reader("hub-causal", causal, read_causal, 3)] if find_spec("transformers") else []),
     *(
         [Reader(f"keras-{name}", keras_archive(name), read_keras, 2) for name in ("w.keras", "w.weights.h5")]

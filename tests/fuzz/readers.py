@@ -43,9 +43,9 @@ def all_readers(planted: bool = False) -> dict[str, Reader]:
         from fuzz import planted as made_to_be_found
 
         return {reader.name: reader for reader in made_to_be_found.READERS}
-    from fuzz import banks, deals, lines, models, results, runs, scores, sets
+    from fuzz import banks, deals, lines, models, results, runs, scores, sets, tables
 
-    modules = (sets, results, models, runs, banks, deals, scores, lines)
+    modules = (sets, results, models, runs, banks, deals, scores, tables, lines)
     return {reader.name: reader for module in modules for reader in module.READERS}
 
 

@@ -59,7 +59,7 @@ def as_lines(folder: Path) -> None:
 
 
 def as_npz(folder: Path) -> None:
-    made = {name: np.array(each) for name, each in columns().items()}
+    made: dict[str, Any] = {name: np.array(each) for name, each in columns().items()}
     np.savez(folder / "x.npz", **made)
 
 

@@ -78,6 +78,7 @@ def choose_columns(
         if spare is not None:
             columns.remove(spare)
             if spare not in texts:
+                _refuse_out_of_order(numbers[spare], titled(header, spare), source)
                 notes = (f"{titled(header, spare)} numbers the rows and is left out: rows are in the set's order",)
     elif header is not None and 1 < len(columns) <= classes:
         # Without a column for a class that the model does not know there may be one for the rows all the same.
@@ -143,11 +144,13 @@ def _spare(
     distinct = len(leading) > 2 and _whole(leading) and len(np.unique(leading)) == len(leading)
     if distinct and expected.classes == 2 and others and np.isin(others[0], (0, 1)).all():
         raise InputError(f"{source}: {HARD_LABELS}.")
-    if both or not (named or (distinct and not any(map(_whole, others)))):
-        return None
-    if counts_records(np.sort(leading)):
-        raise InputError(f"{source}: its first column numbers the rows out of order; sort them.")
-    return 0
+    return None if both or not (named or (distinct and not any(map(_whole, others)))) else 0
+
+
+def _refuse_out_of_order(numbers: np.ndarray | None, what: str, source: str) -> None:
+    """Refuses a column that numbers the rows, but not from the first to the last."""
+    if numbers is not None and not counts_records(numbers) and counts_records(np.sort(numbers)):
+        raise InputError(f"{source}: its {what} numbers the rows out of order; sort them.")
 
 
 def counts_records(numbers: np.ndarray) -> bool:

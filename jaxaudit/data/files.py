@@ -43,8 +43,8 @@ def load_path(
     | folder of one such file, and no folders | that file |
 
     Labels may have any form of `labels.encode_labels`; they are numbered over all splits together, so that
-    the splits of one source agree. Images (three axes or more) of whole numbers within 0..255 become `uint8`,
-    everything else `float32`, unscaled.
+    the splits of one source agree. Images (three axes or more) of whole numbers within 0..255 become `uint8`, those of
+    `uint16` stay that, everything else becomes `float32`, unscaled.
 
     Args:
         split: "train", "test", "validation" or "all" (one after the other); None is the records without a
@@ -176,6 +176,9 @@ def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:
     if len(inputs) and not inputs.size:
         raise InputError(f"{source}: inputs of shape {inputs.shape} are empty; was the file written completely?")
     whole = inputs.ndim >= 3 and inputs.dtype.kind in "ui"
+    if whole and inputs.dtype == np.uint16:
+        # Whatever their range, which may be below 256 in one of several sets that must be scaled alike.
+        return inputs
     if whole and (inputs.dtype == np.uint8 or (inputs.size and inputs.min() >= 0 and inputs.max() <= 255)):
         return inputs.astype(np.uint8, copy=False)
     refuse_larger(f"{source}, as float32", 4 * inputs.size, MAX_BYTES)

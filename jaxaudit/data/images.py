@@ -12,6 +12,8 @@ from jaxaudit.errors import InputError
 # In thousandths, so that gray levels are whole numbers.
 LUMA = np.array([299, 587, 114])
 WEIGHT_ONE = 2**16
+COARSE_WEIGHT_ONE = 2**13
+"""For colours of 16 bits that become gray, whose sums would not be exact otherwise."""
 CHUNK_BYTES = 2**22  # of float64 at a time: what stays in cache is 2-4 times faster than 2**25
 
 
@@ -25,11 +27,11 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
     """Images as `float32[n, height, width, channels]` in [0, 1]: optionally gray, then resized.
 
     Accepts `[n, h, w]`, and `[n, h, w, c]` with 1, 3 or 4 channels (a fourth, alpha, is ignored), as `uint8` 0..255 or
-    as floats that lie in [0, 1] already. Gray is 0.299 R + 0.587 G + 0.114 B. The resize is bilinear, and averages over
-    a triangle as wide as the scale when shrinking (Pillow's BILINEAR; it rounds to 8 bits after each of its two passes,
-    so it differs by up to 1.5/255).
+    `uint16` 0..65535, each divided by the largest value of its type, or as floats that lie in [0, 1] already. Gray is
+    0.299 R + 0.587 G + 0.114 B. The resize is bilinear, and averages over a triangle as wide as the scale when
+    shrinking (Pillow's BILINEAR; it rounds to 8 bits after each of its two passes, so it differs by up to 1.5/255).
 
-    Guarantees: for `uint8` input the sums are exact integer sums, so the result is a bitwise function of the image
+    Guarantees: for whole numbers the sums are exact integer sums, so the result is a bitwise function of the image
     alone: not of its index, the chunk or the machine's matrix library. So equal images can be found by hash afterwards.
     Memory beyond the result is about 100 MB for any number of images.
 
@@ -54,10 +56,13 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
         )
     if min(size) < 1:
         raise InputError(f"the image size must be at least 1x1, got {size[0]}x{size[1]}.")
-    if images.dtype == np.uint8:
-        refuse_black(int(images.max()), examples.name)
+    if images.dtype in (np.uint8, np.uint16):
+        refuse_black(int(images.max()), images.dtype, examples.name)
     elif not np.issubdtype(images.dtype, np.floating):
-        raise InputError(f"{examples.name}: images of type {images.dtype}; save uint8 (0..255) or floats in [0, 1].")
+        raise InputError(
+            f"{examples.name}: images of type {images.dtype}; save uint8 (0..255), uint16 (0..65535) or "
+            "floats in [0, 1]."
+        )
     elif images.min() < 0 or images.max() > 1:
         hint = "divide by 255, or save them as uint8, first"
         if images.min() < 0 or images.max() > 255:
@@ -70,10 +75,15 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
     return replace(examples, inputs=scale_images(images, size, gray))
 
 
-def refuse_black(largest: int, name: str) -> None:
-    """Rejects `uint8` images whose largest value is 1, since scaled to [0, 1] they would be black."""
-    if largest == 1:
+def refuse_black(largest: int, kind: np.dtype, name: str) -> None:
+    """Rejects `uint8` images whose largest value is 1, and `uint16` images of at most 255: in [0, 1] all are black."""
+    if kind == np.uint8 and largest == 1:
         raise InputError(f"{name}: uint8 images with a largest value of 1; save black and white as bool or times 255.")
+    if kind == np.uint16 and 0 < largest <= 255:
+        raise InputError(
+            f"{name}: uint16 images with a largest value of {largest}, of 65535: either they have 8 bits, then save "
+            "them as uint8, or they are nearly black, then multiply those of all sets alike."
+        )
 
 
 def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.ndarray:
@@ -81,14 +91,17 @@ def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.nd
     images = images[..., :3]
     to_gray = gray and images.shape[3] == 3
     channels = 1 if to_gray else images.shape[3]
-    rows, columns = _weights(images.shape[1], size[0]), _weights(images.shape[2], size[1])
+    one = COARSE_WEIGHT_ONE if to_gray and images.dtype == np.uint16 else WEIGHT_ONE
+    rows, columns = _weights(images.shape[1], size[0], one), _weights(images.shape[2], size[1], one)
     result = np.empty((len(images), *size, channels), np.float32)
-    full = (255.0 if images.dtype == np.uint8 else 1.0) * (LUMA.sum() if to_gray else 1)
-    full *= 1.0 if rows is None else WEIGHT_ONE
-    full *= 1.0 if columns is None else WEIGHT_ONE
+    full = 1.0 if images.dtype.kind == "f" else float(np.iinfo(images.dtype).max)
+    full *= LUMA.sum() if to_gray else 1
+    full *= 1.0 if rows is None else one
+    full *= 1.0 if columns is None else one
     step = max(1, CHUNK_BYTES // (8 * images[0].size))
     for start in range(0, len(images), step):
-        # Whole numbers below 2**53 in float64 (8 + 10 + 16 + 16 bits): exact in any order of summation.
+        # Whole numbers below 2**53 in float64 (8 + 10 + 16 + 16 bits, 16 + 16 + 16, or 16 + 10 + 13 + 13): exact in any
+        # order of summation.
         chunk = images[start : start + step].astype(np.float64)
         chunk = chunk @ LUMA[:, None].astype(np.float64) if to_gray else chunk
         planes = chunk.transpose(0, 3, 1, 2)
@@ -98,8 +111,8 @@ def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.nd
     return result
 
 
-def _weights(old: int, new: int) -> np.ndarray | None:
-    """`float64[new, old]`: whole-number weights of a linear resize, each row sums to `WEIGHT_ONE`; None for no change.
+def _weights(old: int, new: int, one: int = WEIGHT_ONE) -> np.ndarray | None:
+    """`float64[new, old]`: whole-number weights of a linear resize, each row sums to `one`; None for no change.
 
     Pixel centres lie at k + 1/2, as in Pillow.
     """
@@ -109,8 +122,8 @@ def _weights(old: int, new: int) -> np.ndarray | None:
     centres = (np.arange(new) + 0.5) * scale
     reach = max(scale, 1.0)
     triangle = np.maximum(0.0, 1.0 - np.abs(np.arange(old) + 0.5 - centres[:, None]) / reach)
-    weights = np.rint(triangle * (WEIGHT_ONE / triangle.sum(axis=1, keepdims=True)))
-    weights[np.arange(new), weights.argmax(axis=1)] += WEIGHT_ONE - weights.sum(axis=1)
+    weights = np.rint(triangle * (one / triangle.sum(axis=1, keepdims=True)))
+    weights[np.arange(new), weights.argmax(axis=1)] += one - weights.sum(axis=1)
     return weights
 
 
@@ -124,8 +137,9 @@ def stack_images(
 ) -> np.ndarray:
     """`count` images, each `[h, w]` or `[h, w, channels]`, as one array.
 
-    Images of one size are returned unchanged, gray ones repeated to three channels if others have colour: `[n, h, w]`
-    or `[n, h, w, channels]`. If sizes of `uint8` images differ, each is resized to `size`, (height, width), as by
+    Images of one size are returned unchanged, gray ones repeated to three channels if others have colour, and with an
+    opaque fourth if others are transparent: `[n, h, w]` or `[n, h, w, channels]`. All must be of one type. If sizes of
+    whole-number images differ, each is resized to `size`, (height, width), as by
     `prepare_images` with this `gray`: `float32[n, *size, channels]` in [0, 1]; without a `size` they are refused.
 
     Guarantees: for every image, `prepare_images` with this size and `gray` gives the same bits whether or not the other
@@ -135,13 +149,18 @@ def stack_images(
     In messages, `source` is the name of the images, and `called` gives that of the image of a row.
     """
     stack: np.ndarray | None = None
-    scaled, largest = False, 0
+    scaled, largest, kind = False, 0, np.dtype(np.uint8)
     for row, image in enumerate(images):
         pixels = image[..., None] if image.ndim == 2 else image
         if stack is None:
-            stack = _room(count, pixels, source)
+            stack, kind = _room(count, pixels, source), pixels.dtype
+        if pixels.dtype != kind:
+            raise InputError(
+                f"{called(row)}: has values of type {pixels.dtype}, and {called(0)} of {kind}, so nobody can tell "
+                "which values are equally bright; save all images with as many bits."
+            )
         if not scaled and pixels.shape[:2] != stack.shape[1:3]:
-            if size is None or stack.dtype != np.uint8:
+            if size is None or kind.kind != "u":
                 raise InputError(
                     f"{called(row)}: is {pixels.shape[0]}x{pixels.shape[1]} pixels but {called(0)} is "
                     f"{stack.shape[1]}x{stack.shape[2]}; convert all images to one size (`image_size`, such as 28x28)."
@@ -155,15 +174,26 @@ def stack_images(
             assert size is not None
             largest = max(largest, pixels.max())
             pixels = scale_images(pixels[None], size, gray)[0]
-        if pixels.shape[2] == 3 and stack.shape[3] == 1:
-            # All images so far are gray, and this is the first in colour.
-            stack = np.repeat(stack, 3, axis=3)
-        stack[row] = pixels
+        if pixels.shape[2] > stack.shape[3]:
+            _check_room(count, pixels, source)
+            stack = _with_channels(stack, pixels.shape[2])
+        stack[row] = _with_channels(pixels, stack.shape[3])
     assert stack is not None
     if scaled:
-        refuse_black(int(largest), source)
+        refuse_black(int(largest), kind, source)
         return stack
     return stack[..., 0] if stack.shape[3] == 1 else stack
+
+
+def _with_channels(images: np.ndarray, channels: int) -> np.ndarray:
+    """Images of as many channels, if they have fewer: gray as three equal ones, a fourth (alpha) as opaque."""
+    if images.shape[-1] >= channels:
+        return images
+    images = np.repeat(images, 3, axis=-1) if images.shape[-1] == 1 else images
+    if images.shape[-1] == channels:
+        return images
+    opaque = np.full((*images.shape[:-1], 1), np.iinfo(images.dtype).max, images.dtype)
+    return np.concatenate([images, opaque], axis=-1)
 
 
 def join_images(
@@ -184,8 +214,12 @@ def join_images(
 
 
 def _room(count: int, pixels: np.ndarray, source: str) -> np.ndarray:
+    _check_room(count, pixels, source)
+    return np.empty((count, *pixels.shape), pixels.dtype)
+
+
+def _check_room(count: int, pixels: np.ndarray, source: str) -> None:
     # Images that are gray so far may turn out to be coloured.
     size = count * pixels.nbytes * (3 if pixels.shape[2] == 1 else 1)
     said = f"{source}, {count} images of {pixels.shape[0]}x{pixels.shape[1]}"
     refuse_larger(said, size, MAX_BYTES, "make them smaller first")
-    return np.empty((count, *pixels.shape), pixels.dtype)

@@ -1,6 +1,9 @@
 """Folders of images, digits to try with, and preprocessing: as Pillow does, by the image alone."""
 
+import io
 import os
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from jaxaudit.cli.sets import Sets
 from jaxaudit.data import Examples, load, prepare_images
 from jaxaudit.data.files import load_path
 from jaxaudit.data.formats.folders import SUFFIXES, load_image_folders
-from jaxaudit.data.images import is_image
+from jaxaudit.data.images import COARSE_WEIGHT_ONE, LUMA, WEIGHT_ONE, _weights, is_image
 from jaxaudit.data.sets.embedded import digits, printed_digits
 from jaxaudit.errors import InputError
 
@@ -71,8 +74,6 @@ def test_the_result_depends_on_the_image_alone(monkeypatch):
 
 def test_sums_are_exact():
     # The same weights in Python's whole numbers.
-    from jaxaudit.data.images import LUMA, WEIGHT_ONE, _weights
-
     (image,) = images = noise(1, 5, 6, 3)
     rows, columns = _weights(5, 3), _weights(6, 4)
     ours = prepare_images(make(images), (3, 4)).inputs[0, :, :, 0]
@@ -167,16 +168,117 @@ def test_gray_folders_in_sorted_order(tmp_path):
     [
         (gray(200), "1", "png", 255),
         (gray(200), "LA", "png", 200),
-        (np.full((3, 4), 65535, np.uint16), None, "png", 255),
-        (np.full((3, 4), 257 * 9, np.uint16), None, "tif", 9),
         (colour(200), "RGBA", "png", [200, 0, 255]),
+        (np.dstack([colour(200), gray(9)]), None, "png", [200, 0, 255, 9]),
         (colour(200), "P", "gif", [200, 0, 255]),
-        (colour(0), "CMYK", "tif", [0, 0, 255]),
+        (gray(9).astype(np.uint16) + 40_000, None, "png", 40_009),
+        (gray(9).astype(np.uint16) + 40_000, None, "tif", 40_009),
+        (gray(9).astype(">u2") + 40_000, None, "tif", 40_009),
+        (gray(9).astype(np.uint16) + 40_000, None, "pgm", 40_009),
     ],
 )
 def test_modes(tmp_path, array, mode, suffix, expected):
     write(tmp_path, f"a/1.{suffix}", array, mode)
-    assert load_image_folders(tmp_path).inputs[0, 0, 0].tolist() == expected
+    inputs = load_image_folders(tmp_path).inputs
+    assert inputs[0, 0, 0].tolist() == expected
+    assert inputs.dtype == (np.uint16 if array.dtype.itemsize == 2 else np.uint8)
+
+
+def png_of_16_bits(kind, channels, width=4, height=3):
+    """Of the kind of colours that PNG has under this number; of 4x3 pixels, whatever its header says."""
+    rows = b"".join(b"\0" + np.arange(4 * channels, dtype=">u2").tobytes() for _ in range(3))
+    chunks = {
+        b"IHDR": struct.pack(">IIBBBBB", width, height, 16, kind, 0, 0, 0),
+        b"IDAT": zlib.compress(rows),
+        b"IEND": b"",
+    }
+    parts = [struct.pack(">I", len(d)) + n + d + struct.pack(">I", zlib.crc32(n + d)) for n, d in chunks.items()]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def test_nothing_is_lost_without_a_word(tmp_path):
+    """What Pillow would give with fewer bits, frames or kinds of colour; gray of the same bits is read."""
+    path = tmp_path / "a" / "1.png"
+    path.parent.mkdir()
+    path.write_bytes(png_of_16_bits(0, 1))
+    assert load_image_folders(tmp_path).inputs[0, 0].tolist() == [0, 1, 2, 3]
+    many = Image.fromarray(colour(1))
+    wide = np.arange(12, dtype=">u2") * 5000
+    for content in (
+        *(png_of_16_bits(kind, channels) for kind, channels in ((2, 3), (4, 2), (6, 4))),
+        b"P6\n4 1\n65535\n" + wide.tobytes(),
+        saved(Image.new("CMYK", (4, 3)), "JPEG"),
+        saved(Image.new("LAB", (4, 3)), "TIFF"),
+        *(saved(many, form, save_all=True, append_images=[Image.fromarray(colour(9))]) for form in ("GIF", "TIFF")),
+        saved(Image.fromarray(wide.astype(np.int32).reshape(3, 4)), "TIFF"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"1\.png: has "):
+            load_image_folders(tmp_path)
+
+
+def saved(image, form, **how):
+    file = io.BytesIO()
+    image.save(file, form, **how)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("form", ["png", "tif", "jpg", "webp"])
+def test_photographs_are_turned_as_their_tag_says(tmp_path, form):
+    """The eight orientations of EXIF, as viewers show them; a tag of any other number turns nothing."""
+    corner = np.zeros((16, 32, 3), np.uint8)
+    corner[:8, :8] = 255  # the upper left
+    stored = {2: np.fliplr, 3: lambda a: np.rot90(a, 2), 4: np.flipud, 5: lambda a: a.transpose(1, 0, 2)}
+    stored |= {6: np.rot90, 7: lambda a: np.rot90(a.transpose(1, 0, 2), 2), 8: lambda a: np.rot90(a, -1)}
+    for tag in range(10):
+        exif = Image.Exif()
+        exif[0x0112] = tag
+        turned = np.ascontiguousarray(stored.get(tag, np.asarray)(corner))
+        (tmp_path / "a").mkdir(exist_ok=True)
+        Image.fromarray(turned).save(tmp_path / "a" / f"{tag}.{form}", exif=exif, quality=100)
+    found = load_image_folders(tmp_path).inputs.astype(int)
+    assert found.shape == (10, 16, 32, 3)
+    assert abs(found - corner).max() < 60  # JPEG and WebP round
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_sixteen_bits_keep_their_levels(tmp_path, channels):
+    """Of 65,536 levels no two become one, and the sums of a resize are exact: compared with Python's whole numbers."""
+    levels = np.arange(2**16, dtype=np.uint16).reshape(1, 256, 256)
+    prepared = prepare_images(make(levels), (256, 256)).inputs
+    np.testing.assert_array_equal(prepared.ravel(), (np.arange(2**16) / 65535).astype(np.float32))
+    images = np.random.default_rng(1).integers(0, 2**16, (1, 5, 6, channels), np.uint16)
+    one = COARSE_WEIGHT_ONE if channels == 3 else WEIGHT_ONE
+    (rows, columns) = (_weights(old, new, one) for old, new in ((5, 3), (6, 4)))
+    assert rows is not None and columns is not None  # noqa: PT018
+    luma = LUMA if channels == 3 else np.array([1])
+    ours = prepare_images(make(images), (3, 4)).inputs[0, :, :, 0]
+    exact = np.einsum(
+        "iy,jx,c,yxc->ij", *(each.astype(int).astype(object) for each in (rows, columns, luma, images[0]))
+    )
+    np.testing.assert_array_equal(ours, (exact / (one**2 * 65535 * int(luma.sum()))).astype(np.float32))
+
+
+def test_images_of_8_and_of_16_bits_are_not_mixed(tmp_path):
+    write(tmp_path, "a/1.png", gray(100))
+    write(tmp_path, "a/2.png", gray(100).astype(np.uint16))
+    for size in (None, (2, 2)):
+        with pytest.raises(InputError, match=r"2\.png: has values of type uint16"):
+            load_image_folders(tmp_path, size)
+    for largest, kind in ((1, np.uint8), (255, np.uint16)):
+        with pytest.raises(InputError, match=f"largest value of {largest}"):
+            prepare_images(make(np.full((1, 2, 2), largest, kind)))
+
+
+def test_a_transparent_image_among_others(tmp_path):
+    write(tmp_path, "a/1.png", gray(100))
+    write(tmp_path, "a/2.png", np.dstack([colour(7), gray(3)]))
+    write(tmp_path, "a/3.png", colour(8))
+    found = load_image_folders(tmp_path).inputs[:, 0, 0].tolist()
+    assert found == [[100, 100, 100, 255], [7, 0, 255, 3], [8, 0, 255, 255]]
+    assert load_image_folders(tmp_path, (2, 2)).inputs.shape == (3, 3, 4, 4)
+    write(tmp_path, "a/4.png", gray(1, (5, 4)))
+    assert load_image_folders(tmp_path, (2, 2), gray=False).inputs.shape == (4, 2, 2, 3)
 
 
 def drawn(seed, *shape):
@@ -242,9 +344,13 @@ def test_refused_images(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"1\.png: cannot be read as an image \(Image size \(900 pixels\) exceeds"):
         load_path(tmp_path)
     monkeypatch.undo()
+    # Refused by its header, before there is room for it.
+    path.write_bytes(png_of_16_bits(0, 1, 9000, 8000))
+    with pytest.raises(InputError, match=r"1\.png: has 9000x8000 pixels"):
+        load_path(tmp_path)
     path.unlink()
     write(tmp_path, "a/1.tif", np.zeros((3, 4), np.float32))
-    with pytest.raises(InputError, match=r"1.tif: has 32-bit pixels"):
+    with pytest.raises(InputError, match=r"1.tif: has 32-bit or signed"):
         load_path(tmp_path)
 
 

@@ -171,7 +171,7 @@ BAD = [
     (csv(P).replace("\n", "\n0.1,none,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 2, column 2 holds text"),
     (csv(P, "a,b,c,d").replace("\n", "\n0.1,,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 1, column 'b' is empty"),
     (csv(P, "ant,bee,cat,cow"), "some columns are named after classes, but 'cow' is no"),
-    (csv(P, "id,a,b,c,d", index=lambda row: 19 - row), "its first column numbers the rows out of order"),
+    (csv(P, "id,a,b,c,d", index=lambda row: 19 - row), "numbers the rows out of order"),
     (P.argmax(axis=1), HARD),
     ("\n".join(np.array(NAMES)[P.argmax(axis=1)]) + "\n", HARD + "|has 19 rows"),
     (np.eye(4)[P.argmax(axis=1)], "only 0 and 1: " + HARD),

@@ -150,7 +150,7 @@ def _spare(
 def _refuse_out_of_order(numbers: np.ndarray | None, what: str, source: str) -> None:
     """Refuses a column that numbers the rows, but not from the first to the last."""
     if numbers is not None and not counts_records(numbers) and counts_records(np.sort(numbers)):
-        raise InputError(f"{source}: its {what} numbers the rows out of order; sort them.")
+        raise InputError(f"{source}: {what} numbers the rows out of order; sort them.")
 
 
 def counts_records(numbers: np.ndarray) -> bool:

@@ -39,6 +39,23 @@ class _Line(msgspec.Struct):
 
 
 _LINE = msgspec.json.Decoder(_Line)
+CHATS = {
+    "messages": (
+        "dict(r, prompt='\\n'.join(m['content'] for m in r['messages'][:-1]), answer=r.pop('messages')[-1]['content'])"
+    ),
+    "conversations": (
+        "dict(r, prompt='\\n'.join(m['value'] for m in r['conversations'][:-1]), "
+        "answer=r.pop('conversations')[-1]['value'])"
+    ),
+    "completion": "dict(r, answer=r.pop('completion'))",
+    "response": "dict(r, answer=r.pop('response'))",
+    "instruction": (
+        "dict(r, prompt=(r.pop('instruction') + '\\n' + r.pop('input', '')).strip(), answer=r.pop('output'))"
+    ),
+    "content": "dict(r, text=r.pop('content'))",
+    "input": "dict(r, text=r.pop('input'))",
+}
+"""Keys of other forms of texts, and what makes a line `r` of them one that is read here; the first that fits counts."""
 
 
 class Texts(NamedTuple):
@@ -116,7 +133,7 @@ def read_texts(path: Path) -> Texts:
             raise InputError(f"{path}: has more than {MOST_LINES:,} records; split it into smaller files.")
         where = f"{path}: line {number}"
         found = _object(line, where)
-        mine = _form(found, where)
+        mine = _form(found, line, where)
         if form not in ("", mine):
             raise InputError(f"{where} has a {mine!r}, earlier lines a {form!r}; give all lines one form.")
         form = mine
@@ -166,6 +183,9 @@ def _object(line: bytes, where: str) -> _Line:
         key = re.search(r"\$\.(\w+)`$", str(error))
         if key and isinstance(error, msgspec.ValidationError):
             raise InputError(f"{where}: its {key[1]!r} is no text; give one string.") from error
+        if line.startswith(b"[") and where.endswith(" line 1"):
+            advice = _converted("r", "json.load({})")
+            raise InputError(f"{where} begins a JSON array, and JSON Lines have one object a line. {advice}") from error
         why = "is nested too deeply" if isinstance(error, RecursionError) else "is not one whole JSON object"
         raise InputError(f"{where} {why}; write JSON Lines: one object a line, with a prompt and an answer.") from error
 
@@ -182,7 +202,7 @@ def _commas(text: bytes) -> int:
     return _STRING.sub(b"", text).count(b",")
 
 
-def _form(found: _Line, where: str) -> str:
+def _form(found: _Line, line: bytes, where: str) -> str:
     forms = [form for form in FORMS if getattr(found, form) is not msgspec.UNSET]
     answered = found.answer is not msgspec.UNSET
     if len(forms) == 1 and (forms[0] == "text") is not answered:
@@ -190,4 +210,18 @@ def _form(found: _Line, where: str) -> str:
     what = f"has {' and '.join(map(repr, forms))}" if forms else "has no 'prompt', 'question' or 'text'"
     if len(forms) == 1:
         what = "has a 'text' and an 'answer'" if answered else f"has a {forms[0]!r} without an 'answer'"
-    raise InputError(f"{where} {what}; give a 'prompt' or 'question' with its 'answer', or a 'text' alone.")
+    advice = f"{where} {what}; give a 'prompt' or 'question' with its 'answer', or a 'text' alone."
+    other = next((key for key in CHATS if key in _OBJECT.decode(line)), None)
+    if other is not None and not answered and "text" not in forms:
+        advice += f" It has {other!r}, as other tools write. {_converted(CHATS[other], 'map(json.loads, {})')}"
+    raise InputError(advice)
+
+
+def _converted(made: str, read: str) -> str:
+    """A line that writes the objects of a file anew."""
+    rows = read.format("open('FILE', encoding='utf-8')")
+    how = ", where the target, too, has line breaks between what precedes an answer" if "\\n" in made else ""
+    return (
+        f"This writes texts.jsonl{how}: "
+        f'python -c "import json; [print(json.dumps({made})) for r in {rows}]" > texts.jsonl'
+    )

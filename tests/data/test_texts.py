@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import shlex
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -129,3 +132,40 @@ def test_a_key_is_of_all_records_or_of_none(tmp_path: Path):
         with pytest.raises(InputError, match="only some records have the key 'group'"):
             read_texts(written(tmp_path / "a.jsonl", records)).column("group")
     assert read_texts(written(tmp_path / "a.jsonl", [RECORD])).column("group") is None
+
+
+MESSAGES = [{"role": "system", "content": "Short."}, {"role": "user", "content": "Who?"}]
+ANSWERED = {"prompt": "Who?", "answer": "é."}
+OTHER_FORMS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"messages": [*MESSAGES, {"role": "assistant", "content": "é."}]}, {**ANSWERED, "prompt": "Short.\nWho?"}),
+    ({"conversations": [{"from": "human", "value": "Who?"}, {"from": "gpt", "value": "é."}]}, ANSWERED),
+    ({"prompt": "Who?", "completion": "é."}, ANSWERED),
+    ({"question": "Who?", "response": "é."}, {"question": "Who?", "answer": "é."}),
+    ({"instruction": "Who?", "output": "é."}, ANSWERED),
+    ({"instruction": "Who?", "input": "Her.", "output": "é."}, {**ANSWERED, "prompt": "Who?\nHer."}),
+    ({"content": "é."}, {"text": "é."}),
+    ({"input": "é.", "label": 1}, {"label": 1, "text": "é."}),
+]
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize(("line", "wanted"), OTHER_FORMS, ids=lambda each: "-".join(each))
+@pytest.mark.parametrize("array", [False, True])
+def test_the_line_that_a_message_shows_writes_what_is_read(
+    line: dict[str, Any], wanted: dict[str, Any], array: bool, tmp_path: Path
+):
+    lines = [{"id": row, **line} for row in range(3)]
+    if array:
+        written(tmp_path / "FILE", json.dumps(lines, indent=1))
+    else:
+        written(tmp_path / "FILE", lines)
+    for _ in range(1 + array):
+        with pytest.raises(InputError) as refused:
+            read_texts(tmp_path / "FILE")
+        command = str(refused.value).partition(": python ")[2].partition(" > texts.jsonl")[0]
+        _, code = shlex.split(command)
+        made = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        written(tmp_path / "FILE", made.stdout)
+    assert [json.loads(each) for each in read_texts(tmp_path / "FILE").lines] == [
+        {"id": row, **wanted} for row in range(3)
+    ]

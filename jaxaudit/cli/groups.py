@@ -1,6 +1,6 @@
 """Groups of options that commands share, so that a flag means the same everywhere. Imports nothing heavy."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from jaxaudit.cli.options import EVERY_SOURCE, Source, option, training_option
 from jaxaudit.cli.own_model import own_code, parse_model
 from jaxaudit.cli.parsers import (
     groups_place,
+    is_table,
     parse_cluster,
     parse_hidden,
     parse_image_size,
@@ -42,7 +43,31 @@ class DataFolder:
 
 
 @dataclass(frozen=True)
-class Images(DataFolder):
+class Columns(DataFolder):
+    """Where data sets are stored, and what the columns of a table are."""
+
+    label: str | None = option(
+        "Of a CSV or Parquet file: the column with the label. [default: the one named label, labels, class, target or "
+        "y, else the last]",
+        metavar="COLUMN",
+    )
+    drop: tuple[str, ...] = option(
+        "Of a CSV or Parquet file: leave this column out. Repeatable.", default=(), metavar="COLUMN"
+    )
+
+    def check(self) -> None:
+        """Refuses names of columns where no set can have any."""
+        if self.label is None and not self.drop:
+            return
+        sets = [getattr(self, each.name) for each in fields(self) if each.metadata["declared"].names == "data"]
+        names = [each.rpartition("@")[0] or each for each in sets if isinstance(each, str)]
+        if not any(is_table(name) for name in names):
+            flag = "--drop" if self.label is None else "--label"
+            raise InputError(f"{flag} is of the columns of a CSV or Parquet file, and no set is one; leave it out.")
+
+
+@dataclass(frozen=True)
+class Images(Columns):
     """How images are prepared."""
 
     image_size: str | None = option(

@@ -231,6 +231,15 @@ def parse_template(text: str) -> str:
     return text.replace("\\n", "\n")
 
 
+def is_table(name: str) -> bool:
+    """Whether a set of this name, without its split, may be a table with named columns.
+
+    >>> is_table("a/b.CSV"), is_table("folder"), is_table("b.npz"), is_table("texts.jsonl")
+    (True, True, False, False)
+    """
+    return not is_texts(name) and Path(name).suffix.lower() not in (".npz", ".npy", ".mat")
+
+
 def is_texts(path: str | Path) -> bool:
     """Whether the name is that of a file of texts.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Shaped
 
-from jaxaudit.cli.groups import Images, TextNetwork
+from jaxaudit.cli.groups import Columns, Images, TextNetwork
 from jaxaudit.cli.parsers import ACDC, TEXTS, is_texts, parse_acdc, parse_image_size, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import Held, Sets
@@ -36,8 +36,8 @@ DARK = 2**14
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
-def read_examples(name: str, data: Sets, drop: Sequence[str] = ()) -> Examples:
-    """The records of the set `name`, without the columns in `drop`: images scaled to [0, 1], tables as float32."""
+def read_examples(name: str, data: Sets, groups: Sequence[str] = ()) -> Examples:
+    """The records of the set `name`, without the columns in `groups`: images scaled to [0, 1], tables as float32."""
     if is_texts(name):
         raise InputError(
             f"{name}: texts are not read again for a bank, which has their numbers; leave the sets out. Without "
@@ -51,10 +51,18 @@ def read_examples(name: str, data: Sets, drop: Sequence[str] = ()) -> Examples:
         table = data.field_strength or Path(folder) / "field_strength.csv"
         examples = replace(load_acdc(folder, table, tesla), name=without_folders(name))
     else:
-        examples = load(name, data_dir=data.data_dir, image_size=size, gray=data.gray, drop=drop)
+        examples = load_told(name, data, image_size=size, gray=data.gray, groups=groups)
     if not is_image(examples):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
     return _prepared(name, examples, size, data.gray)
+
+
+def load_told(name: str, data: Columns, **how: Any) -> Examples:
+    """`load`, with what was guessed or left out said on stderr."""
+    examples = load(name, data_dir=data.data_dir, label=data.label, drop=data.drop, **how)
+    for note in examples.notes:
+        say(f"{examples.name}: {note}")
+    return examples
 
 
 def _prepared(name: str, examples: Examples, size: tuple[int, int] | None, gray: bool) -> Examples:
@@ -106,9 +114,9 @@ def group_columns(data: Held) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for each in groups if each is not None and groups_file(each) is None))
 
 
-def reader(data: Sets, drop: Sequence[str] = ()) -> Callable[[str], Examples]:
+def reader(data: Sets, groups: Sequence[str] = ()) -> Callable[[str], Examples]:
     """A function that reads a set by its name, with these options; see `read_examples`."""
-    return partial(read_examples, data=data, drop=drop)
+    return partial(read_examples, data=data, groups=groups)
 
 
 def read_sets(data: Sets, read: Callable[[str], Examples]) -> tuple[Examples, Examples, Examples]:
@@ -132,7 +140,7 @@ def read_inputs(name: str, options: Images) -> Examples:
     them on its own scale, unless a size or grayscale is requested.
     """
     size, gray = parse_image_size(options.image_size or "none"), options.gray
-    examples = load(name, data_dir=options.data_dir, image_size=size, gray=gray)
+    examples = load_told(name, options, image_size=size, gray=gray)
     floats = np.issubdtype(examples.inputs.dtype, np.floating)
     if not is_image(examples) or (floats and size is None and not gray):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))

@@ -44,8 +44,9 @@ class Key(StrictStruct, frozen=True, kw_only=True):
     Attributes:
         about: what the commitment is and how it is checked, for people.
         commitment: see `ABOUT`.
-        salt: 256 random bits, without which nobody can try seeds against the commitment.
-        seed: of the deal, and of the order of the records in the challenge.
+        salt: 256 random bits, without which nobody can try seeds against the commitment; the order of the records in
+            the challenge, their names and the numbers of groups follow from it.
+        seed: of the deal, which tells nothing of these.
         groups: whether the sets have an array `group`, by which they were dealt.
         files: SHA-256 of every other file of the deal, by its name.
         rows: of each set, the row in the challenge of each of its records, in the order of the set's own file.
@@ -87,6 +88,30 @@ def record_names(salt: str, records: int) -> list[str]:
     ['r308d0b5be3c1890a', 'r021f8672d5f3519c']
     """
     return [f"r{hashlib.sha256(f'{salt} {row}'.encode()).hexdigest()[:16]}" for row in range(records)]
+
+
+def record_order(salt: str, records: int) -> Int[np.ndarray, " records"]:
+    """Which record stands in each row of a challenge: nobody can compute it without the salt, even with the seed.
+
+    >>> record_order("0" * 64, 5)
+    array([0, 1, 4, 3, 2])
+    """
+    keys = [hashlib.sha256(f"{salt} order {record}".encode()).digest() for record in range(records)]
+    return np.array(sorted(range(records), key=keys.__getitem__), int)
+
+
+def group_numbers(salt: str, groups: int, below: int) -> Int[np.ndarray, " groups"]:
+    """Different numbers for groups, which tell as little as `record_order` of which group they are.
+
+    >>> group_numbers("0" * 64, 2, 2**53).tolist()
+    [2193160980349017, 4323218929696194]
+    """
+    numbers = dict[int, None]()
+    trial = 0
+    while len(numbers) < groups:
+        numbers[int.from_bytes(hashlib.sha256(f"{salt} group {trial}".encode()).digest()) % below] = None
+        trial += 1
+    return np.array([*numbers], int)
 
 
 def key_as_json(key: Key) -> bytes:

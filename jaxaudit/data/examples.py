@@ -15,10 +15,11 @@ class Examples:
     """Labelled records on the host.
 
     Attributes:
-        inputs: `[n, ...]`, one record per row; `uint8` images as stored, or `float32` after preprocessing.
+        inputs: `[n, ...]`, one record per row; `uint8` or `uint16` images as stored, or `float32` after preprocessing.
         labels: `int32[n]`, indices into `class_names`.
         class_names: one name per class, in label order.
         name: the name of this set, for tables and messages.
+        notes: what was guessed or left out when the set was read, one line each.
 
     Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at
     least one record; the arrays are read-only, so a computed hash stays valid.
@@ -35,6 +36,7 @@ class Examples:
     labels: np.ndarray
     class_names: tuple[str, ...]
     name: str
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         inputs, labels = np.asarray(self.inputs), np.asarray(self.labels)
@@ -128,4 +130,5 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
         np.concatenate([part.labels for part in parts]),
         first.class_names,
         name,
+        tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )

@@ -27,7 +27,10 @@ def load_path(
     split: str | None = None,
     size: tuple[int, int] | None = None,
     gray: bool = True,
+    label: str | None = None,
     drop: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    exact: bool = False,
 ) -> Examples:
     """The labelled records in a file or folder, named after it.
 
@@ -52,7 +55,9 @@ def load_path(
         size: (height, width) for folders of images that differ in size: each is resized as by `prepare_images`. Images
             of one size are not changed.
         gray: as for `prepare_images`, if sizes differ.
-        drop: for CSV and Parquet: columns that are neither inputs nor labels; a file may lack them.
+        label, drop, groups: for CSV and Parquet: see `tables.people.load_columns`.
+        exact: inputs keep the type in which they are stored, and numbers in text become `float64`: for files that are
+            shared. Other sets are compared with `comparable` of such inputs.
 
     Raises:
         InputError: the path does not exist, is of no such kind, has unexpected contents or more than this machine
@@ -61,17 +66,21 @@ def load_path(
     path = expanded(path)
     if not exists(path):
         raise InputError(f"{path}: there is no such file or folder; is the path right?")
+    stored = _checked if exact else comparable
     if path.is_dir():
         only = _only_file(path)
-        return load_path(only, split=split, drop=drop) if only is not None else _from_folder(path, split, size, gray)
+        if only is not None:
+            return load_path(only, split=split, label=label, drop=drop, groups=groups, exact=exact)
+        refuse_columns(path.name, label, drop)
+        return _from_folder(path, split, size, gray, stored)
     suffix, match = path.suffix.lower(), IDX_NAME.fullmatch(path.name)
     if match:
         own = match["split"].replace("t10k", "test")
         choose_splits([own], split, path.name)
-        return _from_idx(path.parent, own, path.name)
+        return _from_idx(path.parent, own, path.name, stored)
     if suffix == ".npz":
         archive = NpzArrays(path)
-        return _from_named(archive.names, archive.read, path.name, split)
+        return _from_named(archive.names, archive.read, path.name, split, stored)
     if suffix not in KINDS:
         refuse_pickle(path)
         raise InputError(f"{path}: is of an unknown kind; give {_KNOWN}.")
@@ -80,14 +89,15 @@ def load_path(
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.tables.people import load_columns
 
-        return load_columns(path, drop)
+        return load_columns(path, label=label, drop=drop, groups=groups, exact=exact)
     if suffix == ".mat":
         return load_mat(path)
     beside = _labels_beside(path)
     codes, class_names = encode_labels(read_npy(beside), None, beside.name)
-    return Examples(_as_stored(read_npy(path), path.name), codes, class_names, path.name)
+    return Examples(stored(read_npy(path), path.name), codes, class_names, path.name)
 
 
+_Stored = Callable[[np.ndarray, str], np.ndarray]
 _KNOWN = f"{', '.join(KINDS)}, an IDX file or folder, or a folder of class-named folders of images"
 
 
@@ -100,13 +110,13 @@ def _only_file(folder: Path) -> Path | None:
     return held[0] if len(held) == 1 else None
 
 
-def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gray: bool) -> Examples:
+def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gray: bool, stored: _Stored) -> Examples:
     inside = [entry for entry in entries(path) if not entry.name.startswith(".")]
     if any(IDX_NAME.fullmatch(entry.name) for entry in inside):
-        return _from_idx(path, split, path.name)
+        return _from_idx(path, split, path.name, stored)
     arrays = {entry.stem: entry for entry in inside if entry.suffix.lower() == ".npy"}
     if arrays:
-        return _from_named(arrays, lambda name: read_npy(arrays[name]), path.name, split)
+        return _from_named(arrays, lambda name: read_npy(arrays[name]), path.name, split, stored)
     matlab = {e.name.split("_")[0]: e for e in inside if e.name.endswith("_32x32.mat")}
     if matlab:
         chosen = choose_splits(matlab, split, path.name)
@@ -126,12 +136,12 @@ def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gr
     return join_images(parts, path.name, size, gray)
 
 
-def _from_idx(folder: Path, split: str | None, name: str) -> Examples:
+def _from_idx(folder: Path, split: str | None, name: str, stored: _Stored) -> Examples:
     splits, class_names = read_idx_folder(folder)
     parts = []
     for chosen in choose_splits(splits, split, name):
         file, labels = splits[str(chosen)]
-        parts.append(Examples(_as_stored(read_idx(file), file.name), labels, class_names, name))
+        parts.append(Examples(stored(read_idx(file), file.name), labels, class_names, name))
     return join_images(parts, name)
 
 
@@ -146,7 +156,9 @@ def _labels_beside(path: Path) -> Path:
     raise InputError(f"{path}: there are no labels beside it; save them as {path.stem}_labels.npy, or use .npz.")
 
 
-def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source: str, split: str | None) -> Examples:
+def _from_named(
+    names: Iterable[str], read: Callable[[str], np.ndarray], source: str, split: str | None, stored: _Stored
+) -> Examples:
     """Records from a mapping of names to arrays; only the needed arrays are read."""
     names = list(names)
     pairs = find_pairs(names, source)
@@ -163,11 +175,33 @@ def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source:
         class_names = [str(value) for value in as_text(values).tolist()]
     codes, class_names = encode_labels(np.concatenate(labels), class_names, f"{source}, labels")
     rows = dict(zip(pairs, np.split(codes, np.cumsum([len(part) for part in labels])[:-1]), strict=True))
-    inputs = {s: _as_stored(read(pairs[s].inputs), source) for s in chosen}
+    inputs = {s: stored(read(pairs[s].inputs), source) for s in chosen}
     return join_images([Examples(inputs[s], rows[s], class_names, source) for s in chosen], source)
 
 
-def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:
+def refuse_columns(source: str, label: str | None, drop: Sequence[str]) -> None:
+    """Refuses names of columns for a set that has none."""
+    if label is not None or drop:
+        what = "`drop`" if label is None else "`label`"
+        raise InputError(f"{source}: has no named columns, so {what} means nothing; leave it out.")
+
+
+def comparable(inputs: np.ndarray, source: str) -> np.ndarray:
+    """Inputs in the types in which sets are compared: `uint8` or `uint16` of images, else `float32`."""
+    inputs = _checked(inputs, source)
+    if inputs.ndim >= 3 and inputs.dtype.kind in "ui":
+        if inputs.dtype in (np.uint8, np.uint16):
+            # Whatever their range, which in one of several sets that must be scaled alike may be that of fewer bits.
+            return inputs
+        if inputs.size and inputs.min() >= 0 and inputs.max() <= 255:
+            return inputs.astype(np.uint8)
+    refuse_larger(f"{source}, as float32", 4 * inputs.size, MAX_BYTES)
+    with np.errstate(over="ignore"):
+        return inputs.astype(np.float32, copy=False)
+
+
+def _checked(inputs: np.ndarray, source: str) -> np.ndarray:
+    """Inputs as they are stored: numbers, and at least one a record."""
     if inputs.ndim < 2 or inputs.dtype.kind not in "buif":
         raise InputError(
             f"{source}: inputs are {inputs.dtype} of shape {inputs.shape}; give numbers of shape [records, "
@@ -175,12 +209,4 @@ def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:
         )
     if len(inputs) and not inputs.size:
         raise InputError(f"{source}: inputs of shape {inputs.shape} are empty; was the file written completely?")
-    whole = inputs.ndim >= 3 and inputs.dtype.kind in "ui"
-    if whole and inputs.dtype == np.uint16:
-        # Whatever their range, which may be below 256 in one of several sets that must be scaled alike.
-        return inputs
-    if whole and (inputs.dtype == np.uint8 or (inputs.size and inputs.min() >= 0 and inputs.max() <= 255)):
-        return inputs.astype(np.uint8, copy=False)
-    refuse_larger(f"{source}, as float32", 4 * inputs.size, MAX_BYTES)
-    with np.errstate(over="ignore"):
-        return inputs.astype(np.float32, copy=False)
+    return inputs

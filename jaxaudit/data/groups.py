@@ -183,8 +183,8 @@ def _of_table(path: Path, key: str, split: str | None) -> np.ndarray:
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.tables.people import read_text_table
 
-    # Listed in `drop`, because the index of pandas may hold the groups.
-    table, _ = read_text_table(path, drop=(key,))
+    # The index of pandas may hold the groups, and other columns may be of any type.
+    table, _ = read_text_table(path, drop=None)
     names = table.header or []
     if names.count(key) != 1:
         found = "several columns" if key in names else "no column"

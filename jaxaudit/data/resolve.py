@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.files import load_path
+from jaxaudit.data.files import load_path, refuse_columns
 from jaxaudit.data.images import join_images
 from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.data.selection import choose_parts, nearest, parse_split, read_parts, split_name
@@ -35,7 +35,10 @@ def load(
     data_dir: Path | None = None,
     image_size: tuple[int, int] | None = None,
     gray: bool = True,
+    label: str | None = None,
     drop: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    exact: bool = False,
 ) -> Examples:
     """The labelled records that `name` names: `NAME_OR_PATH[@SPLIT]`.
 
@@ -61,7 +64,10 @@ def load(
         image_size: (height, width) to which images of differing sizes are resized, as by `prepare_images`: `float32` in
             [0, 1]. Images of one size are returned as stored; `prepare_images` leaves prepared images unchanged.
         gray: as for `prepare_images`, if sizes differ.
-        drop: columns of a CSV that are neither inputs nor labels, such as one with groups; a set may lack them.
+        label: the column of a CSV or Parquet file with the label; by default guessed, and `notes` say which.
+        drop: columns of such a file to leave out.
+        groups: columns with groups, which are no inputs; a file may lack them.
+        exact: inputs keep the type in which they are stored, see `load_path`.
 
     Raises:
         InputError: nothing fits (with near matches), the set is not available here (with what to install or which
@@ -74,14 +80,20 @@ def load(
     source, split = (name, None) if exists(Path(name)) else split_name(name)
     if split is not None:
         parse_split(split)  # a misprint is found before anything is downloaded
+    if source.startswith(_FORCE_TFDS) or source in _EMBEDDED:
+        refuse_columns(source, label, drop)
     if source.startswith(_FORCE_TFDS):
         examples = load_tfds(source.removeprefix(_FORCE_TFDS), split, data_dir, image_size, gray)
     elif source in _EMBEDDED:
         splits = _EMBEDDED[source]
         examples = _select(lambda part: splits[part or "train"](), split, source, image_size, gray, tuple(splits))
     else:
-        found = _from_disk(source, split, data_dir, image_size, gray, drop)
-        examples = load_tfds(source, split, data_dir, image_size, gray) if found is None else found
+        read = partial(load_path, size=image_size, gray=gray, label=label, drop=drop, groups=groups, exact=exact)
+        found = _from_disk(source, split, data_dir, image_size, gray, read)
+        if found is None:
+            refuse_columns(source, label, drop)
+            found = load_tfds(source, split, data_dir, image_size, gray)
+        examples = found
     return replace(examples, name=without_folders(name))
 
 
@@ -112,9 +124,9 @@ def _from_disk(
     data_dir: Path | None,
     image_size: tuple[int, int] | None,
     gray: bool,
-    drop: Sequence[str],
+    read: Callable[..., Examples],
 ) -> Examples | None:
-    """The file or folder `source`, here or in the data directory; None if TFDS must be tried."""
+    """The file or folder `source`, here or in the data directory, as `read` gives it; None if TFDS must be tried."""
     path, folder = tfds.on_disk(source, data_dir), tfds.data_folder(data_dir)
     if path is None:
         return None
@@ -129,8 +141,7 @@ def _from_disk(
         if not content or (not has_files and tfds.find_prepared(set_name, (folder,))):
             return None
     try:
-        read = partial(load_path, path, size=image_size, gray=gray, drop=drop)
-        return _select(lambda part: read(split=part), split, source, image_size, gray)
+        return _select(lambda part: read(path, split=part), split, source, image_size, gray)
     except InputError as error:
         if set_name is None or set_name.base not in tfds.known_names():
             raise

@@ -9,6 +9,8 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 from support.cli_runs import content, jaxaudit, records, refused
 
+from jaxaudit.data.challenge import record_order
+
 COUNT = 600
 ROLES = ("query", "holdout", "members")
 SHARES = ("--members-share", "0.4", "--holdout-share", "0.3")
@@ -113,15 +115,37 @@ def test_a_deal_is_the_same_without_a_challenge(folder: Path) -> None:
     )
 
 
-def test_two_deals_differ_and_a_seed_repeats_rows_but_no_salt(folder: Path) -> None:
+def test_a_seed_repeats_the_sets_and_tells_no_row_or_number_of_a_group(folder: Path) -> None:
+    """The order, the names and the groups' numbers follow from the salt, which is in the key alone."""
     first, second = key("deal"), key("other")
     assert first["seed"] != second["seed"]
     assert first["rows"] != second["rows"]
-    words = ("deal", "all.npz", *SHARES, "--seed", str(first["seed"]), "--blind", "--out", "again")
-    assert jaxaudit(*words).code == 0
-    again = key("again")
-    assert again["rows"] == first["rows"]
-    assert not {again["salt"], again["commitment"]} & {first["salt"], first["commitment"]}
+    for out, of, words in (("again", "deal", ()), ("whole again", "whole", ("--groups", "patient"))):
+        again, first = key_of_repeated(of, out, *words), key(of)
+        assert not {again["salt"], again["commitment"]} & {first["salt"], first["commitment"]}
+        asked, before = arrays(f"{out}/challenge.npz"), arrays(f"{of}/challenge.npz")
+        # Of 600 rows one stands where it did, on average; ten by a chance of 1e-7.
+        assert (asked["x"] == before["x"]).all(axis=1).sum() < 10
+        assert not set(asked["record"].tolist()) & set(before["record"].tolist())
+        for role in ROLES:
+            mine, other = arrays(f"{out}/{role}.npz"), arrays(f"{of}/{role}.npz")
+            np.testing.assert_array_equal(mine["place"], other["place"])
+            np.testing.assert_array_equal(asked["x"][again["rows"][role]], mine["x"])
+            assert "group" not in mine or not set(mine["group"].tolist()) & set(other["group"].tolist())
+        # Seed and salt together repeat the order.
+        placed = np.concatenate([arrays(f"{out}/{role}.npz")["place"] for role in ROLES])
+        rows = np.concatenate([again["rows"][role] for role in ROLES])
+        assert record_order(again["salt"], COUNT)[rows].tolist() == placed.tolist()
+        told = b"".join(path.read_bytes() for path in Path(out).iterdir() if path.name != "key.json")
+        assert again["salt"].encode() not in told
+        assert bytes.fromhex(again["salt"]) not in told
+
+
+def key_of_repeated(of: str, out: str, *words: str) -> dict[str, Any]:
+    """The key of the deal `of`, made again with its seed."""
+    made = ("deal", "all.npz", *SHARES, *words, "--seed", str(key(of)["seed"]), "--blind", "--out", out)
+    assert jaxaudit(*made).code == 0
+    return key(out)
 
 
 def test_the_commitment_is_printed_and_in_the_result(folder: Path) -> None:

@@ -94,7 +94,31 @@ def test_what_was_shared_is_withdrawn_in_part_and_a_file_of_groups_will_do(here:
     record, out = dealt("texts.jsonl", "--withdraw", "0.25", "--groups", "groups.npy")
     assert (record["query"]["groups"], record["members"]["groups"], record["holdout"]) == (5, 15, None)
     assert "--members deal/members.jsonl --holdout HOLDOUT" in out
-    assert lines("query")[0].keys() == {"id", "question", "answer", "author", "group"}
+    # The author is another name for the group.
+    assert lines("query")[0].keys() == {"id", "question", "answer", "group"}
+    assert "names for them: author." in out
+
+
+def test_no_key_tells_the_groups(here: Path):
+    """Keys with their values, in another form or within a text, and other names for them; the others stay."""
+    told = [
+        {
+            **each,
+            "by": each["author"].upper() + " ",
+            "source": f"letters of {each['author']}, page {row}",
+            "authors": [each["author"], "others"],
+            "code": 7000 - row // SIZE,
+            "kind": row % 2,
+            "about": row // SIZE // 2,
+            **({"thanks": SECRET + " 3"} if row == 5 else {}),
+        }
+        for row, each in enumerate(records())
+    ]
+    write_lines("told.jsonl", told)
+    _, out = dealt("told.jsonl", "--groups", "author")
+    assert all(each.keys() == {"id", "question", "answer", "kind", "about", "group"} for each in lines("query"))
+    assert "names for them: by, source, authors, code, thanks." in out
+    assert SECRET.lower() not in Path("deal/query.jsonl").read_text().lower()
 
 
 def test_equal_texts_stay_together(here: Path):

@@ -52,7 +52,7 @@ def test_delimiters_and_encodings_are_found(write, delimiter, encoding):
     ],
 )
 def test_what_stands_between_cells_and_in_numbers(tmp_path, content, delimiter, decimal):
-    found, _ = find_format(content.encode(), tmp_path / "a.csv", CsvOptions())
+    found, *_ = find_format(content.encode(), tmp_path / "a.csv", CsvOptions())
     assert (found.delimiter, found.decimal) == (delimiter, decimal)
 
 
@@ -65,20 +65,27 @@ def test_decimal_commas_are_numbers(write):
         table.numbers(0)
     people = read_people(write("a;y\n" + "".join(f"{i},5;{'np'[i % 2]}\n" for i in range(12))))
     assert people.values[:, 0].tolist() == [i + 0.5 for i in range(12)]
-    assert people.notes == ("it is read as semicolons between cells, decimal commas",)
+    assert people.notes[0] == "it is read as semicolons between cells, decimal commas"
     assert load_columns(write("a;label\n1,5;x\n2;y\n")).inputs.tolist() == [[1.5], [2]]
 
 
 def test_what_is_dropped_is_as_if_it_were_not_there(write):
     path = write("id,patient,age,label\n1,ann,20,a\n2,bob,30,b\n")
-    assert load_columns(path, drop=("patient", "nobody")).inputs.tolist() == [[20], [30]]
+    assert load_columns(path, groups=("patient", "nobody")).inputs.tolist() == [[20], [30]]
+    with pytest.raises(InputError, match="no column 'nobody'"):
+        load_columns(path, drop=("patient", "nobody"))
     with pytest.raises(InputError, match="no column other"):
         load_columns(path, drop=("patient", "age", "id"))
-    # Without it the last of the others is the label; a column that is named as a label is never dropped.
-    assert load_columns(write("age,kind,patient\n1,a,p\n2,b,q\n"), drop=["patient"]).class_names == ("a", "b")
-    assert load_columns(write("age,Label\n1,a\n2,b\n"), drop=["Label"]).class_names == ("a", "b")
+    # Without it the last of the others is the label, but not where a column that is named like one is dropped.
+    assert load_columns(write("age,kind,patient\n1,a,p\n2,b,q\n"), groups=["patient"]).class_names == ("a", "b")
+    path = write("age,kind,Label\n1,a,7\n2,b,7\n")
+    with pytest.raises(InputError, match="'Label' is named like a label"):
+        load_columns(path, drop=["Label"])
+    assert load_columns(path, drop=["Label"], label="kind").class_names == ("a", "b")
+    with pytest.raises(InputError, match="cannot be the label"):
+        load_columns(path, drop=["kind"], label="kind")
     with pytest.raises(InputError, match="left out"):
-        load_columns(write("patient\nann\nbob\n"), drop=["patient"])
+        load_columns(write("patient\nann\nbob\n"), groups=["patient"])
 
 
 READERS = [read_csv, load_columns, read_people, lambda path: read_csv(path, header=False)]
@@ -174,3 +181,64 @@ def test_tables(write, content, inputs, names):
 def test_refused(write, content, message):
     with pytest.raises(InputError, match=message):
         load_columns(write(content))
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "place", "noted"),
+    [
+        ("x,y,z,activity", {"label": "activity"}, 3, False),
+        ("x,y,z,activity", {"label": "y"}, 1, False),
+        ("x,y,z,class", {}, 3, True),
+        ("x,Y", {}, 1, True),
+        ("x,z,y", {}, 2, True),
+        ("y,a,b", {}, 0, True),
+        ("a,b,c", {}, 2, True),
+        ("label,b,target", {"drop": ["target"]}, 0, True),
+    ],
+)
+def test_which_column_is_the_label(write, header, options, place, noted):
+    """As it was named, or by its name, or the last: what was guessed is said; a y beside an x may be a coordinate."""
+    names = header.split(",")
+    rows = [[10 * row + column + 1 for column in range(len(names))] for row in range(3)]
+    path = write("\n".join([header, *(",".join(map(str, row)) for row in rows), ""]))
+    found = load_columns(path, **options)
+    assert found.class_names == tuple(str(row[place]) for row in rows)
+    assert [repr(names[place]) in note for note in found.notes] == [True] * noted
+
+
+@pytest.mark.parametrize("options", [{}, {"label": "nobody"}, {"drop": ["y"]}])
+def test_a_label_that_nobody_can_tell_is_refused(write, options):
+    path = write("x,y,z,activity\n1,2,3,0\n4,5,6,1\n")
+    with pytest.raises(InputError, match="`label`"):
+        load_columns(path, **options)
+    with pytest.raises(InputError, match=r"`label`|no column 'nobody'"):
+        read_people(path, **options)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "id,diagnosis,mean,\n7,M,1.5\n5,B,2.5\n",
+        "id,diagnosis,mean,\n7,M,1.5,\n5,B,2.5,\n",
+        "id,diagnosis,mean,Unnamed: 32\n7,M,1.5,\n5,B,2.5,NaN\n",
+    ],
+)
+def test_a_column_without_a_name_and_a_value_is_left_out(write, content):
+    path = write(content)
+    found = load_columns(path, label="diagnosis", drop=["id"])
+    assert (found.inputs.tolist(), found.class_names) == ([[1.5], [2.5]], ("B", "M"))
+    assert len(found.notes) == (content.count("1.5,") or content.count("Unnamed"))
+    assert [column.name for column in read_people(path, label="diagnosis", numeric=["mean"]).columns] == ["id", "mean"]
+    # Named, it is read as it is.
+    if "Unnamed" in content:
+        with pytest.raises(InputError, match="row 1 has no label"):
+            load_columns(path, label="Unnamed: 32")
+
+
+def test_numbers_of_a_table_can_be_read_without_rounding(write):
+    path = write("a,b,label\n0.1,123456789,0\n1e-320,-9007199254740991,1\n")
+    assert load_columns(path, exact=True).inputs.tolist() == [[0.1, 123456789], [1e-320, -9007199254740991]]
+    assert load_columns(path).inputs.dtype == np.float32
+    with pytest.raises(InputError, match="whole numbers of 2"):
+        load_columns(write("a,label\n12345678901234567,0\n1,1\n"), exact=True)
+    assert load_columns(write("a,label\n1e17,0\n1,1\n"), exact=True).inputs.tolist() == [[1e17], [1]]

@@ -5,6 +5,9 @@ import datetime
 import decimal
 import gzip
 import json
+import shlex
+import subprocess
+import sys
 import time
 from io import BytesIO
 from typing import Any
@@ -14,15 +17,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from jaxaudit.data import describe_record, load
 from jaxaudit.data.formats.csv_file import CsvOptions
+from jaxaudit.data.formats.folders import load_image_folders
 from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.tables import people as module
 from jaxaudit.data.tables.columns import recode
-from jaxaudit.data.tables.people import read_people
+from jaxaudit.data.tables.people import load_columns, read_people
 from jaxaudit.data.tables.table import MISSING, Column, Table, join_tables
 from jaxaudit.errors import InputError
 
@@ -93,9 +98,9 @@ def test_a_column_that_counts_the_rows_is_left_out(read):
     content = "id,a,y\n" + "".join(f"{i},{'xz'[i % 2]},{i % 2}\n" for i in range(20))
     table = read(content)
     assert [column.name for column in table.columns] == ["a"]
-    assert table.notes == ("the first column, 'id', is a row number and is left out",)
+    assert table.notes[:-1] == ("the first column, 'id', is a row number and is left out",)
     assert [column.name for column in read(content, categorical=["id"]).columns] == ["id", "a"]
-    assert read(content, drop=["id"]).notes == ()
+    assert read(content, drop=["id"]).notes == ("column 'y' is read as the label, because of its name",)
     table = read(",a,y\n5,x,0\n3,x,1\n")
     assert [column.name for column in table.columns] == ["column 1", "a"]
 
@@ -250,7 +255,7 @@ def test_mean_and_category(path):
     assert mean.values[0, 0] == pytest.approx(np.mean(there), rel=1e-15)
     assert mean.values[[i for i in range(40) if i % 4], 0].tolist() == there
     assert mean.columns[1].categories == ("a", "b", MISSING)
-    assert mean.notes == ("column 'age': 10 of 40 values are missing and set to the mean of the others",)
+    assert mean.notes[:-1] == ("column 'age': 10 of 40 values are missing and set to the mean of the others",)
     category = read_people(path, missing="category")
     assert [column.name for column in category.columns] == ["age", "age is missing", "work"]
     assert category.values[:, 0].tolist() == mean.values[:, 0].tolist()
@@ -350,7 +355,7 @@ def test_the_index_that_pandas_kept_is_left_out(write):
     path = write(with_index(columns, {"index_columns": ["person", "__index_level_0__"]}))
     table = read_people(path)
     assert [column.name for column in table.columns] == ["age", "work", "children"]
-    assert table.notes == ("the pandas index in the file ('person', '__index_level_0__') is left out",)
+    assert table.notes[:-1] == ("the pandas index in the file ('person', '__index_level_0__') is left out",)
     assert [c.name for c in read_people(path, categorical=["person"]).columns] == ["age", "work", "children", "person"]
     columns.pop("__index_level_0__")
     for damaged in ("{", "[]", "[" * 9999, '{"index_columns": [{"kind": "range"}, 3]}', '{"index_columns": 5}'):
@@ -420,3 +425,25 @@ def test_the_footer_is_read_as_pyarrow_reads_it(how):
         parts = [group.column(column) for group in groups]
         assert found.values == sum(part.num_values for part in parts)
         assert found.unpacked_bytes == sum(part.total_uncompressed_size for part in parts)
+
+
+@pytest.mark.outer
+def test_images_within_a_parquet_file_can_be_written_as_folders(tmp_path):
+    """By the line that the message shows: in the order of the classes, also where there are more than ten."""
+    images = np.random.default_rng(3).integers(0, 256, (36, 5, 5), np.uint8)
+    cells = []
+    for image in images:
+        file = BytesIO()
+        Image.fromarray(image).save(file, "PNG")
+        cells.append({"bytes": file.getvalue(), "path": None})
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    labels = np.arange(36) % 12
+    parquet.write_table(pa.table({"image": pa.array(cells, kind), "label": labels}), tmp_path / "FILE.parquet")
+    with pytest.raises(InputError, match="as Hugging Face stores them") as refused:
+        load_columns(tmp_path / "FILE.parquet")
+    _, code = shlex.split(str(refused.value).partition(": python ")[2])
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    found = load_image_folders(tmp_path / "images")
+    order = np.argsort(labels, kind="stable")
+    np.testing.assert_array_equal(found.inputs, images[order])
+    np.testing.assert_array_equal(found.labels, labels[order])

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxaudit.cli.groups import DATA, DataFolder, dealt_groups
+from jaxaudit.cli.groups import DATA, Columns, dealt_groups
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.parsers import TEXTS, is_texts, share_check
@@ -13,7 +13,7 @@ SEED_BITS = 63
 
 
 @dataclass(frozen=True)
-class DealData(DataFolder):
+class DealData(Columns):
     """The records."""
 
     data: str = option(
@@ -53,7 +53,10 @@ class Deal:
         default=False,
     )
     seed: int | None = option(
-        "Random seed, to repeat a deal. [default: a new one that nobody can guess]", minimum=0, maximum=2**SEED_BITS - 1
+        "Random seed, to repeat a deal: it tells the set of each record of DATA. [default: a new one that nobody can "
+        "guess]",
+        minimum=0,
+        maximum=2**SEED_BITS - 1,
     )
 
     @property
@@ -122,19 +125,21 @@ DEAL = Command(
 
     The holdout later makes an exact test of deletion possible: `jaxaudit ks --holdout`. With `--members-share`, some
     shared records are to stay in training: these known members make a calibration set unnecessary. Copies of a record
-    are dealt together, and so are the records of a group; the array or column of `--groups` is not written, but random
-    numbers in its place. Inputs are written as x, labels as y. deal.json has the seed and hashes, and no record: keep
-    it until the deal must be shown.
+    are dealt together, and so are the records of a group; the array or column of `--groups` is not written, nor any
+    other that has its values or another name for each group, but random numbers in its place. Inputs are written as x,
+    labels as y, with every value as it was given. deal.json has the seed and hashes, and no record: keep it until the
+    deal must be shown.
 
     query.npz and members.npz are what was shared for training. With `--blind`, challenge.npz is what is sent when the
-    model's outputs are asked for: the inputs of all records, with random names and without labels. Whoever holds the
-    model answers with one file of outputs in that order, for `jaxaudit ks --challenge key.json`. Publish the printed
-    commitment before the outputs arrive: it fixes which record is of which set, and does not show it. Anybody who kept
-    the shared records can still recognise them.
+    model's outputs are asked for: the inputs of all records, with random names and without labels, in an order that
+    follows from a random salt in key.json, not from the seed. Whoever holds the model answers with one file of outputs
+    in that order, for `jaxaudit ks --challenge key.json`. Publish the printed commitment before the outputs arrive: it
+    fixes which record is of which set, and does not show it. Anybody who kept the shared records can still recognise
+    them.
 
-    Texts are written as query.jsonl and so on, lines with all of their keys but that of the groups. With `--pairs`,
-    query.jsonl has one version of each record, drawn by a fair coin, and holdout.jsonl the other one, with the same
-    number at pair: a difference within a pair is free of the record's own difficulty.
+    Texts are written as query.jsonl and so on, lines with all of their keys but those that tell the groups. With
+    `--pairs`, query.jsonl has one version of each record, drawn by a fair coin, and holdout.jsonl the other one, with
+    the same number at pair: a difference within a pair is free of the record's own difficulty.
 
     Examples:
 

@@ -3,49 +3,104 @@
 No message has a value of a group.
 """
 
+import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Array, Shaped
-from jaxtyping import Key as KeyArray
+from jaxtyping import Shaped
 from pyarrow import csv
 
 from jaxaudit.cli.deal.show import Side
 from jaxaudit.data import Examples
-from jaxaudit.data.challenge import CHALLENGE, RECORD, Key, Role, file_hash, key_as_json, record_names, rows_in_order
+from jaxaudit.data.challenge import (
+    RECORD,
+    Key,
+    Role,
+    file_hash,
+    key_as_json,
+    record_names,
+    record_order,
+    rows_in_order,
+)
 from jaxaudit.data.selection import CLASS_NAMES
 from jaxaudit.errors import InputError
-from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import Writer
 
+ROWS = 4096
 ADVICE = "which are shared with the records, so they would tell whose each record is"
 
 
 def arrays_with_values(groups: Shaped[np.ndarray, " n"], arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """The names of the arrays that have values of the groups.
+    """The names of the arrays that have values of the groups, or tell the groups.
 
     An array has them if one of its columns has them row by row, as numbers or anywhere in a text (`P-0_slice3.png`); an
     array of texts also if a value that is no number stands in any row. Capitals and blanks around a text do not count.
+    It tells the groups if a column of whole numbers or texts is another name of them: one value for each group.
     """
-    return [name for name, array in arrays.items() if _columns_with(groups, array) or _names_in(groups, array)]
+    return [
+        name
+        for name, array in arrays.items()
+        if _columns_with(groups, array) or _names_in(groups, array) or _other_names(groups, array)
+    ]
+
+
+def keys_with_values(groups: Sequence[str | int], lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """As `arrays_with_values`, of the keys of lines of JSON, whose values are JSON."""
+    words = [str(value).strip().lower() for value in groups]
+    names = {word for word in words if _numbers(np.array([word])) is None}
+    columns = dict[str, list[str | None]]()
+    for row, line in enumerate(lines):
+        for key, value in line.items():
+            column = columns.setdefault(key, [])
+            column += [None] * (row - len(column))
+            column.append(_as_text(bytes(value)))
+
+    def tells(column: list[str | None]) -> bool:
+        there = [(word, text) for word, text in zip(words, column, strict=False) if text is not None]
+        if all(_within(word, text) for word, text in there) or any(text in names for _, text in there):
+            return True
+        pairs = set(there)
+        return len(there) == len(words) and len(pairs) == len(set(words)) == len({text for _, text in pairs})
+
+    return [key for key, column in columns.items() if tells(column)]
+
+
+def _as_text(value: bytes) -> str:
+    """A JSON value as a text: a string without its escapes, anything else as it is written."""
+    with suppress(msgspec.MsgspecError, RecursionError):
+        decoded = msgspec.json.decode(value)
+        return (decoded if isinstance(decoded, str) else json.dumps(decoded, ensure_ascii=False)).strip().lower()
+    return value.decode(errors="replace").strip().lower()
 
 
 def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples) -> None:
     """Refuses inputs, labels and class names that have values of the groups: nobody can leave these out."""
     classes = np.array(examples.class_names)
-    found = _columns_with(groups, examples.inputs) if examples.inputs.ndim == 2 else []
+    table = examples.inputs.ndim == 2
+    found = _columns_with(groups, examples.inputs) if table else []
+    # Where each record is a group of its own, any column with another value in each would be a name of them.
+    shared = len(np.unique(groups)) < len(groups)
+    found = found or (_other_names(groups, examples.inputs) if table and shared else [])
     if found:
         raise InputError(
-            f"{examples.name}: column {found[0] + 1} of the inputs has the values of the groups row by row, and would "
-            "be shared. Take it out of the data, or give other groups (--groups)."
+            f"{examples.name}: column {found[0] + 1} of the inputs has the values of the groups row by row, or one "
+            "value for each group, and would be shared. Leave it out (--drop, of a table), or give other groups "
+            "(--groups)."
         )
-    if _columns_with(groups, examples.labels) or np.array_equal(_words(classes[examples.labels]), _words(groups)):
+    if (
+        _columns_with(groups, examples.labels)
+        or np.array_equal(_words(classes[examples.labels]), _words(groups))
+        or (shared and _other_names(groups, examples.labels))
+    ):
         raise InputError(
-            f"{examples.name}: its labels are the values of the groups, {ADVICE}. Is --groups the right array or file?"
+            f"{examples.name}: its labels are the values of the groups, or other names of them, {ADVICE}. Is --groups "
+            "the right array or file?"
         )
     if _names_in(groups, classes):
         raise InputError(
@@ -67,6 +122,27 @@ def _columns_with(groups: np.ndarray, array: np.ndarray) -> list[int]:
     # As coarse as what they are compared with: inputs are of 32 bits.
     numbers = numbers.astype(columns.dtype) if columns.dtype.kind == "f" else numbers
     return [int(place) for place in np.flatnonzero(columns[0] == numbers[0]) if (columns[:, place] == numbers).all()]
+
+
+def _other_names(groups: np.ndarray, array: np.ndarray) -> list[int]:
+    """The columns of whole numbers or texts that have one value for each group, and another one for each other."""
+    if array.shape[:1] != groups.shape or not len(array) or array.dtype.kind not in "biufSU":
+        return []
+    columns = array.reshape(len(array), -1)
+    first, numbers = np.unique(groups, return_index=True, return_inverse=True)[1:]
+    found = np.arange(columns.shape[1])
+    for start in range(0, len(columns), ROWS):
+        rows = slice(start, start + ROWS)
+        found = found[(columns[rows, found] == columns[first[numbers[rows], None], found]).all(axis=0)]
+        if not len(found):
+            return []
+    values = columns[first][:, found]
+    whole = (values == np.rint(values)).all(axis=0) if values.dtype.kind == "f" else np.ones(len(found), bool)
+    return [int(place) for place, one, column in zip(found, whole, values.T, strict=True) if one and _differ(column)]
+
+
+def _differ(values: np.ndarray) -> bool:
+    return len(np.unique(values)) == len(values)
 
 
 def _names_in(groups: np.ndarray, array: np.ndarray) -> bool:
@@ -104,14 +180,14 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
 
 
 def challenge_arrays(
-    key: KeyArray[Array, ""], sides: Mapping[str, Side], arrays: Mapping[str, np.ndarray], inputs: str, salt: str
+    sides: Mapping[str, Side], arrays: Mapping[str, np.ndarray], inputs: str, salt: str
 ) -> tuple[dict[str, np.ndarray], dict[Role, list[int]]]:
     """The arrays of a challenge, and the rows in it of the records of each side.
 
     It has the inputs of all records in a random order, random names, and class names. It has no labels, which outputs
     do not need, no groups, and no further array: each could tell which set a record is of.
     """
-    order = generator_of(stream(key, CHALLENGE)).permutation(len(arrays[inputs]))
+    order = record_order(salt, len(arrays[inputs]))
     named = {name: arrays[name] for name in CLASS_NAMES if name in arrays}
     made = {RECORD: np.array(record_names(salt, len(order))), inputs: arrays[inputs][order], **named}
     return made, rows_in_order(order, {name: side.rows for name, side in sides.items()})

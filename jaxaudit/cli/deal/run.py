@@ -7,6 +7,7 @@ import secrets
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealOptions
+from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealData, DealOptions
 from jaxaudit.cli.deal.private import (
     arrays_with_values,
     as_csv,
@@ -28,8 +29,10 @@ from jaxaudit.cli.deal.private import (
 from jaxaudit.cli.deal.show import RECORD, Blind, Side, summary
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.parsers import is_texts
+from jaxaudit.cli.read_sets import load_told
 from jaxaudit.data import Examples, is_image, load, prepare_images
-from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, read_key
+from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, group_numbers, read_key
+from jaxaudit.data.files import comparable
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.groups import COLUMN, groups_file, load_groups, numbered
 from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
@@ -75,9 +78,9 @@ def deal_given(options: DealOptions) -> Summary:
 def deal_records(options: DealOptions) -> Summary:
     """Deals the records and writes every side."""
     data, groups, data_dir = options.data.data, options.data.groups, options.data.data_dir
-    how, out = options.deal, options.out
+    how, out, salt = options.deal, options.out, new_salt()
     # A column with groups is no input, and its values are not written: the files are shared.
-    source = _read(data, data_dir, None if groups is None or groups_file(groups) else groups)
+    source = _read(options.data, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)
     copies = _as_compared(source.examples).record_hashes.view("S16")
     given = np.arange(count) if groups is None else load_groups(groups, data, count, "data", data_dir)
@@ -102,7 +105,11 @@ def deal_records(options: DealOptions) -> Summary:
         )
     if whole:
         # A number tells nothing, neither of the group's value nor of its place in the file.
-        drawn = generator_of(stream(key, "numbers")).choice(NUMBERS, together.max() + 1, replace=False)
+        number = int(together.max()) + 1
+        if how.blind:
+            drawn = group_numbers(salt, number, NUMBERS)
+        else:
+            drawn = generator_of(stream(key, "numbers")).choice(NUMBERS, number, replace=False)
         arrays[COLUMN], split = drawn[together], {*split, COLUMN}
     sides = {
         name: Side(f"{name}.npz", np.flatnonzero(each), len(np.unique(together[each]))) for name, each in rows.items()
@@ -123,9 +130,9 @@ def deal_records(options: DealOptions) -> Summary:
         file.write(record_of(how, seed, whole, copied, described, out, sides, membership))
 
     files = {side.file: _npz(rows_of(side)) for side in sides.values()}
-    salt, challenge, positions = new_salt(), "", {}
+    challenge, positions = "", {}
     if how.blind:
-        made, positions = challenge_arrays(key, sides, arrays, INPUTS, salt)
+        made, positions = challenge_arrays(sides, arrays, INPUTS, salt)
         table = source.path is not None and source.path.suffix.lower() == ".csv"
         challenge = f"{CHALLENGE}{'.csv' if table else '.npz'}"
         files[challenge] = as_csv(made, INPUTS) if table else _npz(made)
@@ -166,22 +173,28 @@ def dealt(
     return {"query": ~(drawn | members), "members": members, "holdout": drawn}
 
 
-def _read(data: str, data_dir: Path | None, groups: str | None) -> Source:
-    """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels."""
+def _read(options: DealData, groups: str | None) -> Source:
+    """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels.
+
+    Inputs are as they are stored, or of 64 bits where they are text.
+    """
     if groups is not None and role_of(groups) is not None:
         raise InputError(
             f"--groups {groups} is the name of inputs or labels, which are shared with the records; copy the groups to "
             "an array or column of another name, or to a file."
         )
-    dropped = [] if groups is None else [groups]
-    examples = load(data, data_dir=data_dir, drop=dropped)
+    data, data_dir = options.data, options.data_dir
+    columns = [] if groups is None else [groups]
+    stored = load_told(data, options, groups=columns, exact=True)
+    examples = replace(stored, inputs=comparable(stored.inputs, stored.name))
     path, split = file_and_split(data, data_dir)
     name = without_folders(data) if path is None else path.name + ("" if split is None else f"@{split}")
     file = path if path is not None and split is None and path.is_file() else None
     archive = NpzArrays(file) if file is not None and file.suffix.lower() == ".npz" else None
     pairs = {} if archive is None else find_pairs(archive.names, name)
+    how: dict[str, Any] = {"data_dir": data_dir, "label": options.label, "drop": options.drop, "groups": columns}
     if split is None and (file is None or len(pairs) > 1):
-        _refuse_others(name, len(examples), len(load(f"{data}@all", data_dir=data_dir, drop=dropped)), pairs)
+        _refuse_others(name, len(examples), len(load(f"{data}@all", **how)), pairs)
     if archive is not None and list(pairs) == [None]:
         inputs, labels = pairs[None]
         own = {inputs: INPUTS, str(labels): LABELS}
@@ -190,7 +203,7 @@ def _read(data: str, data_dir: Path | None, groups: str | None) -> Source:
         arrays = {own.get(each, each): archive.read(each) for each in kept if each != groups}
         rows = {each for each, array in arrays.items() if array.shape[:1] == (len(examples),)}
         return Source(examples, arrays, frozenset(rows - set(CLASS_NAMES)), file, name)
-    arrays = {INPUTS: examples.inputs, LABELS: examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
+    arrays = {INPUTS: stored.inputs, LABELS: examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
     return Source(examples, arrays, frozenset({INPUTS, LABELS}), file, name)
 
 

@@ -45,7 +45,8 @@ def summary(
     """The lines for the terminal; they have no value of a record.
 
     `source` names the records, of which `copied` are copies of others, and `whole` says whether groups were dealt;
-    `others` are arrays that are written beside inputs and labels, `left_out` those that have values of the groups.
+    `others` are arrays that are written beside inputs and labels, `left_out` those that have values of
+    the groups or other names for them.
     """
 
     def counted(side: Side) -> str:
@@ -99,7 +100,8 @@ def summary(
             f"{f', ks also by {further}' if members else ''}.",
         ]
     if left_out:
-        lines.append(f"Left out of the files, because they have values of the groups: {', '.join(left_out)}.")
+        why = "they have values of the groups or other names for them"
+        lines.append(f"Left out of the files, because {why}: {', '.join(left_out)}.")
     if others:
         kind = "keys" if texts else "arrays"
         lines.append(f"The files also have these {kind} of {source}; check that none is private: {', '.join(others)}.")

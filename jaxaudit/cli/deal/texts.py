@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from jaxaudit.cli.deal.command import DealOptions
+from jaxaudit.cli.deal.private import keys_with_values
 from jaxaudit.cli.deal.run import NUMBERS, dealt, key_of, record_of, seed_of
 from jaxaudit.cli.deal.show import RECORD, Side, summary
 from jaxaudit.cli.harness import Summary
@@ -24,7 +26,8 @@ from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import Writer, write_files
 
 PAIR, INDEX = "pair", "index"
-OWN = {"prompt", "question", "answer", "text", COLUMN, PAIR, INDEX}
+TEXT_KEYS = ("prompt", "question", "answer", "text")
+OWN = {*TEXT_KEYS, COLUMN, PAIR, INDEX}
 """Keys that every reader of texts knows."""
 
 
@@ -44,10 +47,15 @@ def deal_texts(options: DealOptions) -> Summary:
     count, paired = len(hashes[0]), pairs is not None
     if paired:
         _refuse_no_versions(versions, hashes)
-    together = np.arange(count) if groups is None else _groups(groups, path, versions[0])
-    together = numbered(joined(together, hashes[0]))
+    values = None if groups is None else _groups(groups, path, versions[0])
+    together = numbered(joined(np.arange(count) if values is None else _as_numbers(values), hashes[0]))
     whole = groups is not None or len(np.unique(together)) < count
     keys = {key for each in versions for line in each.objects() for key in line} - {groups}
+    left_out = (
+        []
+        if values is None
+        else [each for each in keys_with_values(values, versions[0].objects()) if each not in {*TEXT_KEYS, groups}]
+    )
     for taken in keys & {*((COLUMN,) if whole else ()), *((PAIR,) if paired else ())}:
         raise InputError(f"{versions[0].source} has a key {taken!r}, which a deal writes: rename it, or deal by it.")
     seed = seed_of(how)
@@ -64,8 +72,8 @@ def deal_texts(options: DealOptions) -> Summary:
         def save(file: IO[bytes]) -> None:
             for version, row in zip(mine.version.tolist(), mine.row.tolist(), strict=True):
                 line = versions[version].object(row)
-                if groups is not None:
-                    line.pop(groups, None)
+                for private in (groups, *left_out):
+                    line.pop(private, None)
                 if whole:
                     line[COLUMN] = int(numbers[row])
                 if paired:
@@ -90,7 +98,9 @@ def deal_texts(options: DealOptions) -> Summary:
         file.write(record_of(how, seed, whole, copied, source, out, sides, membership))
 
     write_files(out, {**{f"{of}.jsonl": writer(mine) for of, mine in lines.items()}, RECORD: record})
-    head, *more = summary(source["name"], out, sides, whole, copied, sorted(keys - OWN), texts=True)
+    head, *more = summary(
+        source["name"], out, sides, whole, copied, sorted(keys - OWN - {*left_out}), left_out, texts=True
+    )
     if paired:
         more = ["  each record is in query.jsonl in one version, and in holdout.jsonl in the other one", *more]
     return Summary((head, *more))
@@ -103,13 +113,18 @@ def _hashes(texts: Texts) -> Shaped[np.ndarray, " records"]:
     return np.array(found, "S16")
 
 
-def _groups(groups: str, path: Path, texts: Texts) -> Int[np.ndarray, " records"]:
+def _groups(groups: str, path: Path, texts: Texts) -> list[str | int]:
+    """The group of each record."""
     if groups_file(groups) is not None:
-        return numbered(load_groups(groups, str(path), len(texts.lines), "data"))
+        return load_groups(groups, str(path), len(texts.lines), "data").tolist()
     values = texts.column(groups)
-    if values is None or groups in ("prompt", "question", "answer", "text"):
+    if values is None or groups in TEXT_KEYS:
         what = "is a text of the records" if values else "is neither a file nor a key of the lines"
         raise InputError(f"--groups {groups} {what}; name the key of what records have in common, such as author.")
+    return values
+
+
+def _as_numbers(values: Sequence[str | int]) -> Int[np.ndarray, " records"]:
     names: dict[str | int, int] = {}
     return np.array([names.setdefault(each, len(names)) for each in values])
 

@@ -174,7 +174,7 @@ def check_kind(options: UnlearnOptions) -> None:
         if named:
             raise InputError(f"{', '.join(named)}: for texts, and --data {data.data} is none ({', '.join(TEXTS)}).")
         return
-    of_classes = ("class_name", "per_class", "fraction", "image_size", "gray")
+    of_classes = ("class_name", "per_class", "fraction", "image_size", "gray", "label", "drop")
     wrong = [name for name in of_classes if getattr(data, name) != getattr(usual, name)]
     flags = {"class_name": "--class", "gray": "--color"}
     if wrong:

@@ -26,6 +26,7 @@ MOST_AXES = 32
 NEAR = 1 << 20
 """Bytes of neighbouring columns that are read in one go."""
 BLOCK = 1 << 22
+LAST_CHARACTER = 0x10FFFF
 _MEMBER = struct.Struct("<4s5H3L2H")
 """The header of a member of an archive; its last two numbers are the lengths of the name and of the field after it."""
 AGAIN = "repeat the command when whoever writes the file is done."
@@ -115,7 +116,7 @@ class StoredArray:
             filled += read
         if _state_of(file) != self._state:
             raise InputError(f"{self.path}: was written while it was read; {AGAIN}")
-        return found.view(self.dtype)
+        return _of_characters(found.view(self.dtype), str(self.path))
 
 
 def read_npy(path: Path, max_bytes: int = MAX_BYTES, *, links: bool = True) -> np.ndarray:
@@ -215,8 +216,19 @@ def _read_array(stream: io.BufferedIOBase, length: int, source: str, max_bytes: 
             raise EOFError(f"{filled} bytes of {len(buffer)}")
         buffer[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
         filled += len(block)
-    array = buffer.view(header.dtype)
+    array = _of_characters(buffer.view(header.dtype), source)
     return array.reshape(header.shape[::-1]).T if header.fortran_order else array.reshape(header.shape)
+
+
+def _of_characters(array: np.ndarray, source: str) -> np.ndarray:
+    """The array; its text, if it is one, has only code points that are characters. NumPy's functions fail on others."""
+    if array.dtype.kind == "U" and array.size:
+        points = array.view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+        if points.max() > LAST_CHARACTER or ((points >= 0xD800) & (points < 0xE000)).any():
+            raise InputError(
+                f"{source}: has text with code points that are no characters; is it damaged? Save it again."
+            )
+    return array
 
 
 def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int | None = None) -> _Header:

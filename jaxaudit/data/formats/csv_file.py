@@ -60,8 +60,9 @@ class CsvFormat(NamedTuple):
 DETECTED = CsvOptions()
 
 
-def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat, int]:
-    """The format of a file that holds these bytes, and the number of cells of its first line.
+def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat, list[str], bool]:
+    """The format of a file that holds these bytes, the cells of its first line, and whether this line alone ends with a
+    delimiter, which then begins no column.
 
     The encoding is that of the byte-order mark (UTF-8 or UTF-16), else UTF-8 if the whole file is valid, else
     Windows-1252, which contains all letters of Latin-1. The delimiter is the one of `DELIMITERS` that splits (nearly)
@@ -100,7 +101,10 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
     decimal = options.decimal or ("," if delimiter != "," and commas else ".")
     if not lines[delimiter]:
         raise InputError(f"{path}: its first line cannot be split into cells; is a quotation mark not closed?")
-    return CsvFormat(encoding, delimiter, decimal), len(lines[delimiter][0])
+    first_cells, *below = lines[delimiter]
+    longer = first_cells[-1].strip() == "" and {len(line) for line in below} == {len(first_cells) - 1}
+    longer = longer and not any("\n" in cell or "\r" in cell for cell in first_cells)
+    return CsvFormat(encoding, delimiter, decimal), first_cells[:-1] if longer else first_cells, longer
 
 
 def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED) -> TextTable:
@@ -121,12 +125,16 @@ def parse_csv(data: bytes, path: Path, header: bool = True, *, options: CsvOptio
     """The cells of the CSV file `path` that holds these bytes, as `read_csv` gives them."""
     # First read every cell as text: pyarrow would guess types from the first block and fail on a later one.
     try:
-        written, width = find_format(data, path, options)
-        titles = [str(column) for column in range(width)]
+        written, first, longer = find_format(data, path, options)
+        titles = [str(column) for column in range(len(first))]
         table = arrow_csv.read_csv(
             pa.BufferReader(data),
             arrow_csv.ReadOptions(
-                column_names=titles, use_threads=False, encoding=written.encoding, block_size=2 * FIRST_LINE
+                column_names=titles,
+                skip_rows=int(longer),
+                use_threads=False,
+                encoding=written.encoding,
+                block_size=2 * FIRST_LINE,
             ),
             arrow_csv.ParseOptions(delimiter=written.delimiter, newlines_in_values=True),
             arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
@@ -138,7 +146,10 @@ def parse_csv(data: bytes, path: Path, header: bool = True, *, options: CsvOptio
         ) from error
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
-    whole = TextTable(None, list(table.columns), path.name, written.decimal, str(written))
+    columns = list(table.columns)
+    if longer:
+        columns = [pa.chunked_array([pa.array([name]), *c.chunks]) for name, c in zip(first, columns, strict=True)]
+    whole = TextTable(None, columns, path.name, written.decimal, str(written))
     return whole.with_header() if header else whole
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -79,7 +79,8 @@ def _refuse_lossy(image: "Image.Image", transparent: bool, path: str) -> None:
     """Refuses an image that Pillow would not give as the file has it; looks at its header alone."""
     if getattr(image, "is_animated", False) and image.format != "MPO":  # a photograph, and a preview of it
         raise InputError(f"{path}: has several frames; save each as an image of its own.")
-    how = image.tile[0].args if image.tile else ()
+    tiles: Any = getattr(image, "tile", ())
+    how = tiles[0].args if tiles else ()
     how = how if isinstance(how, tuple) else (how,)
     # Of PNG and TIFF how values are stored, such as RGB;16B; of PPM the largest one.
     sixteen = image.format in ("PNG", "TIFF") and ";16" in str(how[:1])

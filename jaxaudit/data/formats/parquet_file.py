@@ -12,6 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
@@ -24,6 +25,12 @@ from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
 MAGIC = b"PAR1"
+IMAGES_TO_FOLDERS = (
+    "python -c \"import pathlib as l, pyarrow.parquet as p; [(d := l.Path('images', '%04d' % r['label'])).mkdir("
+    "0o777, True, True) or (d / f'{i:07}.png').write_bytes(r['image']['bytes']) for i, r in "
+    "enumerate(p.read_table('FILE.parquet').to_pylist())]\""
+)
+"""A line that writes the images of a Parquet file into folders; an image is read by its bytes, whatever its suffix."""
 CELL = 16
 """Bytes that a cell takes beside its text."""
 ROWS, AT_ONCE = 1 << 16, 1 << 28
@@ -84,7 +91,7 @@ def read_parquet(
     path: Path,
     *,
     keep: Collection[str] = (),
-    drop: Collection[str] = (),
+    drop: Collection[str] | None = (),
     index: bool = False,
     only: Callable[[str], bool] = lambda _: True,
 ) -> tuple[TextTable, tuple[str, ...]]:
@@ -96,7 +103,8 @@ def read_parquet(
         path: the file.
         keep, drop: the index columns of pandas (named in its metadata) are left out unless they are in one of these,
             or have the name of a label. A column of an unsupported type that is to be dropped gets empty cells; a
-            column of lists, or of anything else without a text, is refused.
+            column of lists, or of anything else without a text, is refused. Where `drop` is None, no column is left
+            out or refused.
         index: whether pandas' index columns are columns as all others.
         only: by its name, whether a column is read; others get empty cells, whatever their type.
     """
@@ -108,8 +116,8 @@ def read_parquet(
         if len(set(schema.names)) < len(schema.names):
             raise InputError(f"{path}: two columns have the same name; give each its own.")
         inner = [name for name in _index_columns(schema.metadata) if name in schema.names]
-        kept = {*keep, *drop}
-        left_out = [] if index else [n for n in inner if n not in kept and n.lower() not in LABEL_NAMES]
+        kept = {*keep, *(drop or ())}
+        left_out = [] if index or drop is None else [n for n in inner if n not in kept and n.lower() not in LABEL_NAMES]
         names = [name for name in schema.names if name not in left_out]
         read = [name for name in names if only(name) and _flat(path, schema.field(name), drop)]
         unpacked = sum(column.unpacked_bytes for column in declared)
@@ -134,7 +142,9 @@ def read_parquet(
     columns = [pa.chunked_array(parts[name], pa.string()) if name in parts else nothing for name in names]
     listed = ", ".join(map(repr, left_out))
     notes = (f"the pandas index in the file ({listed}) is left out",) if left_out else ()
-    return TextTable(names, columns, path.name), notes
+    kinds = {name: schema.field(name).type for name in names}
+    floats = {name: np.dtype(kind.to_pandas_dtype()) for name, kind in kinds.items() if pa.types.is_floating(kind)}
+    return TextTable(names, columns, path.name, floats=floats), notes
 
 
 def index_columns(schema: pa.Schema) -> list[str]:
@@ -151,14 +161,20 @@ def _index_columns(metadata: dict[bytes, bytes] | None) -> list[str]:
         return []
 
 
-def _flat(path: Path, field: pa.Field, drop: Collection[str]) -> bool:
+def _flat(path: Path, field: pa.Field, drop: Collection[str] | None) -> bool:
     """Whether a column holds one value per cell; a column that does not must be dropped."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     written = _is_text(kind) or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
     if written and not (pa.types.is_duration(kind) or pa.types.is_interval(kind)):
         return True
-    if field.name in drop:
+    if drop is None or field.name in drop:
         return False
+    if pa.types.is_struct(kind) and {"bytes", "path"} <= {kind.field(place).name for place in range(kind.num_fields)}:
+        raise InputError(
+            f"{path}: column {field.name!r} has encoded images, as Hugging Face stores them, and images are read from "
+            "a folder of folders, one a class. This writes it of columns image and label, numbers of classes: "
+            f"{IMAGES_TO_FOLDERS}"
+        )
     raise InputError(
         f"{path}: column {field.name!r} has values of type {str(kind)[:60]}, which a classifier cannot use; leave "
         "it out (`drop`), or write it as numbers or text."

@@ -4,8 +4,8 @@ No message contains the content of a cell.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,8 @@ from jaxaudit.errors import InputError
 
 LABEL_NAMES = ("label", "labels", "class", "target", "y")
 INDEX_NAMES = ("", "index", "id", "row", "unnamed: 0")
+NAMELESS = re.compile(r"|unnamed: \d+", re.IGNORECASE)
+"""What a column without a name is called; pandas gives it a number."""
 Cells = TypeVar("Cells", pa.ChunkedArray, pa.StringArray)
 _LOOKED_AT, _LOOKED_AT_COLUMNS = 10_000, 100
 NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
@@ -30,6 +32,7 @@ class TextTable:
         header: the cells of the first line if it was read as a header, else None.
         columns: the other cells, one array of text for each column.
         note: the format of the file, if unusual.
+        floats: the types of columns that the file has as floating-point numbers, by name.
     """
 
     header: list[str] | None
@@ -37,6 +40,7 @@ class TextTable:
     source: str
     decimal: str = "."
     note: str = ""
+    floats: Mapping[str, np.dtype] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -55,6 +59,22 @@ class TextTable:
         kept = [index for index, name in enumerate(self.header or ()) if name not in names]
         return replace(self, header=[(self.header or [])[i] for i in kept], columns=[self.columns[i] for i in kept])
 
+    def without_empty(self, named: Collection[str]) -> tuple["TextTable", tuple[str, ...]]:
+        """The table without columns that have neither a name nor any value, as a delimiter at the end of each line
+        makes one, and a note on each; `named` are names of columns to keep.
+        """
+        empty = [
+            place
+            for place, name in enumerate(self.header or ())
+            if NAMELESS.fullmatch(name.strip()) and name not in named and _holds_nothing(self.columns[place])
+        ]
+        if not empty or len(empty) == len(self.columns):
+            return self, ()
+        kept = [place for place in range(len(self.columns)) if place not in empty]
+        table = replace(self, header=[(self.header or [])[i] for i in kept], columns=[self.columns[i] for i in kept])
+        notes = (f"column {place + 1} has neither a name nor a value and is left out" for place in empty)
+        return table, tuple(notes)
+
     def numbers(self, column: int) -> np.ndarray:
         """`float64[rows]`: the cells of a column as numbers; an InputError names the row (from 1 below the header) of a
         cell that is none.
@@ -69,9 +89,16 @@ class TextTable:
             except ValueError as error:
                 what = "is empty" if cell == "" else "holds text"
                 raise InputError(
-                    f"{self.source}: row {row}, {self.title(column)} {what}, not a number; clean, encode or drop it."
+                    f"{self.source}: row {row}, {self.title(column)} {what}, not a number; clean or encode it, or "
+                    "leave it out (`drop`)."
                 ) from error
         return np.array([float(cell) for cell in cells])
+
+
+def _holds_nothing(cells: pa.ChunkedArray) -> bool:
+    lower = pc.call_function("utf8_lower", [trimmed(cells)])
+    found = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(("", "nan"))))
+    return bool(pc.call_function("all", [found]).as_py()) and len(cells) > 0
 
 
 def trimmed(cells: Cells) -> Cells:
@@ -98,6 +125,12 @@ def float_cells(cells: pa.ChunkedArray, decimal: str) -> np.ndarray | None:
         except pa.ArrowInvalid:
             pass
     return None
+
+
+def whole(cells: pa.ChunkedArray) -> bool:
+    """Whether any cell is a whole number of 16 digits or more."""
+    pattern = pc.MatchSubstringOptions(r"^\s*[+-]?\d{16,}\s*$")
+    return bool(pc.call_function("any", [pc.call_function("match_substring_regex", [cells], pattern)]).as_py())
 
 
 def looks_like_record(header: Sequence[str]) -> int | None:
@@ -131,13 +164,31 @@ def check_header(table: TextTable, path: Path) -> None:
     )
 
 
-def label_place(names: Sequence[str], source: str) -> int | None:
-    """The index of the only column named like a label, in any case; None if there is none."""
-    found = [index for index, name in enumerate(names) if name.lower() in LABEL_NAMES]
+def label_place(names: Sequence[str], source: str, label: str | None = None) -> int | None:
+    """The index of the column `label`; without one, of the only column named like a label, in any case, if any.
+
+    A `y` beside an `x` may be a coordinate: another column that is named like a label comes first, and where `y` is not
+    the last column, none is taken.
+    """
+    if label is not None:
+        if list(names).count(label) != 1:
+            what = "has no column" if label not in names else "has several columns"
+            raise InputError(f"{source}: {what} {label!r}, the label (`label`); is the name right?")
+        return list(names).index(label)
+    lower = [name.lower() for name in names]
+    found = [index for index, name in enumerate(lower) if name in LABEL_NAMES]
+    if "x" in lower and "y" in lower:
+        others = [index for index in found if lower[index] != "y"]
+        if not others and lower[-1] != "y":
+            raise InputError(
+                f"{source}: column 'y' may be the label, or a coordinate beside 'x' and another column the label, such "
+                f"as the last, {names[-1]!r}; name the label (`label`)."
+            )
+        found = others or found
     if len(found) > 1:
         listed = ", ".join(repr(names[index]) for index in found)
         raise InputError(
-            f"{source}: columns {listed} could all be the label; keep one of them, or name it if you can (`label`)."
+            f"{source}: columns {listed} could all be the label; name it (`label`), and leave the others out (`drop`)."
         )
     return found[0] if found else None
 

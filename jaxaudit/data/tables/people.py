@@ -23,6 +23,8 @@ from jaxaudit.errors import InputError
 Missing = Literal["error", "drop", "mean", "category"]
 FEW = 10
 """A column with at most this many distinct numbers is categorical."""
+LARGEST_WHOLE = 2.0**53
+"""From here on, a floating-point number may stand for several whole ones."""
 _SUSPECT_ROWS = 20
 """In a column of at most this many whole numbers, all may be distinct by chance."""
 
@@ -31,7 +33,7 @@ def read_text_table(
     path: Path,
     *,
     keep: Collection[str] = (),
-    drop: Collection[str] = (),
+    drop: Collection[str] | None = (),
     index: bool = False,
     only: Callable[[str], bool] = lambda _: True,
     options: CsvOptions = DETECTED,
@@ -48,43 +50,87 @@ def read_text_table(
     if parquet:
         if options != DETECTED:
             raise InputError(f"{path}: is Parquet; `delimiter`, `encoding` and `decimal` are for CSV.")
-        return read_parquet(path, keep=keep, drop=drop, index=index, only=only)
-    table = read_csv(path, options=options)
-    text_table.check_header(table, path)
-    return table, (f"it is read as {table.note}",) if table.note else ()
+        table, notes = read_parquet(path, keep=keep, drop=drop, index=index, only=only)
+    else:
+        table = read_csv(path, options=options)
+        text_table.check_header(table, path)
+        notes = (f"it is read as {table.note}",) if table.note else ()
+    table, left_out = table.without_empty({*keep, *(drop or ())})
+    return table, (*notes, *left_out)
 
 
-def load_columns(path: Path, drop: Sequence[str] = ()) -> Examples:
+def load_columns(
+    path: Path,
+    *,
+    label: str | None = None,
+    drop: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    exact: bool = False,
+) -> Examples:
     """The records of a CSV file with a header line or of a Parquet file, as `float32[n, features]`.
 
-    The label column is the one named label, labels, class, target or y (in any case), else the last. A first column
-    without a name, or named index or id, that counts the rows is not a feature; nor are the columns that pandas kept
-    its index in, nor those of `drop`, unless their name is that of a label.
+    The label column is `label`, else the one named label, labels, class, target or y (in any case), else the last;
+    `notes` say which one was guessed. A first column without a name, or named index or id, that counts the rows is not
+    a feature; nor are the columns that pandas kept its index in, columns without a name and a value, those of `drop`,
+    and those of `groups`, which a file may lack. With `exact`, features are `float64`, and whole numbers that are none
+    are refused.
     """
-    table, _ = read_text_table(path, drop=drop)
+    named, left_out = () if label is None else (label,), (*drop, *groups)
+    table, notes = read_text_table(path, keep=named, drop=left_out)
     if table.rows == 0:
         raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
-    table = table.without([name for name in drop if name.lower() not in text_table.LABEL_NAMES])
+    if label in left_out:
+        raise InputError(f"{path.name}: column {label!r} cannot be the label (`label`) and be left out (`drop`).")
+    whole = table.header or []
+    check_choice(whole, path.name, drop=drop)
+    table = table.without(left_out)
     if not table.columns:
         raise InputError(f"{path}: there is no column other than those left out; add inputs and labels.")
     header = table.header or []
-    found = text_table.label_place(header, table.source)
-    label = len(header) - 1 if found is None else found
-    features = [
-        index for index in range(len(header)) if index != label and not (index == 0 and text_table.counts_rows(table))
-    ]
-    cells = text_table.trimmed(table.columns[label]).to_numpy().astype(str)
-    empty = np.flatnonzero(cells == "")
-    if len(empty):
-        raise InputError(f"{path}: row {empty[0] + 1} has no label ({table.title(label)} is empty).")
-    codes, class_names = encode_labels(cells, None, f"{path.name}, {table.title(label)}")
+    found = text_table.label_place(header, table.source, label)
+    lost = [name for name in left_out if name in whole and name.lower() in text_table.LABEL_NAMES]
+    if lost and found is None:
+        raise InputError(
+            f"{path.name}: column {lost[0]!r} is named like a label and is left out, and no other one is; name the "
+            "label (`label`)."
+        )
+    place = len(header) - 1 if found is None else found
+    features = [index for index in range(len(header)) if index != place]
+    if place != 0 and text_table.counts_rows(table):
+        features.remove(0)
+        notes += (f"the first column, {header[0]!r}, is a row number and is left out",)
+    codes, class_names = _classes(table, place, guessed=found is None)
     if not features:
         raise InputError(f"{path}: there is no column other than the label; is it comma-separated?")
-    inputs = np.empty((table.rows, len(features)), np.float32)
+    inputs = np.empty((table.rows, len(features)), np.float64 if exact else np.float32)
     for index, feature in enumerate(features):
+        numbers = table.numbers(feature)
+        if exact and (np.abs(numbers) >= LARGEST_WHOLE).any() and text_table.whole(table.columns[feature]):
+            raise InputError(
+                f"{path.name}: {table.title(feature)} has whole numbers of 2^53 or more, of which some would become "
+                "others; is it an identifier? Then leave it out (`drop`)."
+            )
         with np.errstate(over="ignore"):
-            inputs[:, index] = table.numbers(feature)
-    return Examples(inputs, codes, class_names, path.name)
+            # The shortest text of a number of 32 bits is one of 64 bits only nearly.
+            inputs[:, index] = numbers.astype(table.floats.get(header[feature], np.float64))
+    if label is None:
+        why = "it is the last one" if found is None else "of its name"
+        notes += (f"{table.title(place)} is read as the label, because {why}",)
+    return Examples(inputs, codes, class_names, path.name, notes)
+
+
+def _classes(table: text_table.TextTable, place: int, *, guessed: bool) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The labels and the names of the classes."""
+    cells = text_table.trimmed(table.columns[place]).to_numpy().astype(str)
+    empty = np.flatnonzero(cells == "")
+    other = " No column is named like a label, so the last one is read; name the label (`label`)." if guessed else ""
+    if len(empty):
+        title = table.title(place)
+        raise InputError(f"{table.source}: row {empty[0] + 1} has no label ({title} is empty).{other}")
+    try:
+        return encode_labels(cells, None, f"{table.source}, {table.title(place)}")
+    except InputError as error:
+        raise InputError(f"{error}{other}") from error
 
 
 def read_people(
@@ -137,11 +183,12 @@ def read_people(
         raise InputError(f"{path}: two columns are named {twice!r}; give each its own name in the header line.")
     if text.rows == 0:
         raise InputError(f"{path}: there are no records below the header line. Is the file empty?")
+    guess: tuple[str, ...] = ()
     if label is None:
         index = text_table.label_place(names, source)
         if index is None:
             raise InputError(f"{source}: no column is named the label; name the label column (`label`).")
-        label = names[index]
+        label, guess = names[index], (f"column {names[index]!r} is read as the label, because of its name",)
     check_choice(names, source, label=[label], categorical=categorical, numeric=numeric, drop=drop)
     left_out = set(drop)
     if names[0] not in {label, *named, *drop} and text_table.counts_rows(text):
@@ -182,7 +229,7 @@ def read_people(
         )
     kind = np.float64 if any(column.categories is None for column in columns) else np.float32
     side_by_side = np.stack(arrays, axis=1, dtype=kind, casting="unsafe") if arrays else np.empty((len(labels), 0))
-    return Table(side_by_side, tuple(columns), labels, class_names, source, notes, indices)
+    return Table(side_by_side, tuple(columns), labels, class_names, source, notes + guess, indices)
 
 
 def _complete(

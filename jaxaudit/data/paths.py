@@ -6,11 +6,14 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedRandom, BufferedReader
+from io import BufferedRandom, BufferedReader, FileIO
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from jaxaudit.errors import InputError
+
+BUFFER = 1 << 16
+"""Bytes that are read at once, where less is asked for."""
 
 
 def expanded(path: str | Path) -> Path:
@@ -40,12 +43,37 @@ def entries(folder: Path) -> list[Path]:
 def open_data(path: Path, *, links: bool = True) -> BufferedReader:
     """Opens a regular file of data to read its bytes: `open_regular` with error messages for the user.
 
-    Guarantees: a pipe, a device or a socket is never opened or waited for, even if it replaces the file meanwhile.
+    Guarantees: a pipe, a device or a socket is never opened or waited for, even if it replaces the file meanwhile. What
+    the file system fails at later, while the file is read, is an InputError, too.
     """
     try:
-        return open_regular(path, links=links)
+        with open_regular(path, links=links) as file:
+            # A copy of the handle, since the one of `file` is closed with it.
+            return BufferedReader(_Told(os.dup(file.fileno()), path), BUFFER)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
+
+
+class _Told(FileIO):
+    """An open file whose reading fails with an InputError."""
+
+    def __init__(self, handle: int, path: Path) -> None:
+        super().__init__(handle, "rb")
+        self._path = path
+
+    def readinto(self, buffer: Any, /) -> int:
+        """As of any file."""
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
+
+    def readall(self) -> bytes:
+        """As of any file."""
+        try:
+            return super().readall()
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
 
 
 def read_small(path: Path, most_bytes: int, *, links: bool = True) -> bytes:

@@ -12,11 +12,18 @@ from support.banks import describe, rows, save, write_bank
 
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.data.formats.arrays import StoredArray
+from jaxaudit.data.challenge import file_hash
+from jaxaudit.data.formats.arrays import NpzArrays, StoredArray, read_npy
+from jaxaudit.data.formats.csv_file import read_csv
 from jaxaudit.data.formats.parsing import open_bounded, parsing
+from jaxaudit.data.groups import load_groups
 from jaxaudit.data.memory import MAX_BYTES, SHARE, memory_bytes
-from jaxaudit.data.paths import entries, open_data, open_regular, regular_files, whole_file
+from jaxaudit.data.outputs.outputs import load_outputs
+from jaxaudit.data.paths import entries, open_data, open_regular, read_small, regular_files, whole_file
 from jaxaudit.data.records import open_records
+from jaxaudit.data.scores.reading import is_score_table
+from jaxaudit.data.tables.people import load_columns, read_people
+from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import LONGEST_MESSAGE, InputError, without_folders
 
 
@@ -226,3 +233,42 @@ def test_a_file_that_was_written_since_it_was_opened_is_not_mixed(tmp_path: Path
         os.utime(path, ns=(0, 0))
     with pytest.raises(InputError, match="was written while it was read"):
         stored[:]
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="only Linux has a file that cannot be read")
+@pytest.mark.parametrize(
+    "read",
+    [
+        read_csv,
+        read_people,
+        load_columns,
+        read_texts,
+        file_hash,
+        lambda path: read_small(path, 100),
+        lambda path: load_outputs(path, 2, 9),
+        lambda path: load_groups(str(path), "x.npz", 9, "set"),
+        is_score_table,
+        NpzArrays,
+        read_npy,
+    ],
+)
+def test_what_the_file_system_fails_at_is_the_users_error(tmp_path: Path, read) -> None:
+    """A regular file that can be opened, and whose first byte cannot be read: input/output error."""
+    path = tmp_path / "a.csv"
+    path.symlink_to("/proc/self/mem")
+    with pytest.raises(InputError, match=r"cannot be read|not a readable"):
+        read(path)
+
+
+@pytest.mark.parametrize("point", [0x110000, 0xFFFFFFFF, 0xD800])
+@pytest.mark.parametrize("order", "<>")
+def test_text_of_an_array_is_of_characters(tmp_path: Path, point: int, order: str) -> None:
+    """NumPy stores any number as a character, and its functions of text fail on those that are none."""
+    text = np.array([point, 65, 0, 65, 66, 67], f"{order}u4").view(f"{order}U3")
+    np.savez(tmp_path / "a.npz", x=np.zeros((2, 2)), y=np.arange(2), who=text)
+    np.save(tmp_path / "a.npy", text)
+    for read in (lambda: NpzArrays(tmp_path / "a.npz").read("who"), lambda: read_npy(tmp_path / "a.npy")):
+        with pytest.raises(InputError, match="no characters"):
+            read()
+    np.save(tmp_path / "a.npy", np.array(["\U0010ffff", "a\ue000"], f"{order}U3"))
+    assert read_npy(tmp_path / "a.npy").tolist() == ["\U0010ffff", "a\ue000"]

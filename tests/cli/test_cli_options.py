@@ -218,10 +218,13 @@ def test_an_option_is_refused_where_it_means_nothing_and_only_there(command: Com
 
 
 WITH_EFFECT = {
-    ("ks", Source.BANK): """shadows query holdout calibration data_dir field_strength target holdout_target
+    ("ks", Source.BANK): """shadows query holdout calibration data_dir label drop field_strength target holdout_target
     calibration_target before holdout_before target_kind allow_unrelated_target tests members members_target
     members_groups question same_recipe leave_one_out stated_share level seed as_json details out report fail_on""",
-    ("ks", Source.MEMBERS): """query holdout members groups holdout_groups members_groups data_dir field_strength
+    (
+        "ks",
+        Source.MEMBERS,
+    ): """query holdout members groups holdout_groups members_groups data_dir label drop field_strength
     image_size gray drop_overlap drop_unshared target holdout_target members_target target_kind allow_unrelated_target
     challenge tests question stated_share level seed as_json details out report fail_on""",
     ("ks", Source.SCORES): """scores column lower higher show_words question stated_share level seed as_json details out

@@ -209,6 +209,21 @@ def test_arrays_that_do_not_belong_to_the_result(tmp_path, kind: str, name: str,
         ("ks", lambda r: [r.update(noise_floor=None), *(t.update(WITHOUT) for t in r["targets"])], "or the reverse"),
         ("ks", lambda r: r["provenance"]["data"].pop("query"), "it has no query set"),
         ("ks", lambda r: r["provenance"]["data"].update(reference={"name": "r"}), "it has no reference set"),
+        *(
+            (
+                kind,
+                lambda r, role=role, wrong=wrong: r["provenance"]["data"].update({role: wrong}),
+                f"it has no {role} ",
+            )
+            for kind in ("ks", "power")
+            for role in ("query", "calibration", "holdout", "members", "reference", "shadows", "scores")
+            for wrong in (
+                True,
+                [],
+                {"name": True, "records": 3, "models": 3},
+                {"name": "n", "records": -1, "models": 1.5},
+            )
+        ),
         (
             "attack",
             lambda r: r["splits"]["records"][0]["accuracy"].pop("distance"),

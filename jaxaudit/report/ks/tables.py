@@ -1,7 +1,6 @@
 """The tables of a `ks` run, how its numbers are shown, and what it compared, in words."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, UsageResult
@@ -12,6 +11,7 @@ from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
 from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Cells
+from jaxaudit.report.sets import NamedSet, Sets
 
 SETS = {"query": "query", "holdout": "holdout", "members": "known member", "reference": "reference"}
 UNKNOWN = "unknown"
@@ -220,40 +220,43 @@ def _truth(target: TargetResult) -> str:
     return "none" if used == 0 else f"{used:.0%}" if used >= 0.01 else "under 1%"
 
 
-def about(data: Mapping[str, Any]) -> str:
+def about(sets: Sets) -> str:
     """The sets, and where the shadow models come from."""
 
-    def said(role: str) -> str:
-        return f"{visible(str(data[role]['name']))} ({data[role]['records']:,} records)"
+    def said(each: NamedSet | None) -> str:
+        return UNKNOWN if each is None else f"{visible(each.name)} ({each.records:,} records)"
 
-    if "scores" in data:
-        sets = [f"{data[role]['records']:,} {words}" for role, words in SETS.items() if role in data]
-        models = [f"{count} {role}" for role, count in data["scores"]["models"].items()]
+    def there(roles: Mapping[str, str]) -> list[tuple[str, int]]:
+        named: list[tuple[str, NamedSet | None]] = [(words, getattr(sets, role)) for role, words in roles.items()]
+        return [(words, each.records) for words, each in named if each is not None]
+
+    if sets.scores is not None:
+        counts = [f"{records:,} {words}" for words, records in there(SETS)]
+        models = [f"{count} {visible(role)}" for role, count in sets.scores.models.items()]
         return (
-            f"The table {visible(str(data['query']['name']))} has scores of {', '.join(sets)} records, by these "
-            f"models: {', '.join(models)}. No model was trained."
+            f"The table {visible(sets.query.name)} has scores of {', '.join(counts)} records, by these models: "
+            f"{', '.join(models)}. No model was trained."
         )
     compared = "The target's outputs are compared with theirs."
-    if "shadows" in data:
-        bank = data["shadows"]
+    if sets.shadows is not None:
         roles = {"query": "query set", "holdout": "holdout", "calibration": "calibration set"}
-        *first, last = [f"the {roles[role]} ({data[role]['records']:,})" for role in roles if role in data]
+        *first, last = [f"the {words} ({records:,})" for words, records in there(roles)]
         return (
-            f"The {bank['models']:,} shadow models of {visible(str(bank['name']))} were trained on records of "
+            f"The {sets.shadows.models:,} shadow models of {visible(sets.shadows.name)} were trained on records of "
             f"{', '.join(first)}{' and ' if first else ''}{last}. {compared}"
         )
-    if "calibration" not in data:
+    if sets.calibration is None:
         return (
-            f"The query set is {said('query')}. The target's outputs on it are compared with those on the holdout, "
-            f"{said('holdout')}, which nobody trained on, and on {said('members')}, which it is known to have used. No "
-            "shadow model was trained."
+            f"The query set is {said(sets.query)}. The target's outputs on it are compared with those on the holdout, "
+            f"{said(sets.holdout)}, which nobody trained on, and on {said(sets.members)}, which it is known to have "
+            "used. No shadow model was trained."
         )
-    if "reference" in data:
-        further = f"Those of the reference test were also trained on a share of the reference, {said('reference')}."
+    if sets.reference is not None:
+        further = f"Those of the reference test were also trained on a share of the reference, {said(sets.reference)}."
         compared = f"{further} {compared}"
     return (
-        f"The query set is {said('query')}. Shadow models were trained on it, and on {said('calibration')}, which "
-        f"shares no record with it. {compared}"
+        f"The query set is {said(sets.query)}. Shadow models were trained on it, and on {said(sets.calibration)}, "
+        f"which shares no record with it. {compared}"
     )
 
 

@@ -11,7 +11,7 @@ from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Arrays, Kind, Stored, demand
+from jaxaudit.report.kinds import Arrays, Kind, Stored
 from jaxaudit.report.ks.tables import (
     P_NAMES,
     UNKNOWN,
@@ -34,6 +34,7 @@ from jaxaudit.report.ks.tables import (
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Part
 from jaxaudit.report.record import Run, record_type
+from jaxaudit.report.sets import sets_of
 
 BEFORE_AFTER = "Used fraction before minus after"
 WHY_RULE = (
@@ -71,12 +72,12 @@ LEGENDS = {
 
 def ks_part(run: Run[KSResult], top: int = 0) -> Part:
     result = run.result
-    targets, data = result.targets, run.provenance.data
+    targets, sets = result.targets, sets_of(run.provenance.data)
     used = any(target.usage or target.ema for target in targets)
 
     return Part(
         "Has the target forgotten the query set?",
-        about(data),
+        about(sets),
         tuple(_answer(target, result.level, len(targets)) for target in targets),
         (
             verdicts(result),
@@ -90,9 +91,9 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
             *TERMS,
             *(OF_RHO if result.noise_floor else ()),
             *((*(WORDING[each].fraction for each in WORDING if each in asked(targets)), *OF_USE) if used else ()),
-            *(("reference",) if "reference" in data else ()),
-            *(("known members",) if "members" in data else ()),
-            *(("shadow bank",) if "shadows" in data else ()),
+            *(("reference",) if sets.reference is not None else ()),
+            *(("known members",) if sets.members is not None else ()),
+            *(("shadow bank",) if sets.shadows is not None else ()),
         ),
         _errors(targets),
         _details(result),
@@ -245,14 +246,7 @@ def _details(result: KSResult) -> tuple[str, ...]:
 def _check(result: Any, arrays: Arrays) -> None:
     """Holds a run that was read against itself: its numbers, and the sets that its provenance names."""
     check(result, arrays)
-    data = result.provenance.data
-    if "scores" in data:
-        demand(isinstance(data["scores"], dict) and isinstance(data["scores"].get("models"), dict), "it has no models")
-        return
-    other = "members" if "members" in data and "calibration" not in data else "calibration"
-    for role in ("query", other, *({"reference"} & data.keys())):
-        each = data.get(role)
-        demand(isinstance(each, dict) and type(each.get("records")) is int and "name" in each, f"it has no {role} set")
+    sets_of(result.provenance.data)
 
 
 def _stored(result: KSResult) -> Stored | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
@@ -13,10 +14,11 @@ from jaxaudit.metrics.effect import POWER as WANTED
 from jaxaudit.metrics.power import Separation
 from jaxaudit.metrics.usage import STATED_FRACTION
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Kind
+from jaxaudit.report.kinds import Arrays, Kind
 from jaxaudit.report.numbers import NONE, number, precise
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
 from jaxaudit.report.record import Run, record_type
+from jaxaudit.report.sets import sets_of
 
 HEAD = "What could be concluded of a target, at the sizes given"
 SCALED = (
@@ -153,16 +155,16 @@ def _needed(result: PowerResult) -> str:
 
 
 def _about(run: Run[PowerResult]) -> str:
-    count, data = run.result.separation.models, run.provenance.data
+    count, sets = run.result.separation.models, sets_of(run.provenance.data)
     detects = "of the query set the holdout test would detect, for a target of such a design"
-    if "scores" in data:
+    if sets.scores is not None:
         return (
-            f"{count} models of the table {visible(str(data['scores']['name']))} show how far scores separate records "
+            f"{count} models of the table {visible(sets.scores.name)} show how far scores separate records "
             f"that were used from others, and so how small a used fraction {detects}."
         )
-    if "shadows" in data:
+    if sets.shadows is not None:
         return (
-            f"{count} shadow models of {visible(str(data['shadows']['name']))} were each trained on random records of "
+            f"{count} shadow models of {visible(sets.shadows.name)} were each trained on random records of "
             "query set and holdout. How far their membership scores separate the two shows how small a used fraction "
             f"{detects}."
         )
@@ -226,4 +228,10 @@ def _percent(chance: float | None) -> str:
     return CANNOT if chance is None else f"{100 * chance:.0f}%"
 
 
-POWER = Kind("power", record_type("power", PowerResult), power_part, check, charted=False)
+def _check(result: Any, arrays: Arrays) -> None:
+    """Holds a run that was read against itself: its numbers, and the sets that its provenance names."""
+    check(result, arrays)
+    sets_of(result.provenance.data)
+
+
+POWER = Kind("power", record_type("power", PowerResult), power_part, _check, charted=False)

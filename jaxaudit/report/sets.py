@@ -1,0 +1,69 @@
+"""The sets and models that the provenance of a run names: a run that was read may have anything there."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from jaxaudit.report.kinds import demand
+
+Facts = TypeVar("Facts", bound=msgspec.Struct)
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class NamedSet(msgspec.Struct, frozen=True):
+    """A set of records; what else is said of it is only listed."""
+
+    name: str
+    records: Count
+
+
+class Trained(msgspec.Struct, frozen=True):
+    """A bank, and how many shadow models of it were used."""
+
+    name: str
+    models: Count
+
+
+class Scored(msgspec.Struct, frozen=True):
+    """A table of scores, and how many models of each role it has."""
+
+    name: str
+    models: dict[str, Count]
+
+
+class Sets(msgspec.Struct, frozen=True):
+    """What a run of `ks` or `power` compared. There is no calibration set where known members are enough."""
+
+    query: NamedSet
+    calibration: NamedSet | None
+    holdout: NamedSet | None
+    members: NamedSet | None
+    reference: NamedSet | None
+    shadows: Trained | None
+    scores: Scored | None
+
+
+def sets_of(data: Mapping[str, Any]) -> Sets:
+    """The sets and models that these facts of a run name.
+
+    Raises:
+        ValueError: a set or the models are missing, or are said in another form.
+    """
+
+    def read(role: str, kind: type[Facts], called: str = "set") -> Facts | None:
+        if data.get(role) is None:
+            return None
+        try:
+            return msgspec.convert(data[role], kind)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"it has no {role} {called} ({error})") from error
+
+    query, scores, shadows = read("query", NamedSet), read("scores", Scored, "table"), read("shadows", Trained, "bank")
+    others = {role: read(role, NamedSet) for role in ("calibration", "holdout", "members", "reference")}
+    needed = ["calibration"] if others["members"] is None else ["holdout", "members"]
+    for role in () if scores or shadows or others["calibration"] else needed:
+        demand(others[role] is not None, f"it has no {role} set")
+    if query is None:
+        raise ValueError("it has no query set")
+    return Sets(query=query, scores=scores, shadows=shadows, **others)

@@ -88,7 +88,7 @@ def commands_section() -> str:
 def help_section(command: str) -> str:
     """The help of a command as Markdown: a section each option, with an anchor, in the groups of `--help`."""
     declared = _declared(command)
-    context = declared.context_class(declared, info_name=f"jaxaudit {command}")
+    context = declared.make_context(f"jaxaudit {command}", [], resilient_parsing=True)
     about, _, examples = declared.help.partition("Examples:")
     parts = [f"    {declared.get_usage(context).removeprefix('Usage: ')}", *_paragraphs(about)]
     if examples:
@@ -103,9 +103,9 @@ def help_section(command: str) -> str:
         parts.append(f"## Options: {group.lower()}" if group else "## Options")
         for each in params:
             names, text = each.get_help_record(context)
-            first = names.partition(" ")[0].partition(",")[0]
             names, text = re.sub(" <.*>", "", names), " ".join(text.split())
-            parts += [f"### `{first}`", _prose(text) if names == first else f"`{names}`: {_prose(text)}"]
+            title = re.sub("^-., ", "", names).partition(" ")[0].partition(",")[0]
+            parts += [f"### `{title}`", _prose(text) if names == title else f"`{names}`: {_prose(text)}"]
     return "\n\n".join(_wrapped(part) for part in parts if part)
 
 

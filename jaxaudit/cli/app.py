@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -37,7 +37,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 shadows = typer.Typer(
@@ -118,9 +117,23 @@ def main() -> None:
 
 
 @cache
-def _command() -> Callable[..., Any]:
-    """The command that Typer builds from all options. Building it takes a tenth of a second."""
-    return typer.main.get_command(app)
+def _command() -> Any:
+    """The command that Typer builds from all options. Building it takes a tenth of a second.
+
+    Each command has the names of the help option itself. Inherited names would depend on who asked first: a command
+    keeps the help option that was made first, whether or not its parent was there.
+    """
+    whole = typer.main.get_command(app)
+    for each in _every(whole):
+        each.context_settings = {"help_option_names": ["-h", "--help"]}
+    return whole
+
+
+def _every(command: Any) -> Iterator[Any]:
+    """The command and all below it."""
+    yield command
+    for each in getattr(command, "commands", {}).values():
+        yield from _every(each)
 
 
 def _refuse(*problems: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from support.cli_runs import records, refused
+from support.cli_runs import jaxaudit, records, refused
 
 import jaxaudit as ja
 from jaxaudit.cli.app import OTHER_NAMES, _command, as_flags, flags_of
@@ -72,3 +72,25 @@ def test_every_other_name_is_that_of_an_option():
     commands = [("ks",), ("shadows", "import"), ("attack",)]
     known = {flag for words in commands for flag in flags_of(_command(), words).values()}
     assert {f"--{option.replace('_', '-')}" for option in OTHER_NAMES.values()} <= known
+
+
+@pytest.mark.parametrize("words", [("ks",), ("shadows",), ("shadows", "plan"), ("cluster", "check")])
+def test_the_help_of_a_command_is_the_same_whoever_asked_before(words: tuple[str, ...]):
+    """Alone, as the pages of the site are written, or below its parent, as a user asks."""
+
+    def alone() -> set[str]:
+        found = _command()
+        for word in words:
+            found = found.commands[word]
+        context = found.make_context(" ".join(words), [], resilient_parsing=True)
+        return set(found.get_help_option(context).opts)
+
+    def below() -> str:
+        return jaxaudit(*words, "--help").out
+
+    _command.cache_clear()
+    first = alone(), below()
+    _command.cache_clear()
+    assert (below(), alone()) == first[::-1]
+    assert first[0] == {"-h", "--help"}
+    assert jaxaudit(*words, "-h").out == first[1]

@@ -5,15 +5,11 @@ modules, which places and which errors is drawn with a fixed seed. A test is run
 same function before, by coverage; the quickest first, up to `SECONDS` of tests.
 
     python -m pip install cosmic-ray pytest-cov
-    python -m pytest --everything --cov=jaxaudit --cov-context=test --junitxml=times.xml -n auto --dist loadfile
+    python -m pytest tests jaxaudit --cov=jaxaudit --cov-context=test --junitxml=times.xml -n auto --dist loadfile
     python bench/mutations.py --times times.xml --out mutations.json [--processes 2]
 
-With neither of the two `--everything`, and with `--inner` here, it is the inner circle that must notice: only tests of
-`times.xml` are run.
-
-`mutations.json` is what the whole suite noticed before it was shortened, and `mutations_inner.json` what the inner
-circle noticed afterwards; then further tests were written. With `--again bench/mutations.json` the same errors are
-made, wherever a module has stayed as it was.
+Without `tests jaxaudit`, and with `--inner` here, it is the inner circle that must notice: only tests of `times.xml`
+are run. With `--again mutations.json` the errors are those of an earlier run, wherever a module has stayed as it was.
 
 Without an error all of these tests must pass in the copies of the tree that are used; else nothing is counted.
 
@@ -225,9 +221,9 @@ def start(copy: Path, mutant: Mutant | None, tests: list[str], inner: bool) -> i
         stop = () if mutant is None else ("-x",)
         # Plugins of pytest were imported before pytest could look into them.
         plain = ("-q", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-o", f"cache_dir={ROOT / '.pytest_cache'}")
-        # Files that are named would be run as all tests are, with annotations checked.
+        # Of files that are named, both circles are run.
         files = sorted({test.partition("::")[0] for test in tests})
-        where = ("-o", f"testpaths={' '.join(files)}") if inner else ("--everything", *files)
+        where = ("-o", f"testpaths={' '.join(files)}") if inner else files
         code = int(pytest.main([*stop, *plain, *where], plugins=[Chosen(tests)]))
     except BaseException:
         (copy / "said").write_text(traceback.format_exc())

@@ -64,7 +64,9 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session, jax: str) -> None:
     """All tests, with the oldest or the newest jax that is allowed; what stands behind `--` goes to pytest instead."""
     session.install("-e", ".[test]", *JAX[jax])
-    session.run("python", "-m", "pytest", *(session.posargs or ["-n", "auto", "--dist", "loadfile", "--everything"]))
+    circle = ["-n", "auto", "--dist", "loadfile"]
+    for words in [session.posargs] if session.posargs else [circle, [*circle, "--outer"]]:
+        session.run("python", "-m", "pytest", *words)
 
 
 @nox.session

@@ -1,7 +1,8 @@
 """What holds for all tests: two circles, one cache of compiled programs, and a cache folder that is never the user's.
 
-`pytest` alone runs the inner circle, `pytest --everything` all tests; a test that is named runs whatever it is.
-A test is in the outer circle, and marked `outer`, if
+`pytest` alone runs the inner circle, `pytest --outer` the outer circle alone: between them they run each test once. A
+test that is named runs whatever it is, so `pytest tests jaxaudit` runs both circles. A test is in the outer circle, and
+marked `outer`, if
 
 - it starts something that outlives a call of a function: a process, a browser, workers, a second device; or
 - it is a simulation: it repeats an audit or a test of use on many drawn sets, and counts how often the answer is wrong;
@@ -11,14 +12,18 @@ A test is in the outer circle, and marked `outer`, if
 - it trains, and says of a further network or optimizer what another of its cases says of the first
   (`support/circles.py`).
 
-A test of the inner circle that starts a process fails; nothing else of the rule is enforced. Shapes and types that the
-package's annotations state are checked at every call, but not where the inner circle runs alone. Modules of tests
-compute nothing while they are imported: every worker imports every one.
+A test of the inner circle that starts a process fails; nothing else of the rule is enforced. Modules of tests compute
+nothing while they are imported: every worker imports every one.
+
+In both circles, shapes and types that the package's annotations state are checked at every call within the process of
+the tests, and not in processes that they start. No test depends on what ran before it: `--order reversed` and
+`--order NUMBER`, a shuffle of files and of the tests in each, must pass, too.
 """
 
 import ctypes
 import gc
 import os
+import random
 import shutil
 import signal
 import sys
@@ -48,11 +53,15 @@ MOST_BYTES = 3 << 29
 MOST_MAPPINGS = 25_000
 """A process may have 65,530 memory mappings (Linux), and XLA takes about a dozen a program: beyond, it aborts."""
 
+TESTPATHS = pytest.Config.ArgsSource.TESTPATHS
+"""Where the tests of a run come from that names none."""
+
 _running: list[pytest.Item] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--everything", action="store_true", help="the outer circle, too: see tests/conftest.py")
+    parser.addoption("--outer", action="store_true", help="the outer circle alone: see tests/conftest.py")
+    parser.addoption("--order", default="usual", help="of the tests: usual, reversed, or the seed of a shuffle")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,10 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False
     # There is a worker for each core: with threads for all of them in each, they wait for one another.
     os.environ.setdefault("NPROC", "1")
-    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
-        config.option.everything = True
-    if config.option.everything:
-        install_import_hook("jaxaudit", "type_checks.checked")
+    install_import_hook("jaxaudit", "type_checks.checked")
     _compile_once(config)
     sys.addaudithook(_refuse_processes)
 
@@ -78,7 +84,7 @@ def _compile_once(config: pytest.Config) -> None:
     `examples/` compile as a user's do. The inner circle alone has XLA's older emitters of fused loops, too, which take
     half the time. What they compute depends on how many cores a process may use: a worker's models would differ.
     """
-    from jaxaudit.cli import programs  # not before it is decided whether its annotations are checked
+    from jaxaudit.cli import programs  # not before its annotations are checked
 
     assert config.cache is not None
     folder = config.cache.mkdir("programs")
@@ -93,7 +99,7 @@ def _compile_once(config: pytest.Config) -> None:
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)
     # XLA ends the process where it does not know a flag.
-    if not config.option.everything and jax.__version__.startswith("0.10."):
+    if not config.option.outer and config.args_source is TESTPATHS and jax.__version__.startswith("0.10."):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 
 
@@ -118,16 +124,28 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the outer circle; of several workers, none is left with the longest file when the others are done."""
-    if not config.option.everything:
-        outer = [item for item in items if item.get_closest_marker("outer")]
-        items[:] = [item for item in items if not item.get_closest_marker("outer")]
-        config.hook.pytest_deselected(items=outer)
-    if hasattr(config, "workerinput"):
+    """Leaves out the other circle, and puts the tests in the order that is asked for, those of a file side by side.
+
+    In the usual order of several workers, none is left with the longest file when the others are done.
+    """
+    outer, order = config.option.outer, config.option.order
+    if outer or config.args_source is TESTPATHS:
+        others = [item for item in items if (item.get_closest_marker("outer") is None) is outer]
+        items[:] = [item for item in items if (item.get_closest_marker("outer") is None) is not outer]
+        config.hook.pytest_deselected(items=others)
+    files = {item: item.nodeid.partition("::")[0] for item in items}
+    if order == "reversed":
+        items.reverse()
+    elif order != "usual":
+        draw = random.Random(int(order))
+        places = {file: draw.random() for file in dict.fromkeys(files.values())}
+        draw.shuffle(items)
+        items.sort(key=lambda item: places[files[item]])
+    elif hasattr(config, "workerinput"):
         cost = Counter[str]()
         for item in items:
-            cost[item.nodeid.partition("::")[0]] += SLOW if item.get_closest_marker("outer") else 1
-        items.sort(key=lambda item: -cost[item.nodeid.partition("::")[0]])
+            cost[files[item]] += SLOW if item.get_closest_marker("outer") else 1
+        items.sort(key=lambda item: -cost[files[item]])
 
 
 @pytest.fixture(scope="session", autouse=True)

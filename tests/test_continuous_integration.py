@@ -106,6 +106,38 @@ def test_nox_lists_the_same_sessions():
     assert listed == sessions()
 
 
+@pytest.mark.outer
+def test_both_circles_and_every_order_run_the_same_tests_each_once():
+    def collected(*words: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    rooms = ("tests/ensemble", "jaxaudit/ensemble")
+    roots = ("-o", f"testpaths={' '.join(rooms)}")
+    inner, outer, both = collected(*roots), collected(*roots, "--outer"), collected(*rooms)
+    assert inner
+    assert outer
+    assert sorted(both) == sorted(inner + outer)
+    assert collected(*roots, "--order", "reversed") == inner[::-1]
+    shuffled = collected(*roots, "--order", "7")
+    assert shuffled not in (inner, inner[::-1])
+    assert sorted(shuffled) == sorted(inner)
+    files = [test.partition("::")[0] for test in shuffled]
+    assert len(list(itertools.groupby(files))) == len(set(files)), "tests of a file run one after another"
+
+
+def test_all_checks_in_one_begin_with_the_command_of_the_readme_and_run_no_test_twice():
+    text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    command, _, after = text.partition('bash -c "$command"\n')
+    assert "unset PYTEST_ADDOPTS" in command
+    assert "pytest" not in command.replace("PYTEST_ADDOPTS", "")
+    others = re.findall(r"^python -m pytest (.*)$", after, re.MULTILINE)
+    assert all(words.startswith("--outer ") for words in others)
+    # What the first of them leaves out, the others run.
+    assert re.findall('--ignore="(.*?)"', others[0]) == [words.split('"')[1] for words in others[1:]]
+
+
 def test_the_version_stands_in_one_place():
     tracked = ("pyproject.toml", "CITATION.cff", "CONTRIBUTING.md", "noxfile.py", ".github/workflows/ci.yml")
     for name in tracked:

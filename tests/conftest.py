@@ -155,6 +155,25 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _process_as_it_was(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a command changes in its process, which ends with it, is undone: the next test is another process's command.
+
+    These are the working folder, the environment, the folders of imports, and the modules of files that the test wrote.
+    """
+    here, environment, folders, modules = Path.cwd(), dict(os.environ), [*sys.path], set(sys.modules)
+    yield
+    os.chdir(here)
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update(environment)
+    sys.path[:] = folders
+    written = str(tmp_path_factory.getbasetemp())
+    for name in sys.modules.keys() - modules:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(written):
+            del sys.modules[name]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _programs_that_fit() -> Iterator[None]:
     """A process that runs many files compiles thousands of programs: they are dropped before there is no room left."""

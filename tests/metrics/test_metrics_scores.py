@@ -41,8 +41,9 @@ def test_a_record_that_no_model_has_gets_the_typical_gap() -> None:
 
 
 def test_the_regression_is_scikit_learns() -> None:
-    evidence = np.concatenate([np.ones((300, 1)), GENERATOR.normal(size=(300, 3))], axis=1)
-    truth = GENERATOR.random(300) < special.expit(evidence @ [0.3, 1.0, -2.0, 0.0])
+    random = np.random.default_rng(9)
+    evidence = np.concatenate([np.ones((300, 1)), random.normal(size=(300, 3))], axis=1)
+    truth = random.random(300) < special.expit(evidence @ [0.3, 1.0, -2.0, 0.0])
     theirs = LogisticRegression(C=1 / RIDGE, tol=1e-10, max_iter=1000).fit(evidence[:, 1:], truth)
     found = fit_weights(evidence, truth)
     np.testing.assert_allclose(found, [*theirs.intercept_, *theirs.coef_[0]], atol=1e-4)
@@ -50,7 +51,7 @@ def test_the_regression_is_scikit_learns() -> None:
 
 def test_reordered_records_are_scored_alike() -> None:
     """What makes the permutation test exact: a score depends on the record and not on its place."""
-    order = GENERATOR.permutation(40)
+    order = np.random.default_rng(10).permutation(40)
     there = membership_scores(TARGET[order], SHADOWS[:, order], THEIRS[:, order])
     here = membership_scores(TARGET, SHADOWS, THEIRS)
     np.testing.assert_allclose(there.target, here.target[order], rtol=1e-6)

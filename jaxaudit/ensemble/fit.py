@@ -53,7 +53,8 @@ def fit_many(
         )
 
     where the training state is parameters, optimiser and module state (three times the parameters for Adam) and the
-    second copy is for gradients. `summarize` may need more. Its results for all models are kept on the host.
+    second copy is for gradients. Of texts, the activations are those of a few records, on a CPU of one model
+    (`LanguageModelLearner`). `summarize` may need more. Its results for all models are kept on the host.
 
     With `execution.checkpoints`, what `summarize` returns for a finished chunk is also written there, and a later
     call with the same arguments reads it back, bit for bit, instead of training the chunk. For learners that train by
@@ -156,9 +157,26 @@ def log_probs_many(
         learner: the learner that trained the models.
         params: the models' parameters, with a leading `models` axis, as `fit_many` passes them to `summarize`.
         inputs: the records. About 1,024 pairs of a model and a record are evaluated at a time, which bounds memory.
+            Records of a learner with `record_ends` are evaluated with those that end where they do.
     """
-    models = len(jax.tree.leaves(params)[0])
-    size = min(len(inputs), max(1, BATCH // models))
+    find_ends = getattr(learner, "record_ends", None)
+    ends = None if find_ends is None else find_ends(np.asarray(inputs))
+    size = max(1, BATCH // len(jax.tree.leaves(params)[0]))
+    if ends is None:
+        return _in_batches(learner, params, inputs, min(len(inputs), size))
+    parts, order = [], []
+    for end in np.unique(ends):
+        own = np.flatnonzero(ends == end)
+        # Few sizes, since each is compiled.
+        some = min(size, 1 << (len(own) - 1).bit_length())
+        parts.append(_in_batches(learner, params, np.asarray(inputs)[own, :end], some))
+        order.append(own)
+    return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(order))]
+
+
+def _in_batches(
+    learner: Learner, params: Any, inputs: Real[Array | np.ndarray, "n ..."], size: int
+) -> Float[np.ndarray, "models n classes"]:
     parts = []
     for start in range(0, len(inputs), size):
         batch = jnp.asarray(inputs[start : start + size])

@@ -1,18 +1,34 @@
 """A causal language model trained by Optax, as a learner: its number of a record is a mean log-likelihood."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Float, Int
 
-from jaxaudit.learners.network import FLOAT32, NetworkLearner, NetworkParams, convolves, refuse_recipe
+from jaxaudit.learners.counted_tokens import (
+    following_tokens,
+    head_gradient,
+    lengths,
+    log_likelihoods,
+    on_one_cpu,
+    used_lengths,
+)
+from jaxaudit.learners.learner import Labels, TrainState, Weights
+from jaxaudit.learners.network import FLOAT32, NetworkLearner, NetworkParams, cast, convolves, refuse_recipe
 from jaxaudit.models.bridge import ModuleFactory, pure_module
 
-AT_ONCE = 8
-"""Records whose logits are in memory at a time in evaluation, for each model."""
+AT_ONCE, CPU_EVALUATED = 8, 128
+"""Most records, and on a CPU tokens, whose logits are in memory at a time in evaluation, for each model."""
+CPU_TOKENS, DEVICE_TOKENS = 1024, 8192
+"""About so many tokens of a minibatch are in memory at a time: on a CPU what its caches hold."""
+CPU_POSITIONS, DEVICE_POSITIONS = 128, 4096
+"""So many logits are in memory at a time in training."""
 
 
 def mean_log_likelihood(logits: Float[Array, "n length tokens"], inputs: Int[Array, "n length"]) -> Float[Array, " n"]:
@@ -25,20 +41,20 @@ def mean_log_likelihood(logits: Float[Array, "n length tokens"], inputs: Int[Arr
     >>> float(mean_log_likelihood(jnp.zeros((1, 3, 4)), jnp.array([[-4, 1, 3]]))[0])
     -1.3862...
     """
-    # The last position has no next token; a roll in place of a slice copies no logits.
-    following = jnp.roll(inputs, -1, axis=1).at[:, -1].set(-1)
-    # A mask in place of an index: the gradient of an index scatters, one token after another.
-    own = jnp.arange(logits.shape[-1]) == following[..., None]
-    found = jnp.sum(jnp.where(own, logits, 0), axis=-1) - jax.nn.logsumexp(logits, axis=-1)
+    following = following_tokens(inputs)
     counts = following >= 0
-    return jnp.minimum(jnp.sum(jnp.where(counts, found, 0), axis=1) / jnp.maximum(jnp.sum(counts, axis=1), 1), 0)
+    found = jnp.where(counts, log_likelihoods(logits, following), 0)
+    return jnp.minimum(jnp.sum(found, axis=1) / jnp.maximum(jnp.sum(counts, axis=1), 1), 0)
 
 
 @dataclass(frozen=True)
 class LanguageModelLearner(NetworkLearner):
     """A `SteppedLearner` of records of tokens, which have no class; made by `language_model`.
 
-    Training minimises the mean over a minibatch's records of each one's mean negative log-likelihood.
+    Training minimises the mean over a minibatch's records of each one's mean negative log-likelihood. The gradient is a
+    sum over pieces of a minibatch, a few records each, so that activations and logits of a piece alone are in memory.
+    On a CPU, records of like length are one piece, which is cut off behind them if the network is causal, and models
+    side by side take turns: a piece fills the caches.
     """
 
     def _outputs(self, params: Any, state: Any, inputs: Int[Array, "n length"], training: bool) -> tuple[Any, Any]:
@@ -49,6 +65,86 @@ class LanguageModelLearner(NetworkLearner):
     ) -> Float[Array, " batch"]:
         return -mean_log_likelihood(logits, inputs)
 
+    def gradient(
+        self, state: TrainState, inputs: Int[Array, "batch length"], labels: Labels, weights: Weights
+    ) -> tuple[Any, Any]:
+        """The gradient of the weighted mean loss, and the module's state after the batch."""
+        in_turn = on_one_cpu()
+        records = max(1, round((CPU_TOKENS if in_turn else DEVICE_TOKENS) / inputs.shape[1]))
+        if self.batch_coupled or len(inputs) <= records:
+            return super().gradient(state, inputs, labels, weights)
+        shares = weights / jnp.maximum(jnp.sum(weights), 1.0)
+
+        def of(shared: Any, params: Any, state: Any, inputs: Array, shares: Array) -> tuple[Any, Any]:
+            return self.having(shared)._by_pieces(records, in_turn, params, state, inputs, shares)
+
+        # A branch that models side by side choose each for itself would be every branch for all.
+        return (sequential_vmap(of) if in_turn else of)(self.shared, state.params, state.state, inputs, shares)
+
+    def _by_pieces(
+        self, records: int, in_turn: bool, params: Any, state: Any, inputs: Int[Array, "batch length"], shares: Weights
+    ) -> tuple[Any, Any]:
+        """The gradient of the sum of shares times losses, so many records at a time, and the module's state."""
+        whole = inputs.shape[1]
+        ends = lengths(whole) if in_turn and self.net.causal else (whole,)
+        if in_turn:
+            used = used_lengths(inputs)
+            # Records that do not count come last, and pieces of them alone are left out, unless that moves draws.
+            order = jnp.argsort(-(used if self.net.draws else jnp.where(shares > 0, used, 0)), stable=True)
+            inputs, shares = inputs[order], shares[order]
+        filled = -len(inputs) % records
+        inputs = jnp.pad(inputs, ((0, filled), (0, 0)), constant_values=-1)
+        shares = jnp.pad(shares, (0, filled))
+
+        def adding(end: int) -> Callable[..., tuple[Any, Any]]:
+            def add(total: Any, state: Any, some: Array, share: Array) -> tuple[Any, Any]:
+                gradient, state = self._of_piece(params, state, some[:, :end], share)
+                return jax.tree.map(jnp.add, total, gradient), state
+
+            return add
+
+        branches = [adding(end) for end in ends]
+        if in_turn and not self.net.draws:
+            branches.append(lambda total, state, some, share: (total, state))
+
+        def piece(number: Array, sums: tuple[Any, Any]) -> tuple[Any, Any]:
+            some, share = (jax.lax.dynamic_slice_in_dim(each, number * records, records) for each in (inputs, shares))
+            branch = jnp.searchsorted(jnp.array(ends[:-1], jnp.int32), jnp.max(used_lengths(some)))
+            if len(branches) > len(ends):
+                branch = jnp.where(jnp.any(share > 0), branch, len(ends))
+            return jax.lax.switch(branch, branches, *sums, some, share)
+
+        sums = jax.tree.map(jnp.zeros_like, params), state
+        return jax.lax.fori_loop(0, len(inputs) // records, piece, sums)
+
+    def _of_piece(self, params: Any, state: Any, inputs: Int[Array, "n length"], shares: Weights) -> tuple[Any, Any]:
+        head = self.net.head
+        if head is None:
+
+            def loss(params: Any) -> tuple[Float[Array, ""], Any]:
+                logits, new_state = self._logits(params, state, inputs)
+                return jnp.sum(shares * self._losses(logits, inputs, None)), new_state
+
+            return jax.grad(loss, has_aux=True)(params)
+
+        def logits(params: Any, vectors: Array) -> Array:
+            if self.precision != FLOAT32:
+                params, vectors = cast((params, vectors), jnp.bfloat16)
+            return head.logits(params, state, vectors).astype(jnp.float32)
+
+        without = replace(self, net=self.net._replace(apply=head.vectors))
+        vectors, pull, new_state = jax.vjp(lambda params: without._logits(params, state, inputs), params, has_aux=True)
+        positions = CPU_POSITIONS if on_one_cpu() else DEVICE_POSITIONS
+        of_head, of_vectors = head_gradient(logits, params, vectors, inputs, shares, positions)
+        return jax.tree.map(jnp.add, of_head, *pull(of_vectors)), new_state
+
+    def record_ends(self, inputs: Int[np.ndarray, "n length"]) -> Int[np.ndarray, " n"] | None:
+        """Where each record may be cut off without changing its number; None if nowhere."""
+        if not self.net.causal:
+            return None
+        ends = np.array(lengths(inputs.shape[1]))
+        return ends[np.searchsorted(ends, used_lengths(inputs))]
+
     def log_probs(self, params: NetworkParams, inputs: Int[Array, "n length"]) -> Float[Array, "n 1"]:
         """The mean log-likelihood of each record, in nats."""
 
@@ -56,7 +152,8 @@ class LanguageModelLearner(NetworkLearner):
             logits, _ = self._outputs(params.params, params.state, record[None], False)
             return mean_log_likelihood(logits, record[None])
 
-        return jax.lax.map(one, inputs, batch_size=AT_ONCE)
+        at_once = min(AT_ONCE, max(1, CPU_EVALUATED // inputs.shape[1])) if on_one_cpu() else AT_ONCE
+        return jax.lax.map(one, inputs, batch_size=at_once)
 
 
 def language_model(

@@ -53,7 +53,7 @@ class NetworkLearner(TrainsBySteps):
     def shared(self) -> Any:
         return None if self.net.shared is None else self.net.shared.arrays
 
-    def having(self, shared: Any) -> "NetworkLearner":
+    def having(self, shared: Any) -> Any:
         return replace(self, net=self.net.having(shared))
 
     def in_form(self, form: str | None) -> "NetworkLearner":
@@ -109,7 +109,7 @@ class NetworkLearner(TrainsBySteps):
         """The logits in training mode, in float32, and the module's new state."""
         if self.precision == FLOAT32:
             return self._outputs(params, state, inputs, True)
-        logits, new_state = self._outputs(_cast(params, jnp.bfloat16), state, _cast(inputs, jnp.bfloat16), True)
+        logits, new_state = self._outputs(cast(params, jnp.bfloat16), state, cast(inputs, jnp.bfloat16), True)
         kept = jax.tree.map(lambda old, new: new if new.dtype == old.dtype else new.astype(old.dtype), state, new_state)
         return logits.astype(jnp.float32), kept
 
@@ -186,13 +186,13 @@ def refuse_recipe(epochs: int, batch_size: int, precision: str) -> None:
         raise InputError(f"there is no precision {precision!r}; known ones are {', '.join(PRECISIONS)}.")
 
 
-def _cast(tree: Any, dtype: Any) -> Any:
-    """Casts the floating-point arrays of a tree to this type."""
+def cast(tree: Any, dtype: Any) -> Any:
+    """The tree with its floating-point arrays in this type."""
 
-    def cast(leaf: Any) -> Any:
+    def of(leaf: Any) -> Any:
         return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
-    return jax.tree.map(cast, tree)
+    return jax.tree.map(of, tree)
 
 
 def convolves(net: PureModule, input_shape: tuple[int, ...], dtype: Any = jnp.float32) -> bool:

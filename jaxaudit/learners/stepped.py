@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
 from jaxaudit.learners import batch_order
@@ -156,6 +157,10 @@ class TrainsAsAnother(TrainsBySteps):
     @property
     def shared(self) -> Any:
         return getattr(self.learner, "shared", None)
+
+    def record_ends(self, inputs: np.ndarray) -> np.ndarray | None:
+        ends = getattr(self.learner, "record_ends", None)
+        return None if ends is None else ends(inputs)
 
     def having(self, shared: Any) -> "TrainsAsAnother":
         learner: Any = self.learner

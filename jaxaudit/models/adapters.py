@@ -86,8 +86,8 @@ class Adapters:
             frozen = {name: each.astype(precision) for name, each in frozen.items()}
             return made.apply({**frozen, **rest, **params}, tokens, own), after
 
-        shared = Shared(base, apply)
-        return PureModule(init, partial(apply, base), False, bool(self.dropout), origin=Origin("torch"), shared=shared)
+        net = PureModule(init, partial(apply, base), False, bool(self.dropout), origin=Origin("torch"))
+        return net._replace(shared=Shared(base, apply), causal=made.causal)
 
     def _added(self, module: Any) -> list[Any]:
         """Adds adapters to the layers of a PyTorch module; returns their dropout layers."""

@@ -14,9 +14,10 @@ from jaxaudit.data.records import Field, unpacked
 from jaxaudit.errors import InputError, first_line
 from jaxaudit.models.adapters import Adapters
 from jaxaudit.models.factory import FORMS, Call, plan_call
+from jaxaudit.models.gpt import GPT
 from jaxaudit.models.keras_model import built_by_keras, is_keras_model, keras_functions
 from jaxaudit.models.linen import evaluation_draws, linen_functions
-from jaxaudit.models.module import ModuleFactory, Origin, PureModule
+from jaxaudit.models.module import Head, ModuleFactory, Origin, PureModule
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
 
 UNFIT = (
@@ -152,14 +153,22 @@ def _nnx_functions(
         _, params, state = nnx.split(build(key), nnx.Param, ...)
         return params, state
 
-    def apply(params: Any, state: Any, inputs: Array, training: bool) -> tuple[Any, Any]:
+    def call(method: str, params: Any, state: Any, inputs: Array, training: bool) -> tuple[Any, Any]:
         net: Any = nnx.merge(train_graph if training else eval_graph, params, state, copy=True)
         by_name = unpacked(fields, inputs, lambda part: part.astype(jnp.int32)) if fields else {}
-        logits = net(**by_name) if fields else net(inputs)
-        return (logits, nnx.state(net, nnx.Not(nnx.Param))) if training else (logits, state)
+        function = getattr(net, method)
+        outputs = function(**by_name) if fields else function(inputs)
+        return (outputs, nnx.state(net, nnx.Not(nnx.Param))) if training else (outputs, state)
+
+    def logits(params: Any, state: Any, vectors: Array) -> Any:
+        return call("logits", params, state, vectors, False)[0]
 
     coupled, draws = (bool(jax.tree.leaves(each)) for each in (coupling, random))
-    return PureModule(init, apply, coupled, draws, origin=Origin("flax.nnx"))
+    # A class of GPTs with a call of its own may compute anything.
+    ours = isinstance(module, GPT) and type(module).__call__ is GPT.__call__
+    head = Head(partial(call, "vectors"), logits) if ours else None
+    apply = partial(call, "__call__")
+    return PureModule(init, apply, coupled, draws, origin=Origin("flax.nnx"), causal=ours, head=head)
 
 
 def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], classes: int, of_tokens: bool) -> None:

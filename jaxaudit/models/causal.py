@@ -27,12 +27,14 @@ class Causal(NamedTuple):
         apply: `(tensors, tokens, key) -> logits`: `tensors` are the weights and the rest by name, tokens `[n, length]`
             from 0, and the logits `[n, length, vocabulary]` are of the next token at each position, which sees itself
             and those before it. The key is of dropout that was added; with None there is none.
+        causal: whether the logits of a few tokens are those of PyTorch of a longer record's first tokens.
     """
 
     model: LanguageModel
     weights: dict[str, Array]
     rest: dict[str, Array]
     apply: Callable[..., Float[Array, "n length tokens"]]
+    causal: bool
 
 
 def causal_model(folder: Path, change: Callable[[Any], Sequence[Any]] = lambda module: ()) -> Causal:
@@ -50,7 +52,10 @@ def causal_model(folder: Path, change: Callable[[Any], Sequence[Any]] = lambda m
     dropouts = change(module.eval())
     tokens = np.random.default_rng(1).integers(0, model.vocabulary, (RECORDS, min(TOKENS, model.positions or TOKENS)))
     with torch.no_grad():
-        theirs = module(input_ids=torch.from_numpy(tokens), use_cache=False).logits.numpy()
+        theirs, of_few = (
+            module(input_ids=torch.from_numpy(some), use_cache=False).logits.numpy()
+            for some in (tokens, tokens[:, : TOKENS // 2])
+        )
     # Copies: JAX may otherwise share memory with a tensor of PyTorch.
     both = module.named_parameters(), module.named_buffers()
     weights, rest = ({name: jnp.array(each.detach().numpy()) for name, each in of} for of in both)
@@ -73,9 +78,13 @@ def causal_model(folder: Path, change: Callable[[Any], Sequence[Any]] = lambda m
             f"{folder}: runs in PyTorch, but torchax cannot make a JAX function of {type(module).__name__}: "
             f"{first_line(error)}. Score its texts instead (jaxaudit scores lm)."
         ) from error
-    if not np.linalg.norm(ours - theirs) <= AGREE * np.linalg.norm(theirs):
+    if not _agree(ours, theirs):
         raise InputError(
             f"{folder}: {type(module).__name__} does not compute the same in JAX as in PyTorch, or its numbers are not "
             "finite. Score its texts instead (jaxaudit scores lm)."
         )
-    return Causal(model, weights, rest, apply)
+    return Causal(model, weights, rest, apply, _agree(of_few, theirs[:, : TOKENS // 2]))
+
+
+def _agree(found: np.ndarray, wanted: np.ndarray) -> bool:
+    return bool(np.linalg.norm(found - wanted) <= AGREE * np.linalg.norm(wanted))

@@ -68,12 +68,18 @@ class GPT(nnx.Module):
         self.drop = dropout_layer(dropout, rngs)
 
     def __call__(self, tokens: Int[Array, "n length"]) -> Float[Array, "n length tokens"]:
-        vectors = self.tokens[...]
-        hidden = vectors[tokens] + self.positions[: tokens.shape[1]]
+        return self.logits(self.vectors(tokens))
+
+    def vectors(self, tokens: Int[Array, "n length"]) -> Float[Array, "n length width"]:
+        """The normalised vector of each position."""
+        hidden = self.tokens[...][tokens] + self.positions[: tokens.shape[1]]
         for number, block in enumerate(self.blocks, 1):
             hidden = checkpoint_name(block(hidden, self.drop), f"block {number}")
-        hidden = self.norm(hidden)
-        return hidden @ vectors.T if self.output is None else self.output(hidden)
+        return self.norm(hidden)
+
+    def logits(self, vectors: Float[Array, "*n width"]) -> Float[Array, "*n tokens"]:
+        """The logits of the next token."""
+        return vectors @ self.tokens[...].T if self.output is None else self.output(vectors)
 
 
 class Decoder(nnx.Module):

@@ -53,6 +53,21 @@ class Shared:
     apply: Callable[..., tuple[Any, Any]]
 
 
+@dataclass(frozen=True, eq=False)
+class Head:
+    """The two parts of a network of tokens: the vector of each position, and the logits, which are of a vector alone.
+
+    Logits may then be computed of some positions, such as those that count.
+
+    Attributes:
+        vectors: `(params, state, inputs, training) -> (vectors, new_state)`, vectors `[n, length, width]`.
+        logits: `(params, state, vectors [..., width]) -> logits [..., tokens]`.
+    """
+
+    vectors: Callable[[Any, Any, Any, bool], tuple[Any, Any]]
+    logits: Callable[[Any, Any, Any], Any]
+
+
 class PureModule(NamedTuple):
     """A network as two pure functions.
 
@@ -71,6 +86,9 @@ class PureModule(NamedTuple):
             pickled.
         shared: the arrays that all models share. `apply` has them as constants, which a program that is compiled
             copies; of `having(arrays)` they are arguments.
+        causal: whether, of records of tokens, the output at a position is of the tokens up to there alone, however
+            long the record is. Then a record may be cut off behind its last token that counts.
+        head: of a network of tokens, the part that ends in vectors, and the part from these to logits; None if unknown.
     """
 
     init: Callable[[Key[Array, ""]], tuple[Any, Any]]
@@ -81,6 +99,8 @@ class PureModule(NamedTuple):
     origin: Origin = Origin("jax")
     arguments: tuple[Any, ...] = ()
     shared: Shared | None = None
+    causal: bool = False
+    head: Head | None = None
 
     def having(self, arrays: Any) -> "PureModule":
         """The same network with these arrays, which may be traced, in place of the shared ones."""

@@ -24,6 +24,7 @@ def test_logits_are_those_of_pytorch_and_padding_changes_none(kind: str, tmp_pat
     tokens = np.random.default_rng(2).integers(0, made.model.vocabulary, (3, 20)).astype(np.int32)
     with torch.no_grad():
         theirs = module(input_ids=torch.from_numpy(tokens).long()).logits.numpy()
+    assert made.causal
     tensors = {**made.weights, **made.rest}
     np.testing.assert_allclose(made.apply(tensors, jnp.asarray(tokens)), theirs, rtol=1e-4, atol=1e-4)
     longer = np.concatenate([tokens, np.zeros((3, 12), np.int32)], axis=1)

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from jaxaudit.ensemble.concurrency import accelerated, cores
 from jaxaudit.ensemble.plan import Group
@@ -36,29 +36,66 @@ def _block_length(learner: SteppedLearner, steps: int, models: int) -> int:
     return 1 << min(whole + whole % 2, bound.bit_length() - 1)
 
 
-def epoch_blocks(
-    learner: SteppedLearner,
-    group: Group,
-    keys: Key[Array, " models"],
-    rows: Bool[np.ndarray, "models examples"],
-    epoch: int,
-) -> Iterator[Block]:
-    """The blocks of one epoch for the models with these keys and membership masks."""
-    models, batch = len(rows), learner.batch_size
-    length = _block_length(learner, group.steps, models)
-    indices, weights = (_pool_epoch if group.pool else _own_epoch)(group, keys, rows, epoch, batch)
-    for start in range(0, group.steps, length):
-        stop = min(start + length, group.steps)
-        block = Block(
-            np.zeros((length, *indices.shape[1:]), np.int32),
-            np.zeros((length, models, batch), np.float32),
-            stop - start,
-            epoch,
-            start,
-        )
-        block.indices[: stop - start] = indices[start:stop]
-        block.weights[: stop - start] = weights[start:stop]
-        yield block
+class Tables:
+    """The minibatches of the models with these keys and membership masks, an epoch at a time."""
+
+    def __init__(
+        self,
+        learner: SteppedLearner,
+        group: Group,
+        keys: Key[Array, " models"],
+        rows: Bool[np.ndarray, "models examples"],
+    ) -> None:
+        self.group, self.keys, self.rows, self.batch = group, keys, rows, learner.batch_size
+        self.length = _block_length(learner, group.steps, len(rows))
+        self.members = [] if group.pool else [np.flatnonzero(row) for row in rows]
+        self.words = rows.shape[1] if group.pool else max(map(len, self.members))
+
+    def draw(self, epoch: int) -> UInt32[Array, "models words"]:
+        """The random words of an epoch; returns at once, while the device still computes."""
+        return chunk_bits(self.keys, epoch, self.words, shared=self.group.shared)
+
+    def blocks(self, epoch: int, drawn: UInt32[Array, "models words"]) -> Iterator[Block]:
+        """The blocks of an epoch, from its words."""
+        bits = np.asarray(drawn)[:, : self.words]
+        indices, weights = (self._pool_epoch if self.group.pool else self._own_epoch)(bits)
+        for start in range(0, self.group.steps, self.length):
+            stop = min(start + self.length, self.group.steps)
+            block = Block(
+                np.zeros((self.length, *indices.shape[1:]), np.int32),
+                np.zeros((self.length, len(self.rows), self.batch), np.float32),
+                stop - start,
+                epoch,
+                start,
+            )
+            block.indices[: stop - start] = indices[start:stop]
+            block.weights[: stop - start] = weights[start:stop]
+            yield block
+
+    def _pool_epoch(self, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.group.shared:
+            indices, real = pool_batches(bits[0], self.batch)
+            return indices, np.moveaxis(self.rows[:, indices], 0, 1) * real[:, None]
+        tables = [pool_batches(words, self.batch) for words in bits]
+        indices = np.stack([table for table, _ in tables], axis=1)
+        real = [row[table] * real for row, (table, real) in zip(self.rows, tables, strict=True)]
+        return indices, np.stack(real, axis=1)
+
+    def _own_epoch(self, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        indices = np.zeros((self.group.steps, len(self.rows), self.batch), np.int32)
+        weights = np.zeros((self.group.steps, len(self.rows), self.batch), np.float32)
+
+        def fill(model: int) -> None:
+            mine = self.members[model]
+            table, real = own_batches(bits[model, : len(mine)], mine, self.batch)
+            indices[: len(table), model], weights[: len(table), model] = table, real
+            # A model without further steps repeats its first member at weight 0, so no non-member is ever read.
+            indices[len(table) :, model] = mine[0] if len(mine) else 0
+
+        # A CPU trains meanwhile; beside an accelerator its cores are idle, and one of them would be too slow.
+        with ThreadPoolExecutor(len(cores()) if accelerated() else 1) as threads:
+            list(threads.map(fill, range(len(self.rows))))
+        return indices, weights
 
 
 def blocks_after(
@@ -68,48 +105,21 @@ def blocks_after(
     rows: Bool[np.ndarray, "models examples"],
     taken: int,
 ) -> Iterator[tuple[Block, int]]:
-    """The blocks that are left of all epochs after `taken` steps, each with its first step that is not taken yet."""
+    """The blocks that are left of all epochs after `taken` steps, each with its first step that is not taken yet.
+
+    An accelerator runs one program after another: the words of an epoch are asked for before the steps of the epoch
+    before it, so that its tables can be made while these steps are taken.
+    """
     first, skip = divmod(taken, max(group.steps, 1))
+    tables = Tables(learner, group, keys, rows)
+    drawn = tables.draw(first) if first < learner.epochs else None
     for epoch in range(first, learner.epochs):
-        for block in epoch_blocks(learner, group, keys, rows, epoch):
+        now, drawn = drawn, tables.draw(epoch + 1) if epoch + 1 < learner.epochs else None
+        assert now is not None
+        for block in tables.blocks(epoch, now):
             if skip < block.steps:
                 yield block, skip
             skip = max(0, skip - block.steps)
-
-
-def _pool_epoch(
-    group: Group, keys: Key[Array, " models"], rows: np.ndarray, epoch: int, batch: int
-) -> tuple[np.ndarray, np.ndarray]:
-    examples = rows.shape[1]
-    if group.shared:
-        indices, real = pool_batches(chunk_bits(keys, epoch, examples, shared=True)[0], batch)
-        return indices, np.moveaxis(rows[:, indices], 0, 1) * real[:, None]
-    bits = chunk_bits(keys, epoch, examples)
-    tables = [pool_batches(word, batch) for word in bits]
-    indices = np.stack([table for table, _ in tables], axis=1)
-    real = np.stack([row[table] * real for row, (table, real) in zip(rows, tables, strict=True)], axis=1)
-    return indices, real
-
-
-def _own_epoch(
-    group: Group, keys: Key[Array, " models"], rows: np.ndarray, epoch: int, batch: int
-) -> tuple[np.ndarray, np.ndarray]:
-    indices = np.zeros((group.steps, len(rows), batch), np.int32)
-    weights = np.zeros((group.steps, len(rows), batch), np.float32)
-    members = [np.flatnonzero(row) for row in rows]
-    bits = chunk_bits(keys, epoch, max(map(len, members)))
-
-    def fill(model: int) -> None:
-        mine = members[model]
-        table, real = own_batches(bits[model, : len(mine)], mine, batch)
-        indices[: len(table), model], weights[: len(table), model] = table, real
-        # A model without further steps repeats its first member at weight 0, so no non-member is ever read.
-        indices[len(table) :, model] = mine[0] if len(mine) else 0
-
-    # A CPU trains meanwhile; beside an accelerator its cores are idle, and one could not make tables as fast as needed.
-    with ThreadPoolExecutor(len(cores()) if accelerated() else 1) as threads:
-        list(threads.map(fill, range(len(rows))))
-    return indices, weights
 
 
 def place_block(block: Block, group: Group) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.ensemble.batches import epoch_blocks, place_block
+from jaxaudit.ensemble.batches import Tables, place_block
 from jaxaudit.ensemble.concurrency import accelerated, concurrent_chunks
 from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
@@ -188,7 +188,8 @@ def _compiled(timed: Work, models_per_batch: int) -> _Ready:
     # Padded like a chunk in training, so that it divides evenly over the devices.
     group = group.chunks(models_per_batch, len(jax.local_devices()))[0]
     own_keys = place_models(keys_at(keys, group.rows))
-    block = next(epoch_blocks(learner, group, own_keys, membership[group.rows], 0))
+    tables = Tables(learner, group, own_keys, membership[group.rows])
+    block = next(tables.blocks(0, tables.draw(0)))
     arguments = ((own_keys, 0, 0), *pool, *place_block(block, group))
     kind = (group.shared, group.uneven)
     states = init_chunk.eval_shape(learner, own_keys)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Float, Int, Key, Real
+from jaxtyping import Array, Float, Int, Key, Real, UInt32
 
 from jaxaudit.learners.batch_order import epoch_bits, init_key
 from jaxaudit.learners.learner import Moment, SteppedLearner
@@ -48,13 +48,12 @@ def init_chunk(learner: SteppedLearner, keys: Key[Array, " models"]) -> Any:
     return jax.vmap(lambda key: learner.init(init_key(key)))(keys)
 
 
-def chunk_bits(keys: Key[Array, " models"], epoch: int, count: int, *, shared: bool = False) -> np.ndarray:
-    """The random words of one epoch for every model of a chunk; if all share a key, only those of the first.
+def chunk_bits(keys: Key[Array, " models"], epoch: int, count: int, *, shared: bool = False) -> UInt32[Array, "m n"]:
+    """At least `count` random words of one epoch for every model of a chunk; if all share a key, of the first alone.
 
-    The number of drawn words is rounded up to a power of two, so that few programs are compiled.
+    The number of drawn words is rounded up to a power of two, so that few programs are compiled. Returns at once.
     """
-    drawn = 1 << max(count - 1, LEAST_WORDS - 1).bit_length()
-    return np.asarray(_chunk_bits(keys, epoch, drawn, shared))[:, :count]
+    return _chunk_bits(keys, epoch, 1 << max(count - 1, LEAST_WORDS - 1).bit_length(), shared)
 
 
 @partial(jax.jit, static_argnames=("count", "shared"))

@@ -263,8 +263,8 @@ def test_memory_is_bounded_by_the_chunk():
         assert len(sampled) > models // width
         peaks[models] = max(sampled)
     # The pool; for every stream one training state a model, tables of 4 steps (in use, waiting, in the making), and the
-    # random words that these are made of.
-    tables, words = 3 * 4 * width * 8 * (4 + 4), 4 * width * LEAST_WORDS
+    # random words that these and the next are made of.
+    tables, words = 3 * 4 * width * 8 * (4 + 4), 2 * 4 * width * LEAST_WORDS
     bound = INPUTS.nbytes + LABELS.nbytes + concurrent_chunks() * (width * state + tables + words + 1024)
     assert peaks[8] <= bound
     assert peaks[64] <= bound

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.tiny_learners import Normed, learner, small_mlp
 
 from jaxaudit.ensemble import batches, program
-from jaxaudit.ensemble.batches import epoch_blocks
+from jaxaudit.ensemble.batches import Tables
 from jaxaudit.ensemble.plan import chunk_places, plan
 from jaxaudit.learners.batch_order import epoch_bits, own_batches, pool_batches, takes_pool_order, traced_batches
 
@@ -68,7 +68,8 @@ def test_chunks_are_of_one_size_cover_all_and_repeat_only_the_last_place(count, 
 
 def tables_of(group: Any, membership: np.ndarray, keys: Any, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
     """One epoch of a group, `[models, steps, batch]`: the blocks put together."""
-    blocks = list(epoch_blocks(like(batch_size, False), group, keys[group.rows], membership[group.rows], 2))
+    tables = Tables(like(batch_size, False), group, keys[group.rows], membership[group.rows])
+    blocks = list(tables.blocks(2, tables.draw(2)))
     assert len({block.weights.shape[0] for block in blocks}) <= 1
     for block in blocks:
         assert not block.weights[block.steps :].any()
@@ -133,7 +134,7 @@ def test_one_program_draws_every_count_of_words():
     program.chunk_bits(KEYS[:3], 2, 1500)
     before = compiled()
     for count in (1025, 1999, 2048):
-        words = program.chunk_bits(KEYS[:3], 2, count)
+        words = program.chunk_bits(KEYS[:3], 2, count)[:, :count]
         assert np.array_equal(words, jax.vmap(lambda key, count=count: epoch_bits(key, 2, count))(KEYS[:3]))
     assert compiled() == before
-    assert np.array_equal(program.chunk_bits(KEYS[:3], 2, 40, shared=True), epoch_bits(KEYS[0], 2, 40)[None])
+    assert np.array_equal(program.chunk_bits(KEYS[:3], 2, 40, shared=True)[:, :40], epoch_bits(KEYS[0], 2, 40)[None])

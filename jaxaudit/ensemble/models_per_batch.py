@@ -14,7 +14,7 @@ from jaxaudit.ensemble.batches import Tables, place_block
 from jaxaudit.ensemble.concurrency import accelerated, concurrent_chunks
 from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
-from jaxaudit.ensemble.step_memory import NoRoom, bytes_of_state, bytes_written, demand_room
+from jaxaudit.ensemble.step_memory import NoRoom, bytes_of_state, bytes_written, demand_room, program_bytes
 from jaxaudit.learners.learner import FormedLearner, SteppedLearner
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
@@ -200,6 +200,20 @@ def _compiled(timed: Work, models_per_batch: int) -> _Ready:
 
 def _demand_room(timed: Work, ready: _Ready, models_per_batch: int) -> None:
     demand_room(ready.program, _at_once(timed.group, models_per_batch), timed.pool)
+
+
+def bytes_of_batches(
+    learner: SteppedLearner,
+    keys: Key[Array, " models"],
+    membership: Membership | AllBut,
+    pool: tuple[Array, Array],
+    group: Group,
+    models_per_batch: int,
+) -> int:
+    """The bytes that this many models per batch take, of all batches that train at the same time, but for the pool."""
+    ready = _compiled(Work(learner, keys, membership, pool, group), models_per_batch)
+    of_pool = sum(array.nbytes for array in pool)
+    return program_bytes(ready.program, _at_once(group, models_per_batch), pool) - of_pool
 
 
 def _largest_that_fits(timed: Work, numbers: Sequence[int]) -> int:

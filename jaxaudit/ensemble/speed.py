@@ -12,11 +12,11 @@ from jaxtyping import Array, Int, Key, Real
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.fit import log_probs_many
 from jaxaudit.ensemble.forms import settled
-from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
-from jaxaudit.ensemble.models_per_batch import choose_models_per_batch, probe_models_per_batch
+from jaxaudit.ensemble.host_program import host_step_bytes, steps_from_host, train_from_host
+from jaxaudit.ensemble.models_per_batch import bytes_of_batches, choose_models_per_batch, probe_models_per_batch
 from jaxaudit.ensemble.plan import Group, plan
 from jaxaudit.ensemble.program import init_chunk, place_pool
-from jaxaudit.ensemble.step_memory import bytes_of_state, operations_of, step_operations
+from jaxaudit.ensemble.step_memory import operations_of, step_operations
 from jaxaudit.ensemble.training_state import StateKeeper
 from jaxaudit.learners.learner import FormedLearner, SteppedLearner
 from jaxaudit.membership import everyone
@@ -39,13 +39,13 @@ class Speed(NamedTuple):
         models_per_batch: models trained at the same time.
         step: seconds per model-step.
         record: seconds to evaluate one model on one record.
-        state_bytes: bytes of one model's training state.
+        step_bytes: bytes that the steps of all batches under way take, activations included, as the compiler counts.
     """
 
     models_per_batch: int
     step: float
     record: float
-    state_bytes: int
+    step_bytes: int
 
 
 def measure_speed(
@@ -77,15 +77,18 @@ def measure_speed(
         smaller, times = _in_smaller_steps(learner, keys[0], *pool)
         of_smaller = plan(np.asarray(jax.random.key_data(keys)), membership, smaller, members_only=True)
         models_per_batch, step = 1, times * _host_step(smaller, keys, membership, pool, of_smaller[0])
+        step_bytes = concurrent_chunks() * host_step_bytes(smaller, keys[0], pool, times)
     elif models_per_batch is None:
         choice = choose_models_per_batch(learner, keys, membership, pool, groups, near)
         models_per_batch, step = choice.models_per_batch, choice.seconds.get(choice.models_per_batch)
     else:
         step = None
+    if not steps_from_host(learner):
+        step_bytes = bytes_of_batches(learner, keys, membership, pool, groups[0], models_per_batch)
     if step is None:
         step = probe_models_per_batch(learner, keys, membership, pool, groups[0], models_per_batch)
     record = _record(learner, keys_at(keys, slice(models_per_batch)), inputs)
-    return Speed(models_per_batch, step, record, bytes_of_state(learner, keys[0]))
+    return Speed(models_per_batch, step, record, step_bytes)
 
 
 def _host_step(

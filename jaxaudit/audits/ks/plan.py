@@ -105,11 +105,10 @@ def seconds_of(work: Work, speed: Speed) -> float:
     return work.epochs * sum(chunks) * speed.step + len(steps) * sum(work.records) * speed.record
 
 
-def memory_of(work: Work, speed: Speed, record_bytes: int, concurrent_chunks: int) -> int:
+def memory_of(work: Work, speed: Speed, record_bytes: int) -> int:
     """Bytes of the pool (as read, joined, on the device), of models in training, and of outputs of finished ones."""
     models, asked = len(members(work)), sum(work.records)
-    under_way = concurrent_chunks * speed.models_per_batch * 2 * speed.state_bytes
-    return 3 * asked * record_bytes + under_way + models * asked * 24
+    return 3 * asked * record_bytes + speed.step_bytes + models * asked * 24
 
 
 def cost_of(full: Work, plan: Work) -> float:

@@ -26,7 +26,6 @@ from jaxaudit.cli.tuning import (
 )
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Speed, measure_speed
-from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.metrics.deal import groups_in_sample
@@ -200,7 +199,7 @@ def _told(
     record_bytes = 4 * int(np.prod(sets.query.inputs.shape[1:]))
     # The sets as read stay in memory beside the sample: as stored, as prepared, and while they are hashed.
     whole = 3 * record_bytes * sum(full.records)
-    memory = BASE_BYTES + whole + memory_of(work, plan.speed, record_bytes, concurrent_chunks())
+    memory = BASE_BYTES + whole + memory_of(work, plan.speed, record_bytes)
     cost = cost_of(full, work)
     reduced = list(_reduced(full, work, designs[0], designs[plan.design]))
     kinds = {**_models_of(work), "targets": len(work.targets)}

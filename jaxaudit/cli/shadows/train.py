@@ -32,7 +32,6 @@ from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, Speed, form_of
-from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
 from jaxaudit.errors import InputError
 from jaxaudit.learners import EarlyStopping, Learner, SteppedLearner
@@ -229,7 +228,7 @@ def _estimate(
         counts = learner.epochs * -(-members // learner.batch_size)
         seconds = (counts.sum() * speed.step + models * description.records * speed.record) * np.mean(recipes.costs)
         seconds += COMPILE_SECONDS * len(recipes.names)
-        memory += speed.state_bytes * 2 * number * concurrent_chunks()
+        memory += speed.step_bytes
         most = "at most " if isinstance(learner, EarlyStopping) else ""
         steps, time = (
             f": {most}{_numbers(counts)} steps of {learner.batch_size} records",

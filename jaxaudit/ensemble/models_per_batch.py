@@ -55,7 +55,7 @@ class BatchChoice(NamedTuple):
     form: str | None = None
 
 
-class Work(NamedTuple):
+class TimedModels(NamedTuple):
     """The models whose steps are timed; see `choose_models_per_batch`. The group is one of the plan."""
 
     learner: SteppedLearner
@@ -92,7 +92,7 @@ def choose_models_per_batch(
     # Chunks must be small enough that all concurrent chunks have models.
     most = -(-len(group.rows) // concurrent_chunks())
     candidates = _candidates(learner, keys, pool, most) if work else [most]
-    timed = Work(learner, keys, membership, pool, group)
+    timed = TimedModels(learner, keys, membership, pool, group)
     form = getattr(learner, "form", None)
     if not work:
         return BatchChoice(candidates[0], {}, form)
@@ -114,7 +114,7 @@ def choose_models_per_batch(
 class _Search:
     """The numbers measured so far, and whether to go on."""
 
-    def __init__(self, timed: Work, work: int) -> None:
+    def __init__(self, timed: TimedModels, work: int) -> None:
         self.timed, self.work, self.started = timed, work, time.perf_counter()
         self.seconds: dict[int, float] = {}
 
@@ -154,7 +154,7 @@ def _candidates(
     return [number for number in (devices << shift for shift in range(top.bit_length())) if number < top] + [top]
 
 
-def _first(candidates: Sequence[int], timed: Work) -> int:
+def _first(candidates: Sequence[int], timed: TimedModels) -> int:
     """The place of the number that is tried first."""
     start = START
     if accelerated():
@@ -168,7 +168,7 @@ def _state_bytes() -> int:
     return int(DEVICE_SHARE * stats["bytes_limit"]) if stats and "bytes_limit" in stats else CPU_BYTES
 
 
-class _Ready(NamedTuple):
+class _CompiledBlock(NamedTuple):
     """A compiled block of steps and its arguments but the states."""
 
     program: Any
@@ -183,7 +183,7 @@ def _at_once(group: Group, models_per_batch: int) -> int:
     return min(concurrent_chunks(), -(-len(group.rows) // models_per_batch))
 
 
-def _compiled(timed: Work, models_per_batch: int) -> _Ready:
+def _compiled(timed: TimedModels, models_per_batch: int) -> _CompiledBlock:
     learner, keys, membership, pool, group = timed
     # Padded like a chunk in training, so that it divides evenly over the devices.
     group = group.chunks(models_per_batch, len(jax.local_devices()))[0]
@@ -195,10 +195,10 @@ def _compiled(timed: Work, models_per_batch: int) -> _Ready:
     states = init_chunk.eval_shape(learner, own_keys)
     with DISPATCH:
         program = run_block.lower(learner, states, *arguments, 0, 1, *kind).compile()
-    return _Ready(program, own_keys, group.rows, block, arguments, kind)
+    return _CompiledBlock(program, own_keys, group.rows, block, arguments, kind)
 
 
-def _demand_room(timed: Work, ready: _Ready, models_per_batch: int) -> None:
+def _demand_room(timed: TimedModels, ready: _CompiledBlock, models_per_batch: int) -> None:
     demand_room(ready.program, _at_once(timed.group, models_per_batch), timed.pool)
 
 
@@ -211,12 +211,12 @@ def bytes_of_batches(
     models_per_batch: int,
 ) -> int:
     """The bytes that this many models per batch take, of all batches that train at the same time, but for the pool."""
-    ready = _compiled(Work(learner, keys, membership, pool, group), models_per_batch)
+    ready = _compiled(TimedModels(learner, keys, membership, pool, group), models_per_batch)
     of_pool = sum(array.nbytes for array in pool)
     return program_bytes(ready.program, _at_once(group, models_per_batch), pool) - of_pool
 
 
-def _largest_that_fits(timed: Work, numbers: Sequence[int]) -> int:
+def _largest_that_fits(timed: TimedModels, numbers: Sequence[int]) -> int:
     """The last of the numbers for which there is room."""
     for number in numbers[:0:-1]:
         with suppress(NoRoom):
@@ -239,13 +239,13 @@ def probe_models_per_batch(
     Raises:
         NoRoom: the compiled step takes more than its part of the free memory.
     """
-    timed = Work(learner, keys, membership, pool, group)
+    timed = TimedModels(learner, keys, membership, pool, group)
     ready = _compiled(timed, models_per_batch)
     _demand_room(timed, ready, models_per_batch)
     return _timed(timed, ready, models_per_batch)
 
 
-def _timed(timed: Work, ready: _Ready, models_per_batch: int) -> float:
+def _timed(timed: TimedModels, ready: _CompiledBlock, models_per_batch: int) -> float:
     learner, at_once = timed.learner, _at_once(timed.group, models_per_batch)
     states = [init_chunk(learner, ready.keys) for _ in range(at_once)]
     steps = min(ready.block.steps, PROBE_STEPS)

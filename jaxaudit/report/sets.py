@@ -18,21 +18,21 @@ class NamedSet(msgspec.Struct, frozen=True):
     records: Count
 
 
-class Trained(msgspec.Struct, frozen=True):
+class UsedBank(msgspec.Struct, frozen=True):
     """A bank, and how many shadow models of it were used."""
 
     name: str
     models: Count
 
 
-class Scored(msgspec.Struct, frozen=True):
+class UsedScores(msgspec.Struct, frozen=True):
     """A table of scores, and how many models of each role it has."""
 
     name: str
     models: dict[str, Count]
 
 
-class Sets(msgspec.Struct, frozen=True):
+class ComparedSets(msgspec.Struct, frozen=True):
     """What a run of `ks` or `power` compared. There is no calibration set where known members are enough."""
 
     query: NamedSet
@@ -40,11 +40,11 @@ class Sets(msgspec.Struct, frozen=True):
     holdout: NamedSet | None
     members: NamedSet | None
     reference: NamedSet | None
-    shadows: Trained | None
-    scores: Scored | None
+    shadows: UsedBank | None
+    scores: UsedScores | None
 
 
-def sets_of(data: Mapping[str, Any]) -> Sets:
+def sets_of(data: Mapping[str, Any]) -> ComparedSets:
     """The sets and models that these facts of a run name.
 
     Raises:
@@ -59,11 +59,15 @@ def sets_of(data: Mapping[str, Any]) -> Sets:
         except msgspec.ValidationError as error:
             raise ValueError(f"it has no {role} {called} ({error})") from error
 
-    query, scores, shadows = read("query", NamedSet), read("scores", Scored, "table"), read("shadows", Trained, "bank")
+    query, scores, shadows = (
+        read("query", NamedSet),
+        read("scores", UsedScores, "table"),
+        read("shadows", UsedBank, "bank"),
+    )
     others = {role: read(role, NamedSet) for role in ("calibration", "holdout", "members", "reference")}
     needed = ["calibration"] if others["members"] is None else ["holdout", "members"]
     for role in () if scores or shadows or others["calibration"] else needed:
         demand(others[role] is not None, f"it has no {role} set")
     if query is None:
         raise ValueError("it has no query set")
-    return Sets(query=query, scores=scores, shadows=shadows, **others)
+    return ComparedSets(query=query, scores=scores, shadows=shadows, **others)

@@ -16,7 +16,7 @@ _WRAPPED = re.compile(r"(?:p|prob|proba|probability|logit|score)s?[\s_.:(\[-]+(.
 
 
 class Chosen(NamedTuple):
-    """The columns that hold the classes, in class order; the others as in `files.Columns`."""
+    """The columns that hold the classes, in class order; the others as in `files.OutputColumns`."""
 
     columns: list[int]
     notes: tuple[str, ...]

@@ -59,7 +59,7 @@ class Expected(NamedTuple):
         return repr(str(self.class_names[index] if self.class_names else index)[:40])
 
 
-class Columns(NamedTuple):
+class OutputColumns(NamedTuple):
     """The numbers in a file of outputs, and what its reader took them for.
 
     Attributes:
@@ -76,7 +76,7 @@ class Columns(NamedTuple):
     absent: tuple[int, ...] = ()
 
 
-def read_outputs(path: Path, expected: Expected) -> Columns:
+def read_outputs(path: Path, expected: Expected) -> OutputColumns:
     """The numbers in a .npz, .npy, .csv or .parquet file.
 
     Tables must have the expected rows and columns.
@@ -110,7 +110,7 @@ def read_outputs(path: Path, expected: Expected) -> Columns:
         raise InputError(f"{path.name}: has shape {array.shape}; outputs must be [records, classes].")
     array = array[:, None] if array.ndim == 1 else array
     # Other lengths are refused by who reads on, which can say what is wrong with them.
-    return Columns(array if order is None or len(order) != len(array) else array[order], notes)
+    return OutputColumns(array if order is None or len(order) != len(array) else array[order], notes)
 
 
 def order_of_rows(

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from jaxaudit.data.outputs import precision
-from jaxaudit.data.outputs.files import HARD_LABELS, Columns, Expected, read_outputs
+from jaxaudit.data.outputs.files import HARD_LABELS, Expected, OutputColumns, read_outputs
 from jaxaudit.data.outputs.kinds import (
     Kind,
     are_log_probabilities,
@@ -175,7 +175,7 @@ def load_outputs(
 
 
 def _reading(
-    read: Columns, found: Literal["probabilities", "logits"], *, logged: bool, guessed: bool, expected: Expected
+    read: OutputColumns, found: Literal["probabilities", "logits"], *, logged: bool, guessed: bool, expected: Expected
 ) -> tuple[str, ...]:
     """What a file was taken for, where that was a guess."""
     what = "logarithms of probabilities" if logged else found

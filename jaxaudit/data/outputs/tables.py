@@ -20,7 +20,7 @@ from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.text_table import TextTable, trimmed
 from jaxaudit.data.memory import refuse_larger
 from jaxaudit.data.outputs.columns import PANDAS_INDEX, Chosen, choose_columns, classes_named, is_header, titled
-from jaxaudit.data.outputs.files import HARD_LABELS, LONGEST_NAME, SPARE, Columns, Expected, order_of_rows
+from jaxaudit.data.outputs.files import HARD_LABELS, LONGEST_NAME, SPARE, Expected, OutputColumns, order_of_rows
 from jaxaudit.data.outputs.number_cells import are_numbers, plain_numbers, separated_by_blanks, with_points
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
@@ -32,7 +32,7 @@ WIDEST_CELL = 64
 """The most characters of a number in a table."""
 
 
-def read_csv_outputs(path: Path, expected: Expected) -> Columns:
+def read_csv_outputs(path: Path, expected: Expected) -> OutputColumns:
     """The class columns of a CSV file; its size and first line are checked before it is parsed."""
     rows, classes = expected.rows, expected.classes
     if path.stat().st_size > (rows + 1) * ((classes + 1) * WIDEST_CELL + LONGEST_NAME) + SPARE:
@@ -87,7 +87,7 @@ def _split(line: str) -> list[str] | None:
     return [cells[0].removeprefix("# "), *cells[1:]] if cells else cells
 
 
-def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> Columns | None:
+def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> OutputColumns | None:
     """The numbers of a clean table, parsed as numbers; None if cells must be checked one by one."""
     header = first if is_header(first, False, expected) else None
     titles = [str(column) for column in range(len(first))]
@@ -109,7 +109,7 @@ def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> Column
     return _made(chosen, [columns[column] for column in chosen.columns], None, expected, path.name)
 
 
-def _from_cells(table: TextTable, expected: Expected) -> Columns:
+def _from_cells(table: TextTable, expected: Expected) -> OutputColumns:
     """The same numbers of any table, cell by cell if needed, so that a message can name the row and the column."""
     first = [column[0].as_py().strip() for column in table.columns]
     first[0] = first[0].removeprefix("# ")
@@ -147,7 +147,7 @@ def _made(
     names: tuple[str, Callable[[], list[str]]] | None,
     expected: Expected,
     source: str,
-) -> Columns:
+) -> OutputColumns:
     """The chosen columns, with rows in the order that a column of names (what it is called, and its cells) tells."""
     where, read = names or ("", list)
     known = None if names is None else [] if expected.records is None else read()
@@ -155,10 +155,12 @@ def _made(
         known = None  # the classes that the model tells, or the labels
     order, notes = order_of_rows(known, where, expected, source)
     values = np.stack(columns).T if columns else np.empty((expected.rows, 0))
-    return Columns(values if order is None else values[order], (*chosen.notes, *notes), chosen.only, chosen.absent)
+    return OutputColumns(
+        values if order is None else values[order], (*chosen.notes, *notes), chosen.only, chosen.absent
+    )
 
 
-def read_parquet_outputs(path: Path, expected: Expected) -> Columns:
+def read_parquet_outputs(path: Path, expected: Expected) -> OutputColumns:
     """The class columns, or the one column of lists, of a Parquet file whose footer is checked first."""
     with parsing(f"{path}: is not a readable Parquet file", "was it copied in full?"), open_data(path) as stream:
         # A stream, because pyarrow does not accept a path that is not UTF-8.

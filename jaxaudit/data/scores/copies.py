@@ -32,7 +32,7 @@ BLOCK = 512
 REFUSAL = "a model is no evidence against itself"
 
 
-class Column(NamedTuple):
+class ScoreColumn(NamedTuple):
     """The numbers of a model, or a covariate, in a table; NaN where the model was not asked."""
 
     name: str
@@ -58,7 +58,7 @@ def refuse_repeated(paths: Mapping[Any, Sequence[Path]]) -> None:
                 raise InputError(f"{path} is given {where}: {REFUSAL}. Leave one out.")
 
 
-def refuse_copies(columns: Sequence[Column], sets: np.ndarray, name: str) -> None:
+def refuse_copies(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -> None:
     """Refuses two columns of different models with the same numbers on some set, in roles that one model cannot have.
 
     The same are also numbers in the same or the reverse order, such as a loss and its log-likelihood: two scores of one
@@ -119,11 +119,11 @@ def _few(values: Float[np.ndarray, " n"]) -> bool:
 
 
 def _same_throughout(
-    asked: Sequence[Column], numbers: Sequence[Float[np.ndarray, " n"]], first: Column, second: Column
+    asked: Sequence[ScoreColumn], numbers: Sequence[Float[np.ndarray, " n"]], first: ScoreColumn, second: ScoreColumn
 ) -> bool:
     """Whether all scores that two models have are the same, and one of them differs between enough records to tell."""
 
-    def of(model: Column) -> dict[str, Float[np.ndarray, " n"]]:
+    def of(model: ScoreColumn) -> dict[str, Float[np.ndarray, " n"]]:
         return {each.score: own for each, own in zip(asked, numbers, strict=True) if each[1:3] == model[1:3]}
 
     mine, theirs = of(first), of(second)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxaudit.data.group_values import group_values, numbered
-from jaxaudit.data.scores.copies import Column, refuse_copies
+from jaxaudit.data.scores.copies import ScoreColumn, refuse_copies
 from jaxaudit.data.scores.names import COVARIATE, HIGHER, LOWER, OWN, ROLES, Role, is_number, parts, refuse_unclear
 from jaxaudit.data.scores.signs import refuse_contrary
 from jaxaudit.errors import InputError
@@ -182,10 +182,10 @@ def shape_of(values: Any) -> tuple[int, ...]:
     return tuple(values.shape) if hasattr(values, "shape") else (len(values),)
 
 
-def columns_of(columns: Mapping[str, Any]) -> list[Column]:
+def columns_of(columns: Mapping[str, Any]) -> list[ScoreColumn]:
     """The columns of scores and covariates."""
     found = {each: np.asarray(values, np.float64) for each, values in columns.items() if is_number(each)}
-    return [Column(each, *parts(each), values) for each, values in found.items()]
+    return [ScoreColumn(each, *parts(each), values) for each, values in found.items()]
 
 
 def check_lengths(shapes: Mapping[str, tuple[int, ...]], name: str) -> None:

@@ -11,7 +11,7 @@ from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
 from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Cells
-from jaxaudit.report.sets import NamedSet, Sets
+from jaxaudit.report.sets import ComparedSets, NamedSet
 
 SETS = {"query": "query", "holdout": "holdout", "members": "known member", "reference": "reference"}
 UNKNOWN = "unknown"
@@ -220,7 +220,7 @@ def _truth(target: TargetResult) -> str:
     return "none" if used == 0 else f"{used:.0%}" if used >= 0.01 else "under 1%"
 
 
-def about(sets: Sets) -> str:
+def about(sets: ComparedSets) -> str:
     """The sets, and where the shadow models come from."""
 
     def said(each: NamedSet | None) -> str:

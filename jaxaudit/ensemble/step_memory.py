@@ -107,6 +107,6 @@ def demand_room(program: Any, at_once: int, pool: tuple[Array, Array]) -> None:
         where = "the device" if accelerated() else "this machine"
         raise NoRoom(
             f"training takes {size / 2**30:.1f} GiB with {at_once} batch{'es' if at_once > 1 else ''} of models at a "
-            f"time, and {free / 2**30:.1f} GiB of {where}'s memory may be used; give a smaller --batch-size, fewer "
+            f"time, and {free / 2**30:.1f} GiB of {where}'s memory may be used; give a smaller batch size, fewer "
             "models a batch, shorter or smaller records, or a smaller network, or close other programs."
         )

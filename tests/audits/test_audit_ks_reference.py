@@ -159,9 +159,10 @@ def test_the_calibration_set_is_the_reference_unless_another_is_given(by_calibra
 def test_each_test_has_the_check_of_its_own_models_and_outputs_in_another_order_are_found() -> None:
     unused = target(9, "unused.csv", [LIKE_REFERENCE], QUERY, REFERENCE)
     assert unused.on_reference is not None
-    turned = probabilities(np.roll(unused.on_reference.probabilities, 1, axis=1), "turned")
+    order = np.random.default_rng(0).permutation(len(REFERENCE))
+    shuffled = probabilities(unused.on_reference.probabilities[order], "shuffled")
     half = SimulatedTarget("half of each", (Part(CALIBRATION, 0.5), Part(REFERENCE, 0.5), Part(QUERY, 0.5)))
-    answer = run([unused, half, unused._replace(on_reference=turned)], TEST, SHADOW, reference=REFERENCE)
+    answer = run([unused, half, unused._replace(on_reference=shuffled)], TEST, SHADOW, reference=REFERENCE)
     for each in answer.targets:
         names = [check.name for check in each.checks]
         assert [names.count(name) for name in (REFERENCE_MODELS, SHADOW_MODELS, REFERENCE_LIKE_TARGET)] == [1, 1, 1]

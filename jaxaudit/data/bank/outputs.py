@@ -76,8 +76,8 @@ def load_into(path: Path, description: Description, of: str | None = None) -> np
             values = -values if likely and description.direction == "lower" else values
     elif description.queries == 1 and description.outputs in BY_CLASS:
         names = description.class_names or description.classes
-        kind = "probabilities" if description.outputs == "probabilities" else "logits"
-        values = load_outputs(path, names, description.records, kind, of="bank").values
+        # The kind of outputs is checked below, since no option can declare it here.
+        values = load_outputs(path, names, description.records, "logits", of="bank").values
         values = values if values.shape[1] > 1 else _both_classes(values, description, path.name)
     else:
         refuse_pickle(path)

@@ -61,7 +61,7 @@ def refuse_other_scale(
             raise InputError(
                 f"{source}: {worse}, but have the same order (rank correlation {found.ranks:.2f}): they are "
                 f"{_likely_scale(mine, true, found)}. Bring them to the scale of the true values. If the model is that "
-                "far off, give its errors as a score of your own (`jaxaudit ks --scores`)."
+                "far off, give its errors as a score of your own in a table of scores."
             )
         notes.append(f"{worse}; are they of this model, on the scale of the true values and in their order?")
     return tuple(notes)

@@ -91,7 +91,7 @@ def combined(
     correlated, that one looks used which is less over-forgotten than the others. A single score is its own statistic.
 
     Scores of unknown direction count only if no direction is known. The statistic is then z' R^-1 z, which finds any
-    difference, that of over-forgotten records, too.
+    difference, that of over-forgotten records, too, so that it is no evidence of use.
 
     Standard deviations and correlations are those of all deals, the observed one among them, so the statistic treats
     all deals alike and its p-value stays exact.
@@ -179,13 +179,16 @@ class ShareLeft(NamedTuple):
         p_unused: p-value of "the target is a model like those that never used the query set", by a t-test over their
             seeds; None with fewer than two of them.
         p_used: p-value of "the target is a model like those that used all of it"; None if the limits are unknown.
-        effect: the difference between both kinds of models, in its standard errors.
+        effect: the difference between both kinds of models, in its standard errors; below 0, models that used the query
+            set look less used than models that did not.
+        chance: an effect of this size or less may be chance, by a t-test at the level alpha to either side.
     """
 
     limits: Limits
     p_unused: float | None
     p_used: float | None
     effect: float
+    chance: float = np.inf
 
 
 def share_left(
@@ -246,14 +249,15 @@ def share_left(
     error = float(np.sqrt(of_b + v_unused * more_unused + v_used / len(used)))
     effect = full / error if error > 0 else 0.0
     freedom = _freedom(of_b, freedom_records, error**2 - of_b, freedom_seeds)
-    if not effect > special.stdtrit(freedom, 1 - alpha):
-        return ShareLeft(UNKNOWN, p_unused, None, effect)
+    chance = float(special.stdtrit(freedom, 1 - alpha))
+    if not effect > chance:
+        return ShareLeft(UNKNOWN, p_unused, None, effect, chance)
     estimate = float(np.clip(difference / full, 0, 1))
     at = [max(_at(each, estimate), 0.0) for each in (variance, seeds)]
     freedom = _freedom(at[0] - at[1], freedom_records, at[1], freedom_seeds)
     limits = limits_of_ratio(difference, full, variance, freedom, alpha, level)
     p_used = float(special.stdtr(freedom, (difference - full) / np.sqrt(max(_at(variance, 1.0), 1e-300))))
-    return ShareLeft(limits, p_unused, p_used, effect)
+    return ShareLeft(limits, p_unused, p_used, effect, chance)
 
 
 def _at(parabola: tuple[float, float, float], share: float) -> float:

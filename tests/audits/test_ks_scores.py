@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.audits.ks.judge import judge
+from jaxaudit.audits.ks.known_models import ways_of_use
 from jaxaudit.audits.ks.result import UsageResult
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.tests import HoldoutTest
@@ -80,13 +81,68 @@ def test_a_baseline_adds_power() -> None:
     assert with_it < 0.01 < alone
 
 
-def test_a_score_of_unknown_direction_is_two_sided() -> None:
-    columns = _columns(np.random.default_rng(4), 0.5)
-    renamed = {name.replace("loss", "number"): each for name, each in columns.items()}
+@pytest.mark.parametrize("by", [-1.0, 1.0])
+def test_a_score_of_unknown_direction_gives_no_verdict_and_members_tell_the_direction(by: float) -> None:
+    """Of an over-forgotten model, any difference would be use: what is found is a difference, and no use."""
+    columns = _columns(np.random.default_rng(4), 0.0)
+    columns["target.loss"] = columns["target.loss"] + by * (columns["set"] == "query")
+    renamed = {name.replace("loss", "number"): column for name, column in columns.items()}
     found = judge_scores(KEY, score_table(renamed)).targets[0]
-    assert found.verdict == "not forgotten"
+    assert found.verdict == "inconclusive"
+    assert found.usage[0].p_never <= 0.001
     assert found.usage[0].fraction is None
-    assert judge_scores(KEY, score_table(renamed, lower=["number"])).targets[0].usage[0].fraction is not None
+    assert "number lower" in found.because
+    directed = judge_scores(KEY, score_table(renamed, lower=["number"])).targets[0]
+    assert directed.verdict == ("not forgotten" if by < 0 else "inconclusive")
+
+
+def test_models_of_known_truth_tell_the_direction_of_a_score_that_has_none() -> None:
+    for holdout in (0, 200):
+        columns = _with_models(np.random.default_rng(35), 1.0, 3, holdout=holdout)
+        renamed = {name.replace("loss", "number"): column for name, column in columns.items()}
+        found = judge_scores(KEY, score_table(renamed)).targets[0]
+        assert found.verdict == "inconclusive"
+        assert "number lower" in found.because
+
+
+@pytest.mark.parametrize("holdout", [0, 200])
+@pytest.mark.parametrize("by", [0.8, -0.6, 0.0])
+def test_a_direction_that_models_of_known_truth_contradict_gives_no_verdict(by: float, holdout: int) -> None:
+    """A loss called log-odds: an over-forgotten target would look used."""
+    columns = _with_models(np.random.default_rng(31), 0.0, 3, holdout=holdout)
+    columns["target.loss"] = columns["target.loss"] + by * (columns["set"] == "query")
+    wrong = {name.replace("loss", "log_odds"): column for name, column in columns.items()}
+    found = judge_scores(KEY, score_table(wrong)).targets[0]
+    assert found.verdict == "inconclusive"
+    assert "look less used" in found.because
+    assert "log_odds as higher" in found.because
+    right = judge_scores(KEY, score_table(wrong, lower=["log_odds"])).targets[0]
+    assert right.verdict == {0.8: "inconclusive", -0.6: "not forgotten", 0.0: "forgotten"}[by]
+    # Beside a score whose direction is right, the wrong one does not hide in a mean.
+    both = judge_scores(KEY, score_table({**columns, **wrong})).targets[0]
+    assert both.verdict == "inconclusive"
+    assert "by log_odds," in both.because
+
+
+def test_members_do_not_hide_that_models_of_known_truth_contradict_a_direction() -> None:
+    columns = _columns(np.random.default_rng(32), 1.0)
+    hard = columns["baseline.loss"]
+    for number in range(2):
+        noise = 0.2 * np.random.default_rng(33 + number).normal(size=(2, 450))
+        columns[f"unused.{number}.loss"] = hard + noise[0]
+        columns[f"used.{number}.loss"] = hard + 0.7 * (columns["set"] == "query") + noise[1]
+    assert judge_scores(KEY, score_table(columns)).targets[0].verdict == "inconclusive"
+
+
+def test_models_that_hardly_differ_contradict_no_direction_more_often_than_stated() -> None:
+    """At 5%, by 200 tables: at most 20, whose probability is below 0.1%."""
+    random, contrary = np.random.default_rng(34), 0
+    for _ in range(200):
+        scores = random.normal(size=(5, 60))
+        columns = {name: scores[row] for row, name in enumerate(("target", "unused.0", "unused.1", "used.0", "used.1"))}
+        table = score_table({"set": ["query"] * 60, **{f"{name}.loss": each for name, each in columns.items()}})
+        contrary += ways_of_use(table, table.of("target")[0])["loss"] > 0
+    assert contrary <= 20
 
 
 def test_sets_that_differ_without_the_target_give_no_verdict() -> None:

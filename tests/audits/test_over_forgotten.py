@@ -93,8 +93,8 @@ def test_a_score_of_unknown_direction_beside_a_known_one_does_not_count() -> Non
     assert any("number" in each for each in found.finding.caveats)
     alone = {name: each for name, each in columns.items() if name not in ("target.loss", "target.min_k")}
     found = judge_scores(KEY, score_table(alone)).targets[0]
-    assert found.verdict == "not forgotten"
-    assert "over-forgotten" in found.finding.sentence
+    assert found.verdict == "inconclusive"
+    assert "over-forgetting" in found.finding.sentence
 
 
 @pytest.mark.parametrize("score", ["forgotten_accuracy", "attack"])

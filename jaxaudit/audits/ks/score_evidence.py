@@ -8,16 +8,17 @@ import scipy
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import Confidence, no_confidence
+from jaxaudit.audits.ks.known_models import between_models, models_that_used, ways_by_members, ways_of_use
 from jaxaudit.audits.ks.tests.holdout import EXACT
 from jaxaudit.audits.ks.tests.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
 from jaxaudit.audits.ks.tests.memory import NO_FRACTION, NOT_KNOWN
-from jaxaudit.audits.ks.tests.test import USED, Words
+from jaxaudit.audits.ks.tests.test import USED, Words, p_text
 from jaxaudit.data.scores.names import Role
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.score_test import ScoreTest, ShareLeft, normal_scores, residuals, score_test, share_left
+from jaxaudit.metrics.score_test import ScoreTest, ShareLeft, normal_scores, residuals, score_test
 from jaxaudit.metrics.usage import UNKNOWN, Limits, Question
 from jaxaudit.randomness import stream
 
@@ -32,10 +33,16 @@ LEFT_OF_USE = Words(
     "was trained without the query set",
     USED.beyond,
 )
-UNDIRECTED = USED._replace(
-    detected="Query set and holdout differ ({p}). It is not known whether use lowers or raises these scores: the query "
-    "set was used, or it was over-forgotten."
+UNDIRECTED = (
+    "{differ}it is not known whether use lowers or raises {names}: a difference is use, or the reverse, as after "
+    "over-forgetting{told}"
 )
+CONTRARY = (
+    "by {names}, models that used the query set look less used than {low}, beyond chance: the roles of models (`used`, "
+    "`before`, `unused`) may be exchanged"
+)
+SAY = "Say which way the scores point for records that were used (`lower` or `higher`, with their names)."
+LOOK = "Look at the names of the columns, and say which way the scores point (`lower` or `higher`, with their names)."
 NOT_COUNTED = "It is not known whether use lowers or raises {names} (`lower`, `higher`), so p (not used) is without."
 ONE_MODEL = (
     "There is one model of known truth of a kind ({kinds}): a model of another seed has other scores, and the interval "
@@ -53,6 +60,7 @@ class ScoreEvidence(NamedTuple):
         invalid: reasons why no verdict can be given.
         caveats: what a reader must know first. `strange`: of a detected use that the members contradict.
         by_members: whether the limits are by known members.
+        helps: what leads to a verdict, where that is known.
     """
 
     p_never: float | None
@@ -67,24 +75,36 @@ class ScoreEvidence(NamedTuple):
     caveats: tuple[str, ...] = ()
     strange: tuple[str, ...] = ()
     by_members: bool = False
+    helps: str = ""
 
 
 def score_evidence(
     key: Key[Array, ""], table: ScoreTable, target: ScoredModel, question: Question, level: float
 ) -> ScoreEvidence:
     """The evidence on one target: by the holdout where there is one, else by models that never used the query set."""
-    share = _between_models(table, target, level)
+    share = between_models(table, target, level)
+    directed = [name for name in target.scores if table.directions[name]]
     exact = _against_holdout(key, table, target) if len(table.rows("holdout")) else None
     if exact is None:
         unused = len(table.of("unused"))
         normal = f"It rests on {unused} models without the query set: the t-test takes their mean scores as normal."
         p_never = None if share is None else share.p_unused
         found = ScoreEvidence(p_never, Confidence("fair", normal), 1.0 if p_never is None else 1 - p_never)
+        found = found if directed else found._replace(invalid=(_undirected(table, target, ""),), helps=SAY)
     else:
         unknown = [name for name in _asked_names(target, table.rows("query", "holdout")) if not table.directions[name]]
         not_counted = (NOT_COUNTED.format(names=", ".join(unknown)),) if unknown and exact.directed else ()
-        words = USED if exact.directed else UNDIRECTED
-        found = ScoreEvidence(exact.p_never, EXACT, exact.p_smaller, words=words, caveats=not_counted)
+        found = ScoreEvidence(exact.p_never, EXACT, exact.p_smaller, caveats=not_counted)
+        if not exact.directed and exact.p_never <= ALPHA:
+            differ = f"query set and holdout differ ({p_text(exact.p_never)}), but "
+            found = found._replace(invalid=(_undirected(table, target, differ),))
+        found = found if exact.directed else found._replace(helps=SAY)
+    contrary = [name for name, way in ways_of_use(table, target).items() if way * table.directions[name] < 0]
+    if contrary:
+        low = "models that did not" if table.of("unused") else "the holdout"
+        found = found._replace(
+            invalid=(*found.invalid, CONTRARY.format(names=", ".join(contrary), low=low)), helps=LOOK
+        )
     members = _by_members(key, table, target, question, level, found.p_never)
     if isinstance(members, MembersAnswer):
         remembers, usage = members.p_memory <= ALPHA, members.usage
@@ -94,14 +114,23 @@ def score_evidence(
             why="" if remembers else NO_MEMORY if question == "used" else NO_MEMORY_LEFT,
             trust=measured_by(members.memory) if remembers else FAINT,
             words=LEFT if question == "left" else OF_USE,
-            invalid=usage.invalid,
+            invalid=(*usage.invalid, *found.invalid),
             strange=() if remembers else (STRANGE[question],),
             by_members=True,
         )
-    used = _used(table, target)
+    used = models_that_used(table, target)
     if share is None or not used:
         return found._replace(why=members or found.why)
     return _of_models(found, share, len(table.of("unused")), len(used), question)
+
+
+def _undirected(table: ScoreTable, target: ScoredModel, differ: str) -> str:
+    """Why no score of a target shows use, and which way models and members of known truth say that the scores point."""
+    ways = {name: way for name, way in (ways_by_members(table, target) | ways_of_use(table, target)).items() if way}
+    told = ", ".join(f"{name} {'higher' if way > 0 else 'lower'}" for name, way in ways.items())
+    names = ", ".join(name for name in target.scores if not table.directions[name])
+    hint = f" (by models or members that are known to have used the records: {told})" if told else ""
+    return UNDIRECTED.format(differ=differ, names=names, told=hint)
 
 
 def known_columns(table: ScoreTable, rows: Int[np.ndarray, " some"]) -> dict[str, Float[np.ndarray, " some"]]:
@@ -183,43 +212,6 @@ def know_members(table: ScoreTable) -> frozenset[str]:
         for name in members.keys() & holdout.keys()
         if np.asarray(scipy.stats.ttest_ind(members[name], holdout[name], equal_var=False))[1] <= ALPHA
     )
-
-
-def _between_models(table: ScoreTable, target: ScoredModel, level: float) -> ShareLeft | None:
-    """The target's place between models of known truth; None if there are none, or no score that all of them have."""
-    unused, used = table.of("unused"), _used(table, target)
-    query, dealt = table.rows("query"), table.rows("query", "holdout")
-    models = (target, *unused, *used)
-
-    def shared(rows: Int[np.ndarray, " some"]) -> list[str]:
-        return [
-            name
-            for name in target.scores
-            if table.directions[name] and all(name in each.scores and asked(each.scores[name], rows) for each in models)
-        ]
-
-    rows = dealt if len(dealt) > len(query) and shared(dealt) else query
-    names = shared(rows)
-    if not names or not (unused or (used and len(rows) > len(query))):
-        return None
-    scores = np.mean(
-        [
-            table.directions[name] * normal_scores(np.stack([each.scores[name][rows] for each in models]))
-            for name in names
-        ],
-        axis=0,
-    )
-    return share_left(
-        *(scores[0], scores[1 : 1 + len(unused)], scores[1 + len(unused) :], len(query)),
-        groups=None if table.groups is None else table.groups[rows],
-        level=level,
-    )
-
-
-def _used(table: ScoreTable, target: ScoredModel) -> tuple[ScoredModel, ...]:
-    """The models that used the query set, else the target before its deletion: of several, that of the same name."""
-    before = table.of("before")
-    return table.of("used") or tuple(each for each in before if len(before) == 1 or each.name == target.name)
 
 
 def _of_models(found: ScoreEvidence, share: ShareLeft, unused: int, used: int, question: Question) -> ScoreEvidence:

@@ -138,10 +138,10 @@ def judge_scores(
     return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
 
 
-def or_direction(reasons: tuple[str, ...], table: ScoreTable) -> tuple[str, ...]:
+def or_direction(reasons: tuple[str, ...], table: ScoreTable, target: ScoredModel) -> tuple[str, ...]:
     """Reasons that take sets for swapped, with the other cause: a score that is read the wrong way round."""
     ways = {1: "higher", -1: "lower"}
-    taken = ", ".join(f"{name} as {ways[way]}" for name, way in table.directions.items() if way)
+    taken = ", ".join(f"{name} as {ways[way]}" for name in target.scores if (way := table.directions[name]))
     other = f"; or a score points the other way than it is taken to for records that were used ({taken})"
     return tuple(reason + other for reason in reasons) if taken else reasons
 
@@ -172,14 +172,14 @@ def _judgement(
     # A t-test over seeds uses no holdout.
     of_p = frozenset({HOLDOUT_LIKE_QUERY}) if found.p_trust is EXACT else frozenset[str]()
     if found.p_never is None:
-        undetermined = Usage(test.name, "inconclusive", 1.0, None, nan, 0.0, 1.0, None, (NO_TEST,))
-        finding = of_use(test, undetermined, TEST_HELPS, found.trust)
+        undetermined = Usage(test.name, "inconclusive", 1.0, None, nan, 0.0, 1.0, None, found.invalid or (NO_TEST,))
+        finding = of_use(test, undetermined, found.helps or TEST_HELPS, found.trust)
         return Judgement(test.name, test.title, finding, of_p, checks)
-    less = or_direction(_less_used(found, len(table.of("unused")), test.question), table)
+    less = or_direction(_less_used(found, len(table.of("unused")), test.question), table, target)
     usage = concluded(
         *(test.name, found.p_never, found.p_fully, found.limits),
         doubts=less,
-        invalid=(*or_direction(found.invalid, table), *_contradiction(found)),
+        invalid=(*or_direction(found.invalid, table, target), *_contradiction(found)),
         stated=test.stated,
         question=test.question,
     )
@@ -191,7 +191,7 @@ def _judgement(
         of_p=of_p,
         p_trust=found.p_trust,
         trust=found.trust,
-        more=LESS if less else WHAT_HELPS if found.why else MORE,
+        more=found.helps or (LESS if less else WHAT_HELPS if found.why else MORE),
         words=found.words,
         first=found.caveats,
         strange=found.strange,

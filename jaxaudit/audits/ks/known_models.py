@@ -1,0 +1,88 @@
+"""What models of known truth say of a table of scores: a target's place between them, and which way scores point."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy
+from jaxtyping import Int
+
+from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.score_test import ShareLeft, normal_scores, share_left
+
+
+def models_that_used(table: ScoreTable, target: ScoredModel) -> tuple[ScoredModel, ...]:
+    """The models that used the query set, else the target before its deletion: of several, that of the same name."""
+    before = table.of("before")
+    return table.of("used") or tuple(model for model in before if len(before) == 1 or model.name == target.name)
+
+
+def between_models(table: ScoreTable, target: ScoredModel, level: float) -> ShareLeft | None:
+    """The target's place between models of known truth; None if there are none, or no score that all of them have."""
+    names = [name for name in target.scores if table.directions[name]]
+    return _place(table, target, names, [table.directions[name] for name in names], ALPHA, level)
+
+
+def ways_of_use(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
+    """Which way the target's scores point by models of known truth, beyond chance.
+
+    By the name of a score, 1 if it is higher for models that used the query set, -1 if it is lower, and 0 if that is
+    chance. Only scores that all these models have are named. Over all scores, a direction is taken from models that do
+    not differ in at most 5% of tables to either side.
+    """
+    if not models_that_used(table, target):
+        return {}
+    places = {name: _place(table, target, [name], [1], ALPHA / len(target.scores)) for name in target.scores}
+    return {
+        name: int(np.sign(place.effect)) * (abs(place.effect) > place.chance)
+        for name, place in places.items()
+        if place is not None
+    }
+
+
+def ways_by_members(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
+    """Which way the target's scores point by its known members beside the holdout, as for `ways_of_use`."""
+    members, holdout = table.rows("members"), table.rows("holdout")
+    ways: dict[str, int] = {}
+    for name, values in target.scores.items():
+        if min(len(members), len(holdout)) > 1 and asked(values, np.concatenate([members, holdout])):
+            test = scipy.stats.mannwhitneyu(values[members], values[holdout], alternative="two-sided")
+            above = test.statistic > len(members) * len(holdout) / 2
+            ways[name] = (1 if above else -1) * int(test.pvalue <= ALPHA / len(target.scores))
+    return ways
+
+
+def _place(
+    table: ScoreTable,
+    target: ScoredModel,
+    wanted: Sequence[str],
+    directions: Sequence[int],
+    alpha: float,
+    level: float = 0.95,
+) -> ShareLeft | None:
+    """The target's place by these scores, in these directions."""
+    unused, used = table.of("unused"), models_that_used(table, target)
+    query, dealt = table.rows("query"), table.rows("query", "holdout")
+    models = (target, *unused, *used)
+
+    def shared(rows: Int[np.ndarray, " some"]) -> dict[str, int]:
+        return {
+            name: way
+            for name, way in zip(wanted, directions, strict=True)
+            if all(name in model.scores and asked(model.scores[name], rows) for model in models)
+        }
+
+    rows = dealt if len(dealt) > len(query) and shared(dealt) else query
+    ways = shared(rows)
+    if not ways or not (unused or (used and len(rows) > len(query))):
+        return None
+    scores = np.mean(
+        [way * normal_scores(np.stack([model.scores[name][rows] for model in models])) for name, way in ways.items()],
+        axis=0,
+    )
+    return share_left(
+        *(scores[0], scores[1 : 1 + len(unused)], scores[1 + len(unused) :], len(query)),
+        groups=None if table.groups is None else table.groups[rows],
+        alpha=alpha,
+        level=level,
+    )

@@ -387,8 +387,8 @@ def scores_section() -> str:
         lines += [
             "",
             "A query set that was over-forgotten, by all scores or by one, was called used in at most "
-            f"{directed:.1%} of {over[0]['tables']} tables. Where no direction is known, any difference counts: one was "
-            f"found in up to {undirected:.0%}, and it gives no verdict.",
+            f"{directed:.1%} of {over[0]['tables']} tables. Where no direction is known, any difference counts: one "
+            f"was found in up to {undirected:.0%}, and it gives no verdict.",
         ]
         page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
         lines += ["", f"All sizes and shares: [the page]({page})."]

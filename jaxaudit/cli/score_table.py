@@ -33,7 +33,6 @@ def read_scores(
     if unknown:
         say(
             f"{table.name}: it is not known whether {', '.join(unknown[:SHOWN])} is lower or higher for records that "
-            "were used: it counts in both directions, and only where a target has no score of known direction; --lower "
-            "or --higher of jaxaudit ks says it"
+            "were used: no verdict rests on it; --lower or --higher of jaxaudit ks says it"
         )
     return table

@@ -34,6 +34,7 @@ def test_errors_are_those_of_scipy_and_columns_pass_through(rows: dict[str, np.n
     done = jaxaudit(*WORDS, *further)
     score = "nll" if sigma else "squared_error"
     assert done.out.startswith(f"s.csv: 8 records (query 3, holdout 3, members 1, reference 1), scored by {score}.\n")
+    assert done.out.rstrip().endswith("--scores s.csv --lower nll" if sigma else "--scores s.csv")
     found = csv.read_csv("s.csv").to_pydict()
     assert list(found) == ["set", "group", "covariate.age", "covariate.sd", f"target.{score}"]
     wanted = -stats.norm.logpdf(rows["y"], rows["guess"], rows["sd"]) if sigma else (rows["y"] - rows["guess"]) ** 2
@@ -133,3 +134,13 @@ def test_groups_and_sets_may_be_the_index_of_pandas(rows: dict[str, np.ndarray])
     parquet.write_table(pa.table(rows).replace_schema_metadata(kept), "t.csv")
     assert jaxaudit(*WORDS, "--group", "who").code == 0
     assert Path("s.csv").read_bytes() == wanted
+
+
+def test_a_likelihood_that_is_negative_everywhere_is_judged_as_the_summary_says(rows: dict[str, np.ndarray]):
+    """The density of a narrow normal distribution is above 1."""
+    write({**rows, "sd": np.full(8, 0.01), "y": rows["guess"] + 1e-4 * np.arange(8)})
+    done = jaxaudit(*WORDS, "--sigma", "sd")
+    assert max(csv.read_csv("s.csv").to_pydict()["target.nll"]) < 0
+    refused(("ks", "--scores", "s.csv"), ("target.nll", "--lower"))
+    command = done.out.rstrip().splitlines()[-1].partition("jaxaudit ")[2]
+    jaxaudit(*command.split())

@@ -271,7 +271,9 @@ def test_covariates_keep_their_whole_names():
     assert list(table.covariates) == ["a.x", "b.x", "q_0.5"]
 
 
-@pytest.mark.parametrize("score", ["loss", "min_k", "min_k_plus_plus", "zlib", "squared_error", "probability"])
+@pytest.mark.parametrize(
+    "score", ["loss", "min_k", "min_k_plus_plus", "zlib", "squared_error", "probability", "nll", "Min-K", "mink_0.2"]
+)
 def test_a_score_with_the_sign_of_the_other_direction_is_refused(score: str):
     """As the log-likelihoods that other tools call loss, or min_k where higher is more likely a member's."""
     found = {"set": ["query", "holdout"] * 2, f"target.{score}": [-1.0, -2.0, -0.5, -0.25]}
@@ -280,8 +282,9 @@ def test_a_score_with_the_sign_of_the_other_direction_is_refused(score: str):
     for way, sign in (("higher", 1), ("lower", -1)):
         table = score_table(found, **{way: [score]})  # pyright: ignore[reportArgumentType]
         assert (table.directions, table.guessed) == ({score: sign}, ())
-    # Some numbers below 0 are no contradiction.
-    assert score_table({**found, f"target.{score}": [-1.0, 2.0, -0.5, 0.25]}).guessed == (score,)
+    # Some numbers below 0 are no contradiction, except of a share.
+    if score != "probability":
+        assert score_table({**found, f"target.{score}": [-1.0, 2.0, -0.5, 0.25]}).guessed == (score,)
 
 
 def test_a_log_likelihood_above_0_is_refused():
@@ -298,5 +301,41 @@ def test_one_model_of_several_with_another_sign_is_refused():
 
 
 def test_scores_that_may_have_either_sign_pass():
-    for score in ("nll", "log_odds", "reference", "mine"):
+    for score in ("log_odds", "reference", "mine"):
         score_table({"set": ["query", "holdout"] * 2, f"target.{score}": [-1.0, -2.0, -0.5, -0.25]})
+
+
+@pytest.mark.parametrize("score", ["probability", "Confidence", "accuracy", "rouge", "exact_memorization"])
+def test_shares_that_are_none_are_refused_until_a_direction_is_said(score: str):
+    sets = ["query", "holdout"] * 2
+    for numbers in ([0.1, 2.5, 3.0, 0.2], [0.5, -0.5, 0.2, 0.1], [20.0, 300.0, 5.0, 1.0]):
+        found = {"set": sets, f"target.{score}": numbers}
+        with pytest.raises(InputError, match=r"lower.*higher"):
+            score_table(found)
+        for way, sign in (("higher", 1), ("lower", -1)):
+            assert score_table(found, **{way: [score]}).directions == {score: sign}  # pyright: ignore[reportArgumentType]
+    for numbers in ([0.1, 1.0, 0.3, 0.2], [10.0, 100.0, 30.0, 0.0]):
+        assert score_table({"set": sets, f"target.{score}": numbers}).directions == {score: 1}
+    assert score_table({"set": sets, "target.likelihood": [0.1, 2.5, 3.0, 0.2]}).directions == {"likelihood": 1}
+
+
+@pytest.mark.parametrize(
+    ("score", "direction"),
+    [
+        *(
+            ("Loss", -1),
+            ("NLL", -1),
+            ("ROUGE", 1),
+            ("Log_Likelihood", 1),
+            ("Min-K", -1),
+            ("mink", -1),
+            ("min_k_0.2", -1),
+        ),
+        *(("mink_20", -1), ("min_k_plus_plus_0.1", -1), ("mink++_0.2", -1), ("min_k_of_others", 0), ("minkowski", 0)),
+    ],
+)
+def test_known_names_in_any_case_and_of_any_share_of_tokens_have_a_direction(score: str, direction: int):
+    numbers = [-0.1, -0.4, -0.3, -0.2] if score == "Log_Likelihood" else [0.1, 0.4, 0.3, 0.2]
+    table = score_table({"set": ["query", "holdout"] * 2, f"target.{score}": numbers})
+    assert table.directions == {score: direction}
+    assert table.guessed == ((score,) if direction else ())

@@ -236,20 +236,27 @@ def score_predictions(options: RegressionOptions) -> Summary:
             )
     columns[f"target.{score}"] = squared
     # What cannot be judged is not written.
-    score_table(columns, name=table.source)
+    # The nll of a density may be below 0 everywhere, which is no log-likelihood.
+    lower = ("nll",) if score == "nll" else ()
+    score_table(columns, name=table.source, lower=lower)
     write_scores(options.table, columns)
-    return _scored(options.table, sets, score)
+    return _scored(options.table, sets, score, lower)
 
 
-def _scored(path: Path, sets: Sequence[str], by: str) -> Summary:
+def _scored(path: Path, sets: Sequence[str], by: str, lower: Sequence[str] = ()) -> Summary:
     """The summary of a table of records of these sets."""
     counts = Counter(sets)
     said = ", ".join(f"{name} {counts[name]:,}" for name in SETS if counts[name])
-    return _written(path, f"{len(sets):,} records ({said}), scored by {by}.")
+    return _written(path, f"{len(sets):,} records ({said}), scored by {by}.", lower=lower)
 
 
-def _written(path: Path, *lines: str) -> Summary:
+def _written(path: Path, *lines: str, lower: Sequence[str] = ()) -> Summary:
     shown = shlex.quote(str(path))
     head, *more = lines
-    told = (f"{shown}: {head}", *more, "", f"To judge: jaxaudit ks --scores {shown}")
+    told = (
+        f"{shown}: {head}",
+        *more,
+        "",
+        f"To judge: {' '.join([f'jaxaudit ks --scores {shown}', *(f'--lower {score}' for score in lower)])}",
+    )
     return Summary(tuple(told))

@@ -20,8 +20,20 @@ HIGHER = {
     *("log_likelihood", "likelihood", "probability", "log_odds", "confidence", "accuracy"),
     *("extraction_strength", "exact_memorization", "rouge"),
 }
+_MIN_K = re.compile(r"min_?k(_?plus_?plus|_?\+\+)?(_?prob)?(_?[0-9]+(\.[0-9]+)?%?)?")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 _DOT = re.compile(r"(?<![0-9])\.|\.(?![0-9])")
+
+
+def known_as(score: str) -> str:
+    """The name of a score as `LOWER` and `HIGHER` have it, whatever its case, and whatever share of tokens it is of.
+
+    >>> known_as("Loss"), known_as("Min-K"), known_as("mink_0.2"), known_as("min_k_plus_plus_0.1"), known_as("mine")
+    ('loss', 'min_k', 'min_k', 'min_k_plus_plus', 'mine')
+    """
+    name = score.casefold().replace("-", "_").replace(" ", "_")
+    found = _MIN_K.fullmatch(name)
+    return name if found is None else "min_k_plus_plus" if found[1] else "min_k"
 
 
 def is_number(column: str) -> bool:
@@ -51,7 +63,7 @@ def refuse_unclear(scores: Mapping[tuple[Role, str], Sequence[str]], name: str) 
         column = ".".join(filter(None, (role, model, own[0])))
         numeric = [score for score in own if _NUMBER.fullmatch(score)]
         apart = others and not any(set(own) & set(theirs) for theirs in others.values())
-        if numeric or not own[0] or (model and (model in LOWER | HIGHER or "" in others or apart)):
+        if numeric or not own[0] or (model and (known_as(model) in LOWER | HIGHER or "" in others or apart)):
             plain = f"{role}.{model}_{own[0]}" if model else f"{role}.NAME"
             raise InputError(
                 f"{name}: the column {column} may be the score {own[0]!r} of a model {model!r}, or one score of the "

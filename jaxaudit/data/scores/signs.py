@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from jaxaudit.data.scores.names import known_as
 from jaxaudit.errors import InputError
 
 
@@ -18,37 +19,51 @@ class _Sign(NamedTuple):
 
 
 _ERRORS = _Sign(1, "lower", "log-likelihoods or means of them, which are higher for records that were used")
-_SHARES = _Sign(1, "higher", "logarithms, or have the other sign")
+_DENSITIES = _Sign(1, "higher", "logarithms, or have the other sign")
+SHARES = ("probability", "confidence", "accuracy", "extraction_strength", "exact_memorization", "rouge")
+"""Numbers from 0 to 1, or percentages."""
+PERCENT, EXCESS = 50, 1e-6
+"""Percentages have a number above the first; shares may be out of their range by the second."""
 _LIKELIHOODS = _Sign(-1, "higher", "losses (negative log-likelihoods), which are lower for records that were used")
 SIGNS = {
     **dict.fromkeys(("loss", "error", "squared_error", "absolute_error", "perplexity", "truth_ratio"), _ERRORS),
-    **dict.fromkeys(("min_k", "min_k_plus_plus", "zlib", "gradnorm"), _ERRORS),
-    **dict.fromkeys(("likelihood", "probability", "accuracy"), _SHARES),
-    **dict.fromkeys(("extraction_strength", "exact_memorization", "rouge"), _SHARES),
+    **dict.fromkeys(("nll", "min_k", "min_k_plus_plus", "zlib", "gradnorm"), _ERRORS),
+    "likelihood": _DENSITIES,
     "log_likelihood": _LIKELIHOODS,
 }
-"""Of densities, `nll` and `log_odds` have either sign."""
+"""`log_odds` have either sign. So has the `nll` of a density, which must be said."""
 
 
 def refuse_contrary(columns: Mapping[str, tuple[str, Float[np.ndarray, " n"]]], name: str) -> None:
-    """Refuses scores whose direction follows from their names, if no number has the sign that the name promises.
+    """Refuses scores whose direction follows from their names, if their numbers are not what the name promises.
 
-    `columns` are the name and the numbers of the score of each column; NaN is no number.
+    That is a score of which no number has the sign of the name, and a share with numbers that are none. `columns` are
+    the name and the numbers of the score of each column; NaN is no number.
     """
-    contrary = {column: score for column, (score, values) in columns.items() if _is_contrary(score, values)}
+    contrary = {column: score for column, (score, values) in columns.items() if _is_contrary(known_as(score), values)}
     if not contrary:
         return
     column, score = next(iter(contrary.items()))
-    sign, way, likely = SIGNS[score]
-    side, other = ("above", "lower" if way == "higher" else "higher") if sign > 0 else ("below", "lower")
-    others = ", ".join(each for each in dict.fromkeys(contrary.values()) if each != score)
+    others = ", ".join(other for other in dict.fromkeys(contrary.values()) if other != score)
+    if known_as(score) in SHARES:
+        way, other = "higher", "lower"
+        what = "has numbers that are neither from 0 to 1 nor from 0 to 100"
+        such = "may be losses or errors, which are lower, or logarithms or counts, which are higher"
+    else:
+        sign, way, likely = SIGNS[known_as(score)]
+        side, other = ("above", "lower" if way == "higher" else "higher") if sign > 0 else ("below", "lower")
+        what, such = f"has no number {side} 0", f"are more likely {likely}"
     raise InputError(
-        f"{name}: no number of the column {column} is {side} 0. By the name {score} it is {way} for records that were "
-        f"used, but such numbers are more likely {likely}. Say which: name {score} in `{other}`, or in `{way}` if the "
-        f"name is right.{f' The same holds of {others}.' if others else ''}"
+        f"{name}: the column {column} {what}. By the name {score} it is {way} for records that were used, but such "
+        f"numbers {such}. Say which: name {score} in `{other}`, or in `{way}` if the name is right."
+        f"{f' The same holds of {others}.' if others else ''}"
     )
 
 
 def _is_contrary(score: str, values: Float[np.ndarray, " n"]) -> bool:
-    there = values[~np.isnan(values)] * (SIGNS[score].sign if score in SIGNS else 0)
-    return bool(there.max() <= 0 and there.min() < 0)
+    there = values[~np.isnan(values)]
+    least, most = float(there.min()), float(there.max())
+    if score in SHARES:
+        return least < -EXCESS or most > 100 + EXCESS or 1 + EXCESS < most <= PERCENT
+    sign = SIGNS[score].sign if score in SIGNS else 0
+    return (sign > 0 and most <= 0 and least < 0) or (sign < 0 and least >= 0 and most > 0)

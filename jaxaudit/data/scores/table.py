@@ -10,7 +10,18 @@ from jaxtyping import Float, Int
 
 from jaxaudit.data.group_values import group_values, numbered
 from jaxaudit.data.scores.copies import ScoreColumn, refuse_copies
-from jaxaudit.data.scores.names import COVARIATE, HIGHER, LOWER, OWN, ROLES, Role, is_number, parts, refuse_unclear
+from jaxaudit.data.scores.names import (
+    COVARIATE,
+    HIGHER,
+    LOWER,
+    OWN,
+    ROLES,
+    Role,
+    is_number,
+    known_as,
+    parts,
+    refuse_unclear,
+)
 from jaxaudit.data.scores.signs import refuse_contrary
 from jaxaudit.errors import InputError
 
@@ -106,7 +117,7 @@ def score_table(
             `target.mink_0.2` is the score `mink_0.2`.
         name: of the table.
         lower, higher: names of scores that are lower, or higher, for records that were used, in addition to `LOWER` and
-            `HIGHER`. Of other scores the direction is not known, and both count.
+            `HIGHER`. Of other scores the direction is not known: no verdict rests on them.
 
     Raises:
         InputError: there is no set, no score, a set of an unknown name, a record twice, a number that is not finite, a
@@ -282,5 +293,5 @@ def _directions(models: Sequence[ScoredModel], lower: Sequence[str], higher: Seq
                 f"`lower` and `higher` name scores of the table, each once: {each!r} is not one of "
                 f"{', '.join(list(names)[:10])}, or is in both."
             )
-    below, above = (LOWER - set(higher)) | set(lower), (HIGHER - set(lower)) | set(higher)
-    return {name: (name in above) - (name in below) for name in names}
+    of_names = {name: (known_as(name) in HIGHER) - (known_as(name) in LOWER) for name in names}
+    return of_names | dict.fromkeys(lower, -1) | dict.fromkeys(higher, 1)

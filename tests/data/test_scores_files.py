@@ -156,7 +156,6 @@ def test_groups_of_dealt_sets_are_as_strict():
         {"set": np.array("query")},
         {"group": np.arange(3)},
         {"index": np.arange(SIZE + 5)},
-        {"note": np.arange(SIZE + 5)},
         {"set": np.array([], "U5")},
     ],
 )
@@ -339,3 +338,78 @@ def test_known_names_in_any_case_and_of_any_share_of_tokens_have_a_direction(sco
     table = score_table({"set": ["query", "holdout"] * 2, f"target.{score}": numbers})
     assert table.directions == {score: direction}
     assert table.guessed == ((score,) if direction else ())
+
+
+# What other tools write
+
+
+def test_what_is_not_used_may_be_of_any_shape_and_kind(tmp_path: Path):
+    found = columns()
+    wanted = score_table(found).content_hash
+    for note in (np.arange(SIZE + 5), np.float64(3), np.ones((2, 2)), np.zeros(0)):
+        arrays = {name: np.asarray(values) for name, values in {**found, "note": note}.items()}
+        np.savez(tmp_path / "s.npz", **arrays)  # pyright: ignore[reportArgumentType]
+        for table in (load_scores(tmp_path / "s.npz"), score_table(arrays)):
+            assert (table.content_hash, table.ignored) == (wanted, ("note",))
+    assert score_table({**found, "note": 3}).content_hash == wanted
+    path = written(tmp_path / "s.jsonl", found)
+    notes = (', "note": true', ', "note": [1, {"a": 2}]', ', "note": {"a": null}', "")
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(f"{line[:-1]}{notes[row % 4]}}}" for row, line in enumerate(lines)))
+    table = load_scores(path)
+    assert (table.content_hash, table.ignored) == (wanted, ("note",))
+    path.write_text("\n".join(f'{line[:-1]}, "note": {{"a": 1, "a": 2}}}}' for line in lines))
+    with pytest.raises(InputError, match="twice"):
+        load_scores(path)
+
+
+@pytest.mark.parametrize("value", ["true", "[1]", "{}", "NaN", "Infinity"])
+def test_a_cell_of_json_that_is_no_number_is_refused(value: str, tmp_path: Path):
+    path = tmp_path / "s.jsonl"
+    path.write_text(f'{{"set": "query", "target.loss": {value}}}\n')
+    with pytest.raises(InputError, match="null" if value in ("NaN", "Infinity") else "one number or text"):
+        load_scores(path)
+
+
+def test_a_json_array_is_refused_with_what_to_do(tmp_path: Path):
+    for indent in (None, 1):
+        (tmp_path / "s.json").write_text(json.dumps([{"set": "query", "target.loss": 1}], indent=indent))
+        with pytest.raises(InputError, match="one object a line"):
+            load_scores(tmp_path / "s.json")
+
+
+@pytest.mark.parametrize("missing", ["NA", "nan", "", "N/A", "NULL"])
+def test_what_stands_for_no_number_is_a_model_that_was_not_asked(missing: str, tmp_path: Path):
+    asked = [row % 2 == 0 for row in range(SIZE)]
+    numbers = np.random.default_rng(5).gamma(2, size=SIZE)
+    found = columns(
+        **{"used.1.loss": [float(number) if one else None for number, one in zip(numbers, asked, strict=True)]}
+    )
+    wanted = score_table(found).content_hash
+    texts = {**found, "used.1.loss": [missing if cell is None else cell for cell in found["used.1.loss"]]}
+    assert score_table(texts).content_hash == wanted
+    for name in ("s.csv", "s.jsonl"):
+        assert load_scores(written(tmp_path / name, texts)).content_hash == wanted
+    with pytest.raises(InputError) as refused:
+        load_scores(written(tmp_path / "s.csv", {**found, "used.1.loss": ["many"] * SIZE}))
+    assert "drop" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_sets_and_the_first_words_of_columns_are_read_in_any_case(name: str, tmp_path: Path):
+    found = columns(group=[row // 4 for row in range(SIZE)])
+    sets = {"query": " Query ", "holdout": "HOLDOUT"}
+    loud = {"target.loss": "Target.loss", "set": " Set", "group": "GROUP"}
+    other = {loud.get(column, column): values for column, values in found.items()}
+    other[" Set"] = [sets[cell] for cell in found["set"]]
+    assert load_scores(written(tmp_path / name, other)).content_hash == score_table(found).content_hash
+    with pytest.raises(InputError):
+        score_table({**found, "Set": found["set"]})
+
+
+def test_byte_strings_are_texts(tmp_path: Path):
+    found = columns(text=[f"n\u00f6 {row}" for row in range(SIZE)], index=list(range(SIZE)))
+    arrays = {name: np.asarray(values) for name, values in found.items()}
+    arrays |= {name: np.char.encode(arrays[name].astype(str), "utf-8") for name in ("set", "text")}
+    np.savez(tmp_path / "s.npz", **arrays)  # pyright: ignore[reportArgumentType]
+    assert load_scores(tmp_path / "s.npz").content_hash == score_table(found).content_hash

@@ -20,7 +20,7 @@ from jaxaudit.data.scores.joined_logs import joined, model_names
 from jaxaudit.data.scores.names import Role
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, read_log
 from jaxaudit.data.scores.predictions import refuse_other_scale, squared_errors
-from jaxaudit.data.scores.table import MOST, columns_of, score_table
+from jaxaudit.data.scores.table import MOST, columns_of, score_table, set_of
 from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.tables.people import read_text_table
@@ -195,7 +195,7 @@ def score_predictions(options: RegressionOptions) -> Summary:
         return names.index(name)
 
     def numbers(name: str) -> np.ndarray:
-        values = table.numbers(place(name))
+        values = table.numbers(place(name), "leave such records out")
         wrong = np.flatnonzero(~np.isfinite(values))
         if len(wrong):
             raise InputError(
@@ -203,8 +203,8 @@ def score_predictions(options: RegressionOptions) -> Summary:
             )
         return values
 
-    sets = trimmed(table.columns[place(options.set_column)]).to_pylist()
-    wrong = [row for row, name in enumerate(sets, 1) if name not in SETS]
+    sets = [set_of(cell) for cell in table.columns[place(options.set_column)].to_pylist()]
+    wrong = [row for row, name in enumerate(sets, 1) if not name]
     if wrong or not sets:
         where = f"row {wrong[0]}, column {options.set_column!r}" if wrong else "there are no rows; each"
         raise InputError(f"{table.source}: {where} must have one of {', '.join(SETS)}.")

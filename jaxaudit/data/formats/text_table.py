@@ -75,9 +75,9 @@ class TextTable:
         notes = (f"column {place + 1} has neither a name nor a value and is left out" for place in empty)
         return table, tuple(notes)
 
-    def numbers(self, column: int) -> np.ndarray:
+    def numbers(self, column: int, advice: str = "leave it out (`drop`)") -> np.ndarray:
         """`float64[rows]`: the cells of a column as numbers; an InputError names the row (from 1 below the header) of a
-        cell that is none.
+        cell that is none, and gives the advice.
         """
         found = float_cells(self.columns[column], self.decimal)
         if found is not None:
@@ -90,7 +90,7 @@ class TextTable:
                 what = "is empty" if cell == "" else "holds text"
                 raise InputError(
                     f"{self.source}: row {row}, {self.title(column)} {what}, not a number; clean or encode it, or "
-                    "leave it out (`drop`)."
+                    f"{advice}."
                 ) from error
         return np.array([float(cell) for cell in cells])
 

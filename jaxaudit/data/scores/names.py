@@ -36,6 +36,17 @@ def known_as(score: str) -> str:
     return name if found is None else "min_k_plus_plus" if found[1] else "min_k"
 
 
+def plain(column: str) -> str:
+    """A column's name without blanks around it, with the first word in small letters if it is known.
+
+    >>> plain(" Set "), plain("Target.A.Loss"), plain("My Note")
+    ('set', 'target.A.Loss', 'My Note')
+    """
+    name = column.strip()
+    first, dot, rest = name.partition(".")
+    return first.casefold() + dot + rest if first.casefold() in ((*ROLES, COVARIATE) if dot else OWN) else name
+
+
 def is_number(column: str) -> bool:
     """Whether a column of this name holds the scores of a model, or a covariate."""
     role, _, score = column.partition(".")

@@ -12,9 +12,10 @@ import numpy as np
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import json_lines, refuse_repeated_keys
+from jaxaudit.data.group_values import MISSING
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
-from jaxaudit.data.scores.names import OWN, is_number
+from jaxaudit.data.scores.names import OWN, is_number, plain
 from jaxaudit.data.scores.table import ScoreTable, check_lengths, score_table
 from jaxaudit.errors import InputError
 
@@ -23,6 +24,7 @@ CELL = 64
 """Bytes that Python takes for a cell."""
 SHARE = 4
 """Cells take several times the bytes of their lines, which may unpack to 1 / `SHARE` of what an array may."""
+_NO_JSON = re.compile(rb"[\s:,\[]-?(?:NaN|Infinity)(?=[\s,\]}])")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 
@@ -47,7 +49,7 @@ def load_scores(
     """
     path, notes = Path(path), tuple[str, ...]()
     if path.suffix.lower() in JSON_LINES:
-        columns = _of_lines(path)
+        columns = _of_lines(path, rename)
     elif path.suffix.lower() == ".npz":
         columns = _of_archive(path, rename)
     else:
@@ -55,7 +57,7 @@ def load_scores(
     missing = [each for each in rename if each not in columns]
     if missing:
         raise InputError(f"{path.name}: has no column {missing[0]!r} to rename (`rename`); is the name right?")
-    renamed = [rename.get(each, each) for each in columns]
+    renamed = [_name(each, rename) for each in columns]
     twice = sorted({each for each in renamed if renamed.count(each) > 1})
     if twice:
         raise InputError(f"{path.name}: has several columns {twice[0][:100]!r}; give each its own name.")
@@ -72,9 +74,9 @@ def is_score_table(path: Path) -> bool:
     if first.startswith(b"PAR1"):
         from jaxaudit.data.formats.parquet_file import parquet_names
 
-        return "set" in parquet_names(path)
+        return "set" in map(plain, parquet_names(path))
     names = re.split(rb"[,;\t]", first.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf"))
-    return b"set" in [each.strip(b' \r"') for each in names]
+    return b"set" in [name.strip(b' \r"').lower() for name in names]
 
 
 def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.ndarray | None:
@@ -107,21 +109,26 @@ def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.n
 
 def _is_used(column: str, rename: Mapping[str, str]) -> bool:
     """Whether a column of a file is read; of others only the names are."""
-    name = rename.get(column, column)
+    name = _name(column, rename)
     return name in OWN or is_number(name)
+
+
+def _name(column: str, rename: Mapping[str, str]) -> str:
+    return plain(rename.get(column, column))
 
 
 def _of_archive(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
     archive = NpzArrays(path)
-    shapes = {name: archive.shape(name) for name in archive.names}
-    named = {rename.get(name, name): shape for name, shape in shapes.items()}
+    # Of others only the names are read, whatever they hold.
+    shapes = {name: archive.shape(name) for name in archive.names if _is_used(name, rename)}
+    named = {_name(name, rename): shape for name, shape in shapes.items()}
     if "set" in named:
         check_lengths(named, path.name)
     records = max((shape[0] for shape in shapes.values() if shape), default=0)
-    size = max(sum(archive.sizes.values()), CELL * records * len(shapes))
+    size = max(sum(archive.sizes.values()), CELL * records * len(archive.names))
     with open_data(path) as file:
         refuse_larger(path.name, size, most_unpacked(file_size(file), MAX_BYTES))
-    return {name: archive.read(name) if _is_used(name, rename) else range(records) for name in shapes}
+    return {name: archive.read(name) if name in shapes else range(records) for name in archive.names}
 
 
 def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -143,30 +150,44 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tu
             found[name] = range(table.rows)
             continue
         cells = trimmed(table.columns[index])
-        if not is_number(rename.get(name, name)):
+        if not is_number(_name(name, rename)):
             found[name] = np.asarray(cells.to_pylist(), object)
             continue
-        empty = pc.call_function("equal", [cells, ""])
+        lower = pc.call_function("utf8_lower", [cells])
+        empty = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING)))
         values = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
         table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-        found[name] = table.numbers(index)
+        found[name] = table.numbers(index, "leave it empty if the model was not asked")
     return found, notes
 
 
-def _of_lines(path: Path) -> dict[str, Any]:
-    decoder = msgspec.json.Decoder(dict[str, int | float | str | None])
+def _of_lines(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
+    decoder, cells = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.json.Decoder(int | float | str | None)
     found: dict[str, list[Any]] = {}
+    others: dict[str, None] = {}
+    records = 0
     for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
         try:
-            record = decoder.decode(line)
+            raw = decoder.decode(line)
             refuse_repeated_keys(line)
+            record = {name: cells.decode(cell) for name, cell in raw.items() if _is_used(name, rename)}
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise InputError(f"{path.name}: line {number} is not an object of numbers and texts, in UTF-8.") from error
+            raise InputError(f"{path.name}: line {number} {_wrong_with(line, number)}.") from error
         except ValueError as error:
             raise InputError(f"{path.name}: line {number}: {error}.") from error
-        found = found or {name: [] for name in record}
-        if record.keys() != found.keys() or len(found) > MOST_COLUMNS:
+        found, records = found or {name: [] for name in record}, records + 1
+        others |= dict.fromkeys(name for name in raw if name not in record)
+        if record.keys() != found.keys() or len(found) + len(others) > MOST_COLUMNS:
             raise InputError(f"{path.name}: line {number} has other names than the first; give each record the same.")
         for name, value in record.items():
             found[name].append(value)
-    return found
+    return {**found, **{name: range(records) for name in others}}
+
+
+def _wrong_with(line: bytes, number: int) -> str:
+    """Why a line is no record, and what to do."""
+    if number == 1 and line.startswith(b"["):
+        return "begins a JSON array: write one object a line (pandas: to_json with orient='records', lines=True)"
+    if _NO_JSON.search(line):
+        return "has NaN or Infinity, which JSON has not: write null where a model was not asked"
+    return "is not an object of numbers and texts, in UTF-8: write one object a line, with one number or text a column"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxaudit.data.group_values import group_values, numbered
+from jaxaudit.data.group_values import MISSING, group_values, numbered
 from jaxaudit.data.scores.copies import ScoreColumn, refuse_copies
 from jaxaudit.data.scores.names import (
     COVARIATE,
@@ -20,6 +20,7 @@ from jaxaudit.data.scores.names import (
     is_number,
     known_as,
     parts,
+    plain,
     refuse_unclear,
 )
 from jaxaudit.data.scores.signs import refuse_contrary
@@ -129,15 +130,18 @@ def score_table(
     >>> table.of("target")[0].scores["loss"], table.directions
     (array([0.1, 2. , 0.3, 1. ]), {'loss': -1})
     """
-    found = {str(each): columns[each] for each in columns}
+    found = {plain(str(each)): columns[each] for each in columns}
+    if len(found) < len(list(columns)):
+        raise InputError(f"{name}: two columns have the same name, but for its case or blanks; give each its own.")
+    found |= {each: _texts(found[each]) for each in ("set", "index", "text") if each in found}
     if "set" not in found:
         raise InputError(
             f"{name}: has no column `set`; say of each record whether it is in the query set (query), the holdout "
             "(holdout) or among the known members (members)."
         )
-    check_lengths({each: shape_of(values) for each, values in found.items()}, name)
+    check_lengths({each: shape_of(found[each]) for each in found if each in OWN or is_number(each)}, name)
     # Texts become an array only when they are known to be short: its cells are all as wide as the longest.
-    sets = np.array([each if each in SETS else "" for each in map(str, found["set"])], "U9")
+    sets = np.array([set_of(str(each)) for each in found["set"]], "U9")
     unknown = sets == ""
     if unknown.any() or not len(sets):
         raise InputError(f"{name}: {int(unknown.sum())} of {len(sets)} records are in no set of {', '.join(SETS)}.")
@@ -188,6 +192,19 @@ def asked(values: Float[np.ndarray, " records"], rows: Int[np.ndarray, " some"])
     return len(rows) > 0 and bool(np.isfinite(values[rows]).all())
 
 
+def set_of(cell: str) -> str:
+    """The set that a cell names, in any case and with blanks around it; empty if it names none."""
+    name = cell.strip().casefold() if len(cell) <= LONGEST else ""
+    return name if name in SETS else ""
+
+
+def _texts(values: Any) -> Any:
+    """Byte strings, NumPy's type `S`, as texts; other bytes stay other texts."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "S" or values.ndim != 1:
+        return values
+    return [cell.decode("utf-8", "backslashreplace") for cell in values.tolist()]
+
+
 def shape_of(values: Any) -> tuple[int, ...]:
     """The shape of a column; texts are not made an array, whose cells would all be as wide as the longest."""
     return tuple(values.shape) if hasattr(values, "shape") else (len(values),)
@@ -202,11 +219,7 @@ def columns_of(columns: Mapping[str, Any]) -> list[ScoreColumn]:
 def check_lengths(shapes: Mapping[str, tuple[int, ...]], name: str) -> None:
     """Rejects columns that have not one value for each record, by their shapes alone."""
     records = shapes["set"]
-    wrong = {
-        column: shape
-        for column, shape in shapes.items()
-        if shape[:1] != records or (len(shape) != 1 and (column in OWN or is_number(column)))
-    }
+    wrong = {column: shape for column, shape in shapes.items() if shape != records}
     if wrong or len(records) != 1:
         listed = "; ".join(f"{column[:100]} has shape {shape}" for column, shape in list(wrong.items())[:5])
         raise InputError(
@@ -219,7 +232,7 @@ def _numbers(column: str, values: Any, records: int, name: str) -> Float[np.ndar
     if len(column) > 3 * LONGEST:
         raise InputError(f"{name}: a column has a name of more than {3 * LONGEST} characters; give it a short one.")
     try:
-        found = np.array(values, np.float64)
+        found = np.array(_with_gaps(values), np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name}: the column {column} has a cell that is not a number, or too large a one.") from error
     # Infinite ones included; squares and their sums stay finite.
@@ -230,6 +243,13 @@ def _numbers(column: str, values: Any, records: int, name: str) -> Float[np.ndar
             "records out, or give the logarithms of all."
         )
     return found
+
+
+def _with_gaps(values: Any) -> Any:
+    """The cells, with NaN for a text that stands for no number, such as NA of R."""
+    if getattr(getattr(values, "dtype", None), "kind", "O") not in "OU":
+        return values
+    return [np.nan if isinstance(cell, str) and cell.strip().casefold() in MISSING else cell for cell in values]
 
 
 def _refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str) -> None:

@@ -14,11 +14,17 @@ def read_scores(
     path: Path, rename: Mapping[str, str] = {}, lower: Sequence[str] = (), higher: Sequence[str] = ()
 ) -> ScoreTable:
     """The table in a file, as `load_scores` reads it."""
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.formats.text_table import INDEX_NAMES
+
     table = load_scores(path, rename=rename, lower=lower, higher=higher)
     for note in table.notes:
         say(f"{table.name}: {note}")
-    if table.ignored:
-        say(f"{table.name}: {len(table.ignored)} columns are not used: {', '.join(table.ignored[:SHOWN])}")
+    # An index of rows without a name, as pandas writes it, is nobody's score.
+    ignored = [column for column in table.ignored if column.strip().casefold() not in INDEX_NAMES]
+    if ignored:
+        counted = "1 column is" if len(ignored) == 1 else f"{len(ignored)} columns are"
+        say(f"{table.name}: {counted} not used: {', '.join(map(repr, ignored[:SHOWN]))}")
     ways = {
         way: [name for name in table.guessed if table.directions[name] == sign]
         for way, sign in (("lower", -1), ("higher", 1))

@@ -225,3 +225,12 @@ def test_a_direction_that_the_members_contradict_is_named_beside_swapped_files()
     reasons = " ".join(target["usage"][0]["reasons"])
     assert "may be swapped" in reasons
     assert "points the other way than it is taken to for records that were used (min_k as lower)" in reasons
+
+
+def test_columns_that_are_not_used_are_named_but_for_an_index_without_a_name() -> None:
+    random = np.random.default_rng(12)
+    columns = {"": np.arange(40), "set": ["query", "holdout"] * 20, "target.loss": random.gamma(2, size=40)}
+    write("plain.csv", columns)
+    write("note.csv", {**columns, "my note": np.arange(40)})
+    assert "not used" not in jaxaudit("ks", "--scores", "plain.csv").err
+    assert "1 column is not used: 'my note'" in jaxaudit("ks", "--scores", "note.csv").err

@@ -51,6 +51,14 @@ def test_copies_are_refused_and_both_columns_named(columns: dict[str, Any]) -> N
     assert sum(name in str(refused.value) for name in columns) >= 2
 
 
+def test_what_a_copy_means_is_said_by_its_roles() -> None:
+    for role, meaning in (("before", "exactly as before the deletion"), ("used", "no evidence against itself")):
+        with pytest.raises(InputError, match=meaning):
+            table({"target.loss": A, f"{role}.loss": A})
+    with pytest.raises(InputError, match="one model is given twice"):
+        table({"target.a.loss": A, "target.b.loss": A})
+
+
 @pytest.mark.parametrize(
     "columns",
     [

@@ -80,9 +80,20 @@ def refuse_copies(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -
                 continue
             raise InputError(
                 f"{name}: the columns {first.name} and {second.name} hold the same numbers on the records of {each}, "
-                f"or the same on another scale: {REFUSAL}. Leave one of the two out, or give the scores of the model "
-                "that its name says."
+                f"or the same on another scale: {_meaning(first.role, second.role)}"
             )
+
+
+def _meaning(first: str, second: str) -> str:
+    """What the same numbers of two models in these roles mean, and what to do."""
+    if {first, second} == {"target", "before"}:
+        return (
+            "the target answers exactly as before the deletion: it is the same model, or its file. Give the scores of "
+            "the model after the deletion; if these are its scores, the deletion changed nothing: leave `before` out."
+        )
+    if first == second == "target":
+        return "one model is given twice, and would count as two targets. Leave one of the two out."
+    return f"{REFUSAL}. Leave one of the two out, or give the scores of the model that its name says."
 
 
 def _in_one_order(numbers: Sequence[Float[np.ndarray, " n"]]) -> Iterator[tuple[int, int]]:

@@ -63,7 +63,7 @@ def _opened(path: Path) -> Iterator[_Opened]:
             declared = declared_columns(stream)
             # Arrow makes no dictionary of texts that are stored as differences.
             plain = {first.schema.column(place).path for place, each in enumerate(declared) if each.delta_bytes}
-            texts = [each.name for each in first.schema_arrow if _is_text(each.type) and each.name not in plain]
+            texts = [each.name for each in first.schema_arrow if is_text(each.type) and each.name not in plain]
             file = _file(stream, texts)
         with file:
             yield _Opened(file, declared, said, most)
@@ -115,7 +115,7 @@ def read_parquet(
             raise InputError(f"{path}: has {len(declared):,} columns; at most {MOST_COLUMNS:,} are allowed.")
         if len(set(schema.names)) < len(schema.names):
             raise InputError(f"{path}: two columns have the same name; give each its own.")
-        inner = [name for name in _index_columns(schema.metadata) if name in schema.names]
+        inner = index_columns(schema)
         kept = {*keep, *(drop or ())}
         left_out = [] if index or drop is None else [n for n in inner if n not in kept and n.lower() not in LABEL_NAMES]
         names = [name for name in schema.names if name not in left_out]
@@ -148,15 +148,10 @@ def read_parquet(
 
 
 def index_columns(schema: pa.Schema) -> list[str]:
-    """The columns of a Parquet file that hold pandas' index."""
-    return [name for name in _index_columns(schema.metadata) if name in schema.names]
-
-
-def _index_columns(metadata: dict[bytes, bytes] | None) -> list[str]:
-    """Names of the columns that hold pandas' index; damaged metadata name none."""
+    """The columns of a Parquet file that hold pandas' index; damaged metadata name none."""
     try:
-        said = json.loads((metadata or {}).get(b"pandas", b"{}"))
-        return [name for name in said["index_columns"] if isinstance(name, str)]
+        said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+        return [name for name in said["index_columns"] if isinstance(name, str) and name in schema.names]
     except (ValueError, KeyError, TypeError, RecursionError):
         return []
 
@@ -164,7 +159,7 @@ def _index_columns(metadata: dict[bytes, bytes] | None) -> list[str]:
 def _flat(path: Path, field: pa.Field, drop: Collection[str] | None) -> bool:
     """Whether a column holds one value per cell; a column that does not must be dropped."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    written = _is_text(kind) or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    written = is_text(kind) or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
     if written and not (pa.types.is_duration(kind) or pa.types.is_interval(kind)):
         return True
     if drop is None or field.name in drop:
@@ -181,14 +176,16 @@ def _flat(path: Path, field: pa.Field, drop: Collection[str] | None) -> bool:
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+def is_text(kind: pa.DataType) -> bool:
+    """Whether cells of this type are text, in a dictionary or not."""
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner)
 
 
 def _text_bytes(cells: pa.Array) -> int:
     """The bytes of the texts of a column, each as often as it occurs."""
     values = cells.dictionary if pa.types.is_dictionary(cells.type) else cells
-    if not _is_text(values.type):
+    if not is_text(values.type):
         return 0
     lengths = pc.call_function("cast", [pc.call_function("binary_length", [values])], pc.CastOptions(pa.int64()))
     if pa.types.is_dictionary(cells.type):

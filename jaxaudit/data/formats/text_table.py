@@ -62,16 +62,21 @@ class TextTable:
     def without_empty(self, named: Collection[str]) -> tuple["TextTable", tuple[str, ...]]:
         """The table without columns that have neither a name nor any value, as a delimiter at the end of each line
         makes one, and a note on each; `named` are names of columns to keep.
+
+        Without a header only empty cells are no values: `nan` may be a number that failed.
         """
+        names = [""] * len(self.columns) if self.header is None else self.header
+        nothing = ("",) if self.header is None else ("", "nan")
         empty = [
             place
-            for place, name in enumerate(self.header or ())
-            if NAMELESS.fullmatch(name.strip()) and name not in named and _holds_nothing(self.columns[place])
+            for place, name in enumerate(names)
+            if NAMELESS.fullmatch(name.strip()) and name not in named and _holds_only(nothing, self.columns[place])
         ]
         if not empty or len(empty) == len(self.columns):
             return self, ()
         kept = [place for place in range(len(self.columns)) if place not in empty]
-        table = replace(self, header=[(self.header or [])[i] for i in kept], columns=[self.columns[i] for i in kept])
+        header = None if self.header is None else [self.header[place] for place in kept]
+        table = replace(self, header=header, columns=[self.columns[place] for place in kept])
         notes = (f"column {place + 1} has neither a name nor a value and is left out" for place in empty)
         return table, tuple(notes)
 
@@ -95,9 +100,9 @@ class TextTable:
         return np.array([float(cell) for cell in cells])
 
 
-def _holds_nothing(cells: pa.ChunkedArray) -> bool:
+def _holds_only(texts: tuple[str, ...], cells: pa.ChunkedArray) -> bool:
     lower = pc.call_function("utf8_lower", [trimmed(cells)])
-    found = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(("", "nan"))))
+    found = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(texts)))
     return bool(pc.call_function("all", [found]).as_py()) and len(cells) > 0
 
 

@@ -1,7 +1,6 @@
 """Which columns of a table of outputs are the classes: by their names, or by what is in the others."""
 
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,10 +8,10 @@ import numpy as np
 from jaxaudit.data.formats.text_table import INDEX_NAMES, counting
 from jaxaudit.data.outputs.files import HARD_LABELS, Expected
 from jaxaudit.data.outputs.number_cells import are_numbers
+from jaxaudit.data.outputs.titles import class_within, classes_named
 from jaxaudit.errors import InputError
 
 PANDAS_INDEX = "__index_level_0__"
-_WRAPPED = re.compile(r"(?:p|prob|proba|probability|logit|score)s?[\s_.:(\[-]+(.+?)[)\]]?", re.IGNORECASE)
 
 
 class Chosen(NamedTuple):
@@ -29,6 +28,8 @@ def is_header(first: Sequence[str], one_line_too_many: bool, expected: Expected,
     texts = [cell for cell in first if not are_numbers([cell], decimal)]
     if first[0] == "" or len(texts) > 1 or len(first) == len(texts):
         return True
+    if one_line_too_many and list(first) == ["0"]:
+        return True  # what pandas calls a column without a name
     # A line of numbers, beside a text that may name a record, names the columns only if it names classes and the file
     # is one line longer than the set.
     names = [cell for cell in first if cell not in texts]
@@ -36,16 +37,6 @@ def is_header(first: Sequence[str], one_line_too_many: bool, expected: Expected,
     classes = [classes_named([name], expected) for name in names]
     numbered = names == list(map(str, range(expected.classes)))
     return one_line_too_many and (numbered or (None not in classes and len(set(map(str, classes))) == len(names)))
-
-
-def classes_named(titles: Sequence[str], expected: Expected) -> list[int] | None:
-    """The class that each of these titles names, in whatever case, as `2.0` or as `P(cat)`; None if one names none."""
-    names = list(expected.class_names or map(str, range(expected.classes)))
-    for written in (str, str.casefold, _plain):
-        known = {written(name): index for index, name in enumerate(names)}
-        if len(known) == len(names) and all(written(title) in known for title in titles):
-            return [known[written(title)] for title in titles]
-    return None
 
 
 def choose_columns(
@@ -68,7 +59,7 @@ def choose_columns(
     """
 
     def is_of_rows(column: int) -> bool:
-        return column in texts or column in indices or (column == 0 and (header or [" "])[0].lower() in INDEX_NAMES)
+        return column in texts or column in indices or _named_index(header, column)
 
     columns, classes = list(range(len(numbers))), expected.classes
     notes: tuple[str, ...] = ()
@@ -83,9 +74,12 @@ def choose_columns(
     elif header is not None and 1 < len(columns) <= classes:
         # Without a column for a class that the model does not know there may be one for the rows all the same.
         columns = [column for column in columns if classes_named([header[column]], expected) or not is_of_rows(column)]
-    if header is None or not columns:
+    titles = None if header is None else [header[column] for column in columns]
+    if len(columns) == classes and (titles is None or classes_named(titles, expected) is None):
+        _refuse_whole(header, {column: numbers[column] for column in columns}, source)
+    if titles is None or not columns:
         return Chosen(columns, notes)
-    return _by_name(columns, [header[column] for column in columns], notes, expected, source)
+    return _by_name(columns, titles, notes, expected, source)
 
 
 def titled(header: Sequence[str] | None, column: int) -> str:
@@ -102,6 +96,13 @@ def _by_name(columns: list[int], titles: list[str], notes: tuple[str, ...], expe
                 f"{source}: its one column is headed '0', which is the first class, and what pandas calls a column "
                 "without a name: head it p_0 or p_1, the class that it is of, or give a column for each class."
             )
+        within = None if order is not None or classes != 2 else class_within(titles[0], expected)
+        if within is not None:
+            raise InputError(
+                f"{source}: its one column is headed {titles[0][:40]!r}, which has the name of the class "
+                f"{expected.title(within)} in it: it is of that class, or of {expected.title(1 - within)} as a column "
+                "without the name of a class. Head it with the name of its class, or give a column for each class."
+            )
         return Chosen(columns, notes, only=None if order is None or classes != 2 else order[0])
     if order is not None and len(set(order)) == len(order) and len(order) <= classes:
         absent = tuple(index for index in range(classes) if index not in order)
@@ -110,6 +111,13 @@ def _by_name(columns: list[int], titles: list[str], notes: tuple[str, ...], expe
         return Chosen([columns[place] for place in np.argsort(order)], notes, absent=absent)
     if len(columns) != classes or expected.class_names is None:
         return Chosen(columns, notes)
+    if titles == list(map(str, range(classes))):
+        return Chosen(columns, (*notes, "its columns are numbered from 0: taken in their order"))
+    if classes == 2 and [class_within(title, expected) for title in titles] == [1, 0]:
+        raise InputError(
+            f"{source}: its columns {titles[0][:40]!r} and {titles[1][:40]!r} have the names of the second and the "
+            "first class in them; name the columns after the classes, or put them in the order of the classes."
+        )
     known = [classes_named([title], expected) for title in titles]
     if any(known):
         places = [place for place, each in enumerate(known) if each is None]
@@ -133,18 +141,53 @@ def _spare(
     """The one column that names or numbers the rows."""
     if len(texts) == 1 or (not texts and len(indices) == 1):
         return next(iter(texts or indices))
-    leading, others = numbers[0], [each for each in numbers[1:] if each is not None]
-    if leading is None or texts:
+    if texts or (header is not None and len(header) == expected.classes and classes_named(header, expected)):
+        return None if numbers[0] is None or texts or not counts_records(numbers[0]) else 0
+    named = [column for column in range(len(numbers)) if _named_index(header, column)]
+    column = named[0] if len(named) == 1 else 0
+    leading = numbers[column]
+    others = [each for place, each in enumerate(numbers) if place != column and each is not None]
+    if leading is None:
         return None
     if counts_records(leading):
-        return 0
-    named = header is not None and header[0].lower() in (*INDEX_NAMES, PANDAS_INDEX)
-    both = header is not None and len(header) == expected.classes and classes_named(header, expected) is not None
+        return column
     # No outputs are whole numbers that all differ, beside others that are not whole.
     distinct = len(leading) > 2 and _whole(leading) and len(np.unique(leading)) == len(leading)
     if distinct and expected.classes == 2 and others and np.isin(others[0], (0, 1)).all():
         raise InputError(f"{source}: {HARD_LABELS}.")
-    return None if both or not (named or (distinct and not any(map(_whole, others)))) else 0
+    return column if named or (distinct and not any(map(_whole, others))) else None
+
+
+def _named_index(header: Sequence[str] | None, column: int) -> bool:
+    """Whether a column is called an index; without a name it is one only if it is the first."""
+    if header is None:
+        return False
+    name = header[column].lower()
+    return name == PANDAS_INDEX or (name in INDEX_NAMES and (column == 0 or name != ""))
+
+
+def _refuse_whole(header: Sequence[str] | None, columns: Mapping[int, np.ndarray | None], source: str) -> None:
+    """Refuses the only column of whole numbers beside others that are not whole: no outputs are so.
+
+    Saturated probabilities and their logarithms are, and so is a first column of zeros beside logits. Of several
+    classes only a column whose numbers all differ is refused, since logits with few digits may all be whole.
+    """
+    numbers = [column for column in columns.values() if column is not None]
+    if len(numbers) < max(2, len(columns)) or len(numbers[0]) < 3:
+        return
+    whole = [place for place, column in enumerate(numbers) if column[0] == np.rint(column[0]) and _whole(column)]
+    if len(whole) != 1 or (whole == [0] and not numbers[0].any()):
+        return
+    column = numbers[whole[0]]
+    if len(columns) > 2 and len(np.unique(column)) < len(column):
+        return
+    rows = np.stack(numbers, axis=1).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if any((np.abs(each.sum(axis=1) - 1) <= 1e-3).all() for each in (rows, np.exp(rows))):
+            return
+    what = titled(header, list(columns)[whole[0]])
+    give = "both classes, or one column" if len(columns) == 2 else "one column per class"
+    raise InputError(f"{source}: {what} has only whole numbers: an index, a fold or a label? Give {give}.")
 
 
 def _refuse_out_of_order(numbers: np.ndarray | None, what: str, source: str) -> None:
@@ -161,10 +204,3 @@ def counts_records(numbers: np.ndarray) -> bool:
 def _whole(numbers: np.ndarray) -> bool:
     with np.errstate(invalid="ignore"):
         return bool((numbers == np.rint(numbers)).all())
-
-
-def _plain(title: str) -> str:
-    """A title without what programs write around the name of a class."""
-    inner = _WRAPPED.fullmatch(title)
-    name = (inner[1] if inner else title).casefold()
-    return name.removesuffix(".0") if re.fullmatch(r"\d+\.0", name) else name

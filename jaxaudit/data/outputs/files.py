@@ -109,7 +109,14 @@ def read_outputs(path: Path, expected: Expected) -> OutputColumns:
     if array.ndim not in (1, 2):
         raise InputError(f"{path.name}: has shape {array.shape}; outputs must be [records, classes].")
     array = array[:, None] if array.ndim == 1 else array
-    # Other lengths are refused by who reads on, which can say what is wrong with them.
+    # Other shapes are refused by who reads on, which can say what is wrong with them.
+    if array.shape == (expected.rows, expected.classes) or array.shape == (expected.rows, expected.classes + 1):
+        # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.outputs.columns import choose_columns
+
+        chosen = choose_columns(None, (), (), list(array.T), expected, path.name)
+        notes = (*chosen.notes, *notes)
+        array = array if len(chosen.columns) == array.shape[1] else array[:, chosen.columns]
     return OutputColumns(array if order is None or len(order) != len(array) else array[order], notes)
 
 

@@ -14,14 +14,15 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from jaxaudit.data.formats.csv_file import parse_csv, read_csv
-from jaxaudit.data.formats.parquet_file import index_columns
+from jaxaudit.data.formats.parquet_file import index_columns, is_text
 from jaxaudit.data.formats.parquet_footer import Declared, declared_columns
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.text_table import TextTable, trimmed
 from jaxaudit.data.memory import refuse_larger
-from jaxaudit.data.outputs.columns import PANDAS_INDEX, Chosen, choose_columns, classes_named, is_header, titled
+from jaxaudit.data.outputs.columns import PANDAS_INDEX, Chosen, choose_columns, is_header, titled
 from jaxaudit.data.outputs.files import HARD_LABELS, LONGEST_NAME, SPARE, Expected, OutputColumns, order_of_rows
 from jaxaudit.data.outputs.number_cells import are_numbers, plain_numbers, separated_by_blanks, with_points
+from jaxaudit.data.outputs.titles import classes_named
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
@@ -43,7 +44,8 @@ def read_csv_outputs(path: Path, expected: Expected) -> OutputColumns:
         table = parse_csv(rewritten[0].encode(), path, header=False)
         notes = dict.fromkeys((rewritten[1], *(("decimal commas",) if table.decimal == "," else ())))
         return _from_cells(replace(table, note=", ".join(notes)), expected)
-    if first is not None and len(first) > classes + 1:
+    # A delimiter at the end of each line makes an empty column.
+    if first is not None and len(first) - (first[-1:] == [""]) > classes + 1:
         raise expected.other_columns(len(first), path.name)
     # Names of records are text, and so are read cell by cell.
     found = _numbers_at_once(path, first, expected) if first and expected.records is None else None
@@ -115,6 +117,7 @@ def _from_cells(table: TextTable, expected: Expected) -> OutputColumns:
     first[0] = first[0].removeprefix("# ")
     if is_header(first, table.rows == expected.rows + 1, expected, table.decimal):
         table = replace(table.with_header(), header=first)
+    table, left_out = table.without_empty(())
     expected.check_rows(table.rows, table.source)
     cells = [next((cell for cell in trimmed(column[:_LOOKED_AT]).to_pylist() if cell), "0") for column in table.columns]
     texts = [place for place, cell in enumerate(cells) if not are_numbers([cell], table.decimal)]
@@ -128,7 +131,7 @@ def _from_cells(table: TextTable, expected: Expected) -> OutputColumns:
     if len(named) == 1 and named[0] not in chosen.columns:
         said = titled(table.header, named[0])
         names = said, lambda: trimmed(table.columns[named[0]]).to_pylist()
-    notes = (table.note,) if table.note else ()
+    notes = (*((table.note,) if table.note else ()), *left_out)
     read = [table.numbers(column) for column in chosen.columns]
     return _made(chosen._replace(notes=(*notes, *chosen.notes)), read, names, expected, table.source)
 
@@ -168,7 +171,7 @@ def read_parquet_outputs(path: Path, expected: Expected) -> OutputColumns:
         with parquet.ParquetFile(stream, pre_buffer=True) as file:
             schema = file.schema_arrow
             names, types = schema.names, schema.types
-            texts = [place for place, kind in enumerate(types) if len(names) > 1 and _is_text(kind)]
+            texts = [place for place, kind in enumerate(types) if len(names) > 1 and is_text(kind)]
             # Cells of text are read only if they are the names of records and these are known.
             held = [place for place in range(len(names)) if place not in texts]
             _check_before_reading(
@@ -180,7 +183,7 @@ def read_parquet_outputs(path: Path, expected: Expected) -> OutputColumns:
             )
             index = index_columns(schema)
             table = file.read([names[place] for place in held])
-    if len(names) == 1 and _is_text(types[0]):
+    if len(names) == 1 and is_text(types[0]):
         raise InputError(f"{path.name}: {HARD_LABELS}.")
     of_lists = [place for place in held if any(is_kind(types[place]) for is_kind in LISTS)]
     named = [place for place in texts if not classes_named([names[place]], expected)]
@@ -188,8 +191,9 @@ def read_parquet_outputs(path: Path, expected: Expected) -> OutputColumns:
     if len(named) == 1:
         cells = titled(names, named[0]), lambda: _texts(path, names[named[0]], declared[named[0]], expected)
     if len(held) == len(of_lists) == 1:
-        values = _from_lists(table.column(0), path.name)
-        return _made(Chosen([], ()), list(values.T), cells, expected, path.name)
+        columns = list(_from_lists(table.column(0), path.name).T)
+        chosen = choose_columns(None, (), (), columns, expected, path.name)
+        return _made(chosen, [columns[column] for column in chosen.columns], cells, expected, path.name)
     if table.num_columns != len(held):
         raise InputError(f"{path.name}: has several columns of the same name; give each its own.")
     numbers = [
@@ -226,10 +230,6 @@ def _text(cell: pa.Scalar) -> str:
     return str(cell.as_py() or "")
 
 
-def _no_number(name: str, kind: pa.DataType, source: str) -> InputError:
-    return InputError(f"{source}: column {name[:40]!r} is of type {str(kind)[:40]}; outputs must be numbers.")
-
-
 def _check_before_reading(
     held: int, declared: Sequence[Declared], skipped: int, source: str, expected: Expected
 ) -> None:
@@ -246,11 +246,6 @@ def _check_before_reading(
         raise InputError(f"{source}: has {most} values in {rows} lists of {classes} classes; save only the outputs.")
     size = sum(column.unpacked_bytes for column in declared)
     refuse_larger(source, size, rows * (classes + 1) * WIDEST_CELL + SPARE, "save only the outputs")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return any(each(inner) for each in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -251,6 +251,8 @@ def target_accuracy(
         f"; its rows may not be in the order of the {of}, or its columns not in the order of the classes. If the "
         "target really cannot classify this set, allow an unrelated target"
     )
+    if accuracy < guess:
+        advice = f", or the model was over-forgotten on this set{advice}"
     if guess == 1:
         advice = f"; {ONE_CLASS} if you know that rows and columns are in order, allow an unrelated target"
     return measured(check, reach, minimum, message, advice)

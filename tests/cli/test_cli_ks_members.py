@@ -106,9 +106,9 @@ def test_columns_in_another_order_are_refused_by_name(folder: Path) -> None:
     said = ("turned_query.csv, turned_holdout.csv", "column 2 ('1') as '0', column 1 ('0') as '1'")
     refused(("ks", *SETS, *words), (*said, "--allow-unrelated-target"))
     assert jaxaudit("ks", *SETS, *words, "--allow-unrelated-target", "--json").code in (0, 3)
-    last = refused(
-        ("ks", *SETS, "--target", "turned_query.csv", *files("used")[2:]), ("turned_query.csv: the columns",)
-    )
+    said = ("turned_query.csv: on the query set", "over-forgotten", "--allow-unrelated-target")
+    last = refused(("ks", *SETS, "--target", "turned_query.csv", *files("used")[2:]), said)
+    assert last.index("over-forgotten") < last.index("put the columns in the order")
     assert "used_holdout.csv" not in last
 
 

@@ -158,3 +158,8 @@ def test_at_the_edges(check: Check, passed: bool, value: float | None, words: st
     assert check.passed is passed
     assert check.value == value
     assert words in check.message
+
+
+def test_fewer_right_answers_than_guesses_may_be_over_forgetting():
+    below, above = (target_accuracy(accuracy, LABELS, "mine.npz") for accuracy in (0.0, 0.459))
+    assert ["over-forgotten" in check.message for check in (below, above)] == [True, False]

@@ -126,7 +126,7 @@ class FileTarget(NamedTuple):
             _refuse_shape(file, len(examples), len(examples.class_names), of)
             _refuse_absent(file, examples, of)
         if not self.allow_unrelated:
-            _refuse_order([(file, examples) for file, examples, _ in there if not file.own_class])
+            _refuse_order([each for each in there if not each[0].own_class])
 
     def of_kept(self, pool: Pool) -> "FileTarget":
         """The outputs on the records that a pool keeps, from outputs on its sets as they were given."""
@@ -242,27 +242,36 @@ def _refuse_absent(file: Outputs, examples: Examples, of: str) -> None:
         )
 
 
-def _refuse_order(files: Sequence[tuple[Outputs, Examples]]) -> None:
+def _refuse_order(files: Sequence[tuple[Outputs, Examples, str]]) -> None:
     """Rejects a target whose labels fit its columns in another order far better: all of its files, or one."""
-    tables = [counted(file.probabilities, examples.labels) for file, examples in files]
+    tables = [counted(file.probabilities, examples.labels) for file, examples, _ in files]
     if not tables or len(tables[0]) < 2:
         return
     found = moved_columns([sum(tables[1:], tables[0]), *tables] if len(tables) > 1 else tables)
     if found is None:
         return
+    alone = [each for each, table in zip(files, tables, strict=True) if moved_columns([table]) is not None]
     which, moved = found
-    blamed = [file for file, _ in (files if which == 0 else files[which - 1 : which])]
-    name, names = ", ".join(dict.fromkeys(file.name for file in blamed)), files[0][1].class_names
-    go_on = "as after a deletion that went too far, allow an unrelated target (`allow_unrelated`)"
-    if blamed[0].reading and all(file.values.shape[1] == 1 for file in blamed):
+    blamed = alone if len(alone) == 1 else files if which == 0 else files[which - 1 : which]
+    name, names = ", ".join(dict.fromkeys(file.name for file, *_ in blamed)), files[0][1].class_names
+    go_on = "allow an unrelated target (`allow_unrelated`)"
+    if blamed[0][0].reading and all(file.values.shape[1] == 1 for file, *_ in blamed):
+        better = "if its one column is of the other class than that which it is read as"
+        otherwise = "head the column with the name of its class, in a .csv or .parquet, or give a column for each class"
+    else:
+        better = f"with {described(moved, names)}"
+        otherwise = (
+            f"put the columns in the order of the classes ({listed([each[:40] for each in names])}), or give a table "
+            "whose header names them"
+        )
+    if len(files) > 1 and blamed == [files[0]] and files[0][2] == "query set":
         raise InputError(
-            f"{name}: read as {blamed[0].reading[0]}; the labels are met far better if the column is of the other "
-            "class. Head it with the name of its class, in a .csv or .parquet, or give a column for each class. If the "
-            f"model really takes each class for the other, {go_on}."
+            f"{name}: on the query set, and on no other set, the labels are met far better {better}. If the query set "
+            f"was over-forgotten, as after a deletion that went too far, {go_on}. If this file differs from the "
+            f"others, {otherwise}."
         )
     raise InputError(
-        f"{name}: the columns seem to be in another order than the classes. The labels are met far better with "
-        f"{described(moved, names)}. Put the columns in the order of the classes "
-        f"({listed([each[:40] for each in names])}), or give a table whose header names them. If the model really "
-        f"takes these classes for others, {go_on}."
+        f"{name}: the columns seem to be in another order than the classes. The labels are met far better {better}: "
+        f"{otherwise}. If the model really takes these classes for others, as after a deletion that went too far, "
+        f"{go_on}."
     )

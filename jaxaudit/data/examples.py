@@ -20,6 +20,7 @@ class Examples:
         class_names: one name per class, in label order.
         name: the name of this set, for tables and messages.
         notes: what was guessed or left out when the set was read, one line each.
+        titles: the names of the columns of inputs from a table; else empty.
 
     Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at
     least one record; the arrays are read-only, so a computed hash stays valid.
@@ -37,6 +38,7 @@ class Examples:
     class_names: tuple[str, ...]
     name: str
     notes: tuple[str, ...] = ()
+    titles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         inputs, labels = np.asarray(self.inputs), np.asarray(self.labels)

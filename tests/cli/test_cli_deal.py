@@ -194,7 +194,7 @@ def test_inputs_and_labels_with_values_of_the_groups_are_refused(provider: Path,
     random = np.random.default_rng(1)
     usual, few = {"a": random.normal(size=60), "b": random.normal(size=60)}, np.arange(60) // SIZE
     for name, ids, more, said in (
-        ("inputs", 900_001 + few, {"patient_id": 900_001 + few, "label": few % 2}, "column 3 of the inputs"),
+        ("inputs", 900_001 + few, {"patient_id": 900_001 + few, "label": few % 2}, "column 'patient_id' has"),
         ("labels", few, {"label": few}, "labels are the values of the groups"),
     ):
         np.save("ids.npy", ids)

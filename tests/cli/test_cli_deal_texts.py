@@ -218,3 +218,14 @@ def test_what_cannot_be_dealt_is_refused_and_nothing_is_written(name: str, here:
     np.savez("x.npz", x=np.zeros(3))
     make()
     assert SECRET not in refused(("deal", *words, "--out", "deal"), (said,))
+
+
+def test_texts_that_tell_the_group_are_told(here: Path):
+    plain = [{"prompt": f"Who {row}?", "answer": f"{row} é", "author": row // SIZE} for row in range(COUNT)]
+    telling = [{**line, "prompt": f"Story {line['author']}", "answer": f"{line['prompt']}!"} for line in plain]
+    write_lines("plain.jsonl", plain)
+    write_lines("telling.jsonl", telling)
+    for name in ("plain", "telling"):
+        done = jaxaudit("deal", f"{name}.jsonl", "--groups", "author", "--seed", "7", "--out", name)
+        assert done.code == 0
+        assert ("the texts themselves (prompt)" in done.err) == (name == "telling")

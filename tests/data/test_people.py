@@ -447,3 +447,17 @@ def test_images_within_a_parquet_file_can_be_written_as_folders(tmp_path):
     order = np.argsort(labels, kind="stable")
     np.testing.assert_array_equal(found.inputs, images[order])
     np.testing.assert_array_equal(found.labels, labels[order])
+
+
+def test_row_numbers_are_no_inputs_wherever_they_stand_and_identifiers_are_told(tmp_path):
+    path, rows = tmp_path / "people.csv", range(30)
+    path.write_text("age,id,patient,y\n" + "".join(f"{i % 7},{i},{900 + 7 * i},{i % 2}\n" for i in rows))
+    examples = load_columns(path, label="y")
+    assert examples.titles == ("age", "patient")
+    assert examples.inputs[:, 0].tolist() == [i % 7 for i in rows]
+    assert [note.split(" has another")[0] for note in examples.notes] == [
+        "the column, 'id', is a row number and is left out",
+        "column 'patient'",
+    ]
+    assert load_columns(path, label="y", drop=["patient"]).notes == examples.notes[:1]
+    assert [column.name for column in read_people(path).columns] == ["age", "patient"]

@@ -50,8 +50,10 @@ def arrays_with_values(groups: Shaped[np.ndarray, " n"], arrays: Mapping[str, np
     ]
 
 
-def keys_with_values(groups: Sequence[str | int], lines: Iterable[Mapping[str, Any]]) -> list[str]:
-    """As `arrays_with_values`, of the keys of lines of JSON, whose values are JSON."""
+def keys_with_values(
+    groups: Sequence[str | int], lines: Iterable[Mapping[str, Any]], *, other_names: bool = True
+) -> list[str]:
+    """As `arrays_with_values`, of the keys of lines of JSON, whose values are JSON; `other_names` count if asked."""
     words = [str(value).strip().lower() for value in groups]
     names = {word for word in words if _numbers(np.array([word])) is None}
     columns = dict[str, list[str | None]]()
@@ -66,7 +68,11 @@ def keys_with_values(groups: Sequence[str | int], lines: Iterable[Mapping[str, A
         if all(_within(word, text) for word, text in there) or any(text in names for _, text in there):
             return True
         pairs = set(there)
-        return len(there) == len(words) and len(pairs) == len(set(words)) == len({text for _, text in pairs})
+        return (
+            other_names
+            and len(there) == len(words)
+            and len(pairs) == len(set(words)) == len({text for _, text in pairs})
+        )
 
     return [key for key, column in columns.items() if tells(column)]
 
@@ -88,8 +94,10 @@ def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples) -> N
     shared = len(np.unique(groups)) < len(groups)
     found = found or (_other_names(groups, examples.inputs) if table and shared else [])
     if found:
+        place = found[0]
+        what = repr(examples.titles[place][:40]) if examples.titles else f"{place + 1} of the inputs"
         raise InputError(
-            f"{examples.name}: column {found[0] + 1} of the inputs has the values of the groups row by row, or one "
+            f"{examples.name}: column {what} has the values of the groups row by row, or one "
             "value for each group, and would be shared. Leave it out (--drop, of a table), or give other groups "
             "(--groups)."
         )

@@ -34,7 +34,8 @@ from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, group_numbers, read_key
 from jaxaudit.data.files import comparable
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.groups import COLUMN, groups_file, load_groups, numbered
+from jaxaudit.data.group_values import numbered
+from jaxaudit.data.groups import COLUMN, groups_file, load_groups
 from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError, without_folders

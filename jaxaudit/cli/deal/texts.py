@@ -15,8 +15,10 @@ from jaxaudit.cli.deal.private import keys_with_values
 from jaxaudit.cli.deal.run import NUMBERS, dealt, key_of, record_of, seed_of
 from jaxaudit.cli.deal.show import RECORD, Side, summary
 from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.progress import say
 from jaxaudit.data.challenge import file_hash
-from jaxaudit.data.groups import COLUMN, groups_file, load_groups, numbered
+from jaxaudit.data.group_values import numbered
+from jaxaudit.data.groups import COLUMN, groups_file, load_groups
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.texts import Texts, read_texts
 from jaxaudit.errors import InputError
@@ -51,11 +53,11 @@ def deal_texts(options: DealOptions) -> Summary:
     together = numbered(joined(np.arange(count) if values is None else _as_numbers(values), hashes[0]))
     whole = groups is not None or len(np.unique(together)) < count
     keys = {key for each in versions for line in each.objects() for key in line} - {groups}
-    left_out = (
-        []
-        if values is None
-        else [each for each in keys_with_values(values, versions[0].objects()) if each not in {*TEXT_KEYS, groups}]
-    )
+    left_out: list[str] = []
+    if values is not None:
+        telling = keys_with_values(values, versions[0].objects())
+        left_out = [key for key in telling if key not in {*TEXT_KEYS, groups}]
+        _tell_of_texts(values, versions[0])
     for taken in keys & {*((COLUMN,) if whole else ()), *((PAIR,) if paired else ())}:
         raise InputError(f"{versions[0].source} has a key {taken!r}, which a deal writes: rename it, or deal by it.")
     seed = seed_of(how)
@@ -122,6 +124,18 @@ def _groups(groups: str, path: Path, texts: Texts) -> list[str | int]:
         what = "is a text of the records" if values else "is neither a file nor a key of the lines"
         raise InputError(f"--groups {groups} {what}; name the key of what records have in common, such as author.")
     return values
+
+
+def _tell_of_texts(values: list[str | int], texts: Texts) -> None:
+    """Says on stderr that the texts, which nobody can leave out, have the groups' values or are other names of them."""
+    # Where each record is a group of its own, any texts that differ would be names of the groups.
+    shared = len(set(values)) < len(values)
+    telling = {*TEXT_KEYS} & {*keys_with_values(values, texts.objects(), other_names=shared)}
+    if telling:
+        say(
+            f"{texts.source}: the texts themselves ({', '.join(sorted(telling))}) tell whose they are: they have the "
+            "values of the groups, or one text for each group, and are shared"
+        )
 
 
 def _as_numbers(values: Sequence[str | int]) -> Int[np.ndarray, " records"]:

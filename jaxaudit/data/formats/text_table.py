@@ -5,6 +5,7 @@ No message contains the content of a cell.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -198,15 +199,15 @@ def label_place(names: Sequence[str], source: str, label: str | None = None) -> 
     return found[0] if found else None
 
 
-def counts_rows(table: TextTable) -> bool:
-    """True when the first column is a row number: nameless or named index or id, and counting from 0 or 1."""
-    if table.header is None or table.header[0].lower() not in INDEX_NAMES or len(table.columns) < 2:
-        return False
-    try:
-        numbers = table.numbers(0)
-    except InputError:
-        return False
-    return counting(numbers)
+def row_numbers(table: TextTable) -> list[int]:
+    """The columns that number the rows: named index or id, or a first one without a name, and counting from 0 or 1."""
+    names = [name.lower() for name in table.header or ()]
+    found: list[int] = []
+    for place, name in enumerate(names if len(names) > 1 else ()):
+        if name in INDEX_NAMES and (place == 0 or name):
+            with suppress(InputError):
+                found += [place] if counting(table.numbers(place)) else []
+    return found
 
 
 def counting(numbers: np.ndarray) -> bool:

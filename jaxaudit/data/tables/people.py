@@ -70,10 +70,10 @@ def load_columns(
     """The records of a CSV file with a header line or of a Parquet file, as `float32[n, features]`.
 
     The label column is `label`, else the one named label, labels, class, target or y (in any case), else the last;
-    `notes` say which one was guessed. A first column without a name, or named index or id, that counts the rows is not
-    a feature; nor are the columns that pandas kept its index in, columns without a name and a value, those of `drop`,
-    and those of `groups`, which a file may lack. With `exact`, features are `float64`, and whole numbers that are none
-    are refused.
+    `notes` say which one was guessed. A column named index or id, or a first one without a name, that counts the rows
+    is not a feature; nor are the columns that pandas kept its index in, columns without a name and a value, those of
+    `drop`, and those of `groups`, which a file may lack. With `exact`, features are `float64`, and whole numbers that
+    are none are refused.
     """
     named, left_out = () if label is None else (label,), (*drop, *groups)
     table, notes = read_text_table(path, keep=named, drop=left_out)
@@ -96,15 +96,19 @@ def load_columns(
         )
     place = len(header) - 1 if found is None else found
     features = [index for index in range(len(header)) if index != place]
-    if place != 0 and text_table.counts_rows(table):
-        features.remove(0)
-        notes += (f"the first column, {header[0]!r}, is a row number and is left out",)
+    for number in text_table.row_numbers(table):
+        if number != place:
+            features.remove(number)
+            notes += (_row_number(number, header[number]),)
     codes, class_names = _classes(table, place, guessed=found is None)
     if not features:
         raise InputError(f"{path}: there is no column other than the label; is it comma-separated?")
     inputs = np.empty((table.rows, len(features)), np.float64 if exact else np.float32)
+    identifiers: list[str] = []
     for index, feature in enumerate(features):
         numbers = table.numbers(feature)
+        if len(numbers) > _SUSPECT_ROWS and _all_whole_and_other(numbers):
+            identifiers.append(header[feature])
         if exact and (np.abs(numbers) >= LARGEST_WHOLE).any() and text_table.whole(table.columns[feature]):
             raise InputError(
                 f"{path.name}: {table.title(feature)} has whole numbers of 2^53 or more, of which some would become "
@@ -113,10 +117,25 @@ def load_columns(
         with np.errstate(over="ignore"):
             # The shortest text of a number of 32 bits is one of 64 bits only nearly.
             inputs[:, index] = numbers.astype(table.floats.get(header[feature], np.float64))
+    if identifiers:
+        more = f" (and {len(identifiers) - 1} more)" if len(identifiers) > 1 else ""
+        notes += (
+            f"column {identifiers[0]!r}{more} has another whole number in each row and is read as an input; an "
+            "identifier? --drop leaves it out",
+        )
     if label is None:
         why = "it is the last one" if found is None else "of its name"
         notes += (f"{table.title(place)} is read as the label, because {why}",)
-    return Examples(inputs, codes, class_names, path.name, notes)
+    return Examples(inputs, codes, class_names, path.name, notes, tuple(header[feature] for feature in features))
+
+
+def _all_whole_and_other(numbers: np.ndarray) -> bool:
+    """Whether these are whole numbers that all differ."""
+    return bool((numbers == np.rint(numbers)).all()) and len(np.unique(numbers)) == len(numbers)
+
+
+def _row_number(place: int, name: str) -> str:
+    return f"the {'first ' if place == 0 else ''}column, {name!r}, is a row number and is left out"
 
 
 def _classes(table: text_table.TextTable, place: int, *, guessed: bool) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -153,9 +172,9 @@ def read_people(
     The label column is `label`, or the one named label, labels, class, target or y, in any case. Labels are text or
     numbers: the classes are the distinct texts, in sorted order, numbers in numerical order.
 
-    A first column without a name or named index or id that counts the rows is left out, with a note, unless it is named
-    here; so are the index columns that pandas wrote into a Parquet file, and those of `drop`. Columns without a name
-    are called `column 3`. A constant column is kept (see `describe_table`). A note names columns that look like
+    A column named index or id, or a first one without a name, that counts the rows is left out, with a note, unless it
+    is named here; so are the index columns that pandas wrote into a Parquet file, and those of `drop`. Columns without
+    a name are called `column 3`. A constant column is kept (see `describe_table`). A note names columns that look like
     identifiers, and gives the format of the file if it is unusual.
 
     | missing numbers | what happens |
@@ -191,9 +210,10 @@ def read_people(
         label, guess = names[index], (f"column {names[index]!r} is read as the label, because of its name",)
     check_choice(names, source, label=[label], categorical=categorical, numeric=numeric, drop=drop)
     left_out = set(drop)
-    if names[0] not in {label, *named, *drop} and text_table.counts_rows(text):
-        left_out.add(names[0])
-        notes += (f"the first column, {names[0]!r}, is a row number and is left out",)
+    for number in text_table.row_numbers(text):
+        if names[number] not in {label, *named, *drop}:
+            left_out.add(names[number])
+            notes += (_row_number(number, names[number]),)
     kept = [index for index, name in enumerate(names) if name not in left_out]
     indices = None
     if missing == "drop":

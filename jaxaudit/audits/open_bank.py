@@ -18,7 +18,7 @@ from jaxaudit.data.bank.description import SCORED, Sizes
 from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.bank.reading import read_models
 from jaxaudit.data.examples import Examples, concatenate
-from jaxaudit.data.groups import numbered
+from jaxaudit.data.group_values import numbered
 from jaxaudit.data.outputs.outputs import Outputs, logit_step
 from jaxaudit.data.overlap import MEMBERS, refuse_held
 from jaxaudit.errors import InputError

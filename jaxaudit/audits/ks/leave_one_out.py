@@ -14,7 +14,7 @@ from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.result import Rates
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest
-from jaxaudit.data.groups import numbered
+from jaxaudit.data.group_values import numbered
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Progress
 from jaxaudit.metrics.deal import dealt_alike

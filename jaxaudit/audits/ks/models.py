@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Int, Key, Real
 
 from jaxaudit.audits.bank_odds import log_odds_of
 from jaxaudit.audits.pool import share_row
-from jaxaudit.data.groups import numbered
+from jaxaudit.data.group_values import numbered
 from jaxaudit.ensemble import (
     Execution,
     fit_many,

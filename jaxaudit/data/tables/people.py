@@ -121,7 +121,7 @@ def load_columns(
         more = f" (and {len(identifiers) - 1} more)" if len(identifiers) > 1 else ""
         notes += (
             f"column {identifiers[0]!r}{more} has another whole number in each row and is read as an input; an "
-            "identifier? --drop leaves it out",
+            "identifier? Then leave it out (`drop`)",
         )
     if label is None:
         why = "it is the last one" if found is None else "of its name"

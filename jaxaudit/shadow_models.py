@@ -165,7 +165,7 @@ class ShadowModels:
             `resolutions`; None unless they were requested.
         scale: of a bank of scores, the scale on which log-odds are the ranks of scores; None for log-odds in nats.
         models_per_batch: the number of models trained at the same time; None if none was trained here.
-        form: how convolutions were computed (`models.convolutions`); None: as JAX has them, or there are none.
+        form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
     """
 
     pool: Pool

@@ -36,8 +36,8 @@ finally:
 @pytest.mark.parametrize(
     ("words", "functions", "files"),
     [
-        (("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy"), 395, 79),
-        (("attack", "--attacks", "lira"), 277, 65),
+        (("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy"), 423, 82),
+        (("attack", "--attacks", "lira"), 288, 66),
     ],
 )
 def test_a_bank_is_read_through_so_many_functions(words: tuple[str, ...], functions: int, files: int, tmp_path: Path):

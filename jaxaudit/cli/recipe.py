@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from jaxaudit.cli.groups import Network, Recipe, TextNetwork
 from jaxaudit.cli.own_code import load_value
 from jaxaudit.cli.own_model import load_own, own_code, parse_model, parse_sized, pretrained_config
-from jaxaudit.cli.tuning import in_known_form
 from jaxaudit.errors import InputError, first_line
 
 if TYPE_CHECKING:
@@ -76,6 +75,8 @@ def make_learner(
 
     If records are sequences of tokens, `classes` is the number of tokens.
     """
+    from jaxaudit.cli.tuning import in_known_form
+
     ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
     own = own_code("--optimizer", recipe.optimizer) or any(own_code("--augment", name) for name in recipe.augment)
     make = _learner if ours and not own else _learner.__wrapped__

@@ -15,7 +15,7 @@ def read_scores(
 ) -> ScoreTable:
     """The table in a file, as `load_scores` reads it."""
     # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.formats.text_table import INDEX_NAMES
+    from jaxaudit.data.formats.row_numbers import INDEX_NAMES
 
     table = load_scores(path, rename=rename, lower=lower, higher=higher)
     for note in table.notes:

@@ -67,7 +67,7 @@ def remember_speed(work: Mapping[str, Any], speed: "Speed") -> None:
 def in_known_form(learner: Any) -> Any:
     """The learner with its convolutions in the form that is the fastest on this machine, measured once and cached."""
     from jaxaudit.ensemble.forms import fastest_letters, settled
-    from jaxaudit.models.convolutions import is_form
+    from jaxaudit.kernels.convolutions import is_form
 
     def letters_of(convolution: Any) -> str:
         name = _name({"command": "form", "record": [*convolution.inputs], "model": repr(convolution)})

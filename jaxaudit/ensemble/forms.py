@@ -1,4 +1,4 @@
-"""Chooses by measurement how a network's convolutions are computed; see `models.convolutions` for the forms."""
+"""Chooses by measurement how a network's convolutions are computed; see `kernels.convolutions` for the forms."""
 
 import time
 from collections.abc import Callable
@@ -10,8 +10,8 @@ import jax
 from jaxtyping import Array
 
 from jaxaudit.ensemble.concurrency import accelerated
+from jaxaudit.kernels.convolutions import GROUPED, LETTERS, PARTS, PATCHES, Convolution, convolve
 from jaxaudit.learners.learner import FormedLearner, Learner
-from jaxaudit.models.convolutions import GROUPED, LETTERS, PARTS, PATCHES, Convolution, convolve
 
 MODELS = 8
 """So many models are measured together, or fewer if memory is short."""

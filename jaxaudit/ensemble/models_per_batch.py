@@ -47,7 +47,7 @@ class BatchChoice(NamedTuple):
     Attributes:
         models_per_batch: models trained at the same time.
         seconds: measured seconds per model-step for each number tried; empty if nothing was measured.
-        form: how convolutions are computed (`models.convolutions`); None: as JAX has them.
+        form: how convolutions are computed (`kernels.convolutions`); None: as JAX has them.
     """
 
     models_per_batch: int

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Real
 
-from jaxaudit.models.convolutions import Convolution
+from jaxaudit.kernels.convolutions import Convolution
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: the amount of work that is done, and the total, in the same unit."""
@@ -183,7 +183,7 @@ class FormedLearner(SteppedLearner, Protocol):
     """A learner whose convolutions can be computed in several forms, which differ by rounding.
 
     Attributes:
-        form: as `models.convolutions.parsed_form` reads it; None: as JAX has them, until the engine chooses.
+        form: as `kernels.convolutions.parsed_form` reads it; None: as JAX has them, until the engine chooses.
     """
 
     @property

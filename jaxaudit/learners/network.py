@@ -10,12 +10,12 @@ import optax
 from jaxtyping import Array, Float, Key, Real
 
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.convolutions import Convolution, convolutions_of, in_form, parsed_form
 from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners.augmentations import Augmentation, augmented, check_augmentations
 from jaxaudit.learners.learner import Inputs, Labels, TrainState, Weights
 from jaxaudit.learners.stepped import TrainsBySteps
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
-from jaxaudit.models.convolutions import Convolution, convolutions_of, in_form, parsed_form
 
 FLOAT32 = "float32"
 PRECISIONS = (FLOAT32, "bfloat16")

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
+from jaxaudit.kernels.convolutions import Convolution
 from jaxaudit.learners import batch_order
 from jaxaudit.learners.learner import (
     FormedLearner,
@@ -21,7 +22,6 @@ from jaxaudit.learners.learner import (
     ValidatedLearner,
     Weights,
 )
-from jaxaudit.models.convolutions import Convolution
 
 
 def compiled(*static: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:

@@ -29,7 +29,7 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
             reference (the calibration set or a separate set). `before`, `holdout_before`: of outputs before a deletion.
         challenge: the commitment of the blind challenge that the targets' outputs answer.
         plan: the plan for a time budget.
-        form: how convolutions were computed in training (`models.convolutions`); None: as JAX has them, or none were.
+        form: how convolutions were computed in training (`kernels.convolutions`); None: as JAX has them, or none were.
         mixed_devices: machines that round differently and trained some of the models, in words.
         started: date and time, UTC. `seconds`: how long it took.
     """

@@ -16,10 +16,10 @@ from jaxaudit.ensemble import (
     step_memory,
 )
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.convolutions import convolutions_of, parsed_form
 from jaxaudit.learners import network
 from jaxaudit.membership import everyone
 from jaxaudit.models import MLP, LiuCNN
-from jaxaudit.models.convolutions import convolutions_of, parsed_form
 
 
 def _cnn():

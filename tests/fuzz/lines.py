@@ -76,7 +76,7 @@ def prepare(line: str) -> Callable[[Path], object]:
         lines = [f"{20 + row},{('red', 'green', SECRET)[row % 3]},{row * 1.5},{'ny'[row % 2]}" for row in range(40)]
         (folder / "people.csv").write_text("\n".join(["age,colour,weight,class", *lines, ""]))
         (folder / "errors.csv").write_text(
-            "\n".join(["age,weight,of", *(f"{row},{row + 1.5},query" for row in range(9)), ""])
+            "\n".join(["age,weight,of", *(f"{row},{row + 1.5 + row % 2},query" for row in range(9)), ""])
         )
         save(RUNS["efficacy"](), folder / "run")
         write_bank(folder / "bank")

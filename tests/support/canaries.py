@@ -49,7 +49,7 @@ def write_inputs(folder: Path) -> np.ndarray:
         for place, (cell, group) in enumerate(zip(cells, groups, strict=True))
     ]
     (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, texts)))
-    errors = [f"{place},{place + 1},{group},query" for place, group in enumerate(groups)]
+    errors = [f"{place},{place + 1 + place % 2},{group},query" for place, group in enumerate(groups)]
     (folder / f"{name}_errors.csv").write_text("\n".join(["guess,truth,patient,set", *errors]))
     header = [f"{WORDS['column']}{place}" for place in range(FEATURES)]
     _write_csv(folder / f"{name}.csv", [*header, "patient", "diagnosis"], inputs, groups, classes[labels].tolist())

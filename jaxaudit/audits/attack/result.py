@@ -119,7 +119,7 @@ class AttackAudit:
         by_record: results for each record of a bank; None on random halves.
         sources: the papers that the numbers rest on.
         models_per_batch: models trained at the same time; None with a bank.
-        form: how convolutions were computed (`models.convolutions`); None: as JAX has them, or there are none.
+        form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
     """
 
     result: AttackResult

@@ -42,7 +42,7 @@ class SplitModels:
         train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other half.
         guess_accuracy: accuracy of guessing the commonest class of the candidates, of which there are `candidates`.
         models_per_batch: models trained at the same time.
-        form: how convolutions were computed (`models.convolutions`); None: as JAX has them, or there are none.
+        form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
     """
 
     key: Key[Array, ""]

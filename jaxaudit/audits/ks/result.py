@@ -215,7 +215,7 @@ class KSAudit:
         labels: of the query set.
         sources: the papers that the tests rest on.
         models_per_batch: how many models were trained at the same time; None if none was trained.
-        form: how convolutions were computed (`models.convolutions`); None: as JAX has them, or there are none.
+        form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
         shadows: the models that the tests used; None from `judge_outputs`.
         sampled_alike: the test whether query set and holdout are exchangeable; None if no test needed it.
     """

@@ -170,7 +170,7 @@ class PowerAudit:
     """The result of the `power` audit.
 
     `models_per_batch` models were trained at the same time; None if none was, and `separation.stretch` is unknown.
-    `form` is how convolutions were computed (`models.convolutions`); None: as JAX has them, or there are none.
+    `form` is how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
     """
 
     result: PowerResult

@@ -271,7 +271,7 @@ class UnlearnAudit:
         models: of each method, by its name.
         sources: the papers that the numbers rest on.
         models_per_batch: models trained at the same time.
-        form: how convolutions were computed (`models.convolutions`); None: as JAX has them, or there are none.
+        form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
     """
 
     results: tuple[UnlearnResult, ...]

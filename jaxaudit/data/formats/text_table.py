@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jaxaudit.data.formats.row_numbers import INDEX_NAMES, counting
 from jaxaudit.errors import InputError
 
 LABEL_NAMES = ("label", "labels", "class", "target", "y")
-INDEX_NAMES = ("", "index", "id", "row", "unnamed: 0")
 NAMELESS = re.compile(r"|unnamed: \d+", re.IGNORECASE)
 """What a column without a name is called; pandas gives it a number."""
 Cells = TypeVar("Cells", pa.ChunkedArray, pa.StringArray)
@@ -208,8 +208,3 @@ def row_numbers(table: TextTable) -> list[int]:
             with suppress(InputError):
                 found += [place] if counting(table.numbers(place)) else []
     return found
-
-
-def counting(numbers: np.ndarray) -> bool:
-    """Whether these are 0, 1, 2, ... or 1, 2, 3, ..."""
-    return len(numbers) > 0 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())

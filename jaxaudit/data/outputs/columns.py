@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxaudit.data.formats.text_table import INDEX_NAMES, counting
+from jaxaudit.data.formats.row_numbers import INDEX_NAMES, counting
 from jaxaudit.data.outputs.files import HARD_LABELS, Expected
-from jaxaudit.data.outputs.number_cells import are_numbers
 from jaxaudit.data.outputs.titles import class_within, classes_named
 from jaxaudit.errors import InputError
 
@@ -21,6 +20,15 @@ class Chosen(NamedTuple):
     notes: tuple[str, ...]
     only: int | None = None
     absent: tuple[int, ...] = ()
+
+
+def are_numbers(cells: Sequence[str], decimal: str = ".") -> bool:
+    """Whether all of these cells are numbers, of which some may be infinite or NaN."""
+    try:
+        [float(cell.replace(decimal, ".")) for cell in cells]
+    except ValueError:
+        return False
+    return True
 
 
 def is_header(first: Sequence[str], one_line_too_many: bool, expected: Expected, decimal: str = ".") -> bool:

@@ -20,15 +20,6 @@ _MOST_DIGITS = 15
 """More digits than a whole number in a table of outputs has."""
 
 
-def are_numbers(cells: Sequence[str], decimal: str = ".") -> bool:
-    """Whether all of these cells are numbers, of which some may be infinite or NaN."""
-    try:
-        [float(cell.replace(decimal, ".")) for cell in cells]
-    except ValueError:
-        return False
-    return True
-
-
 def separated_by_blanks(text: str) -> tuple[str, str] | None:
     """A table whose numbers are separated by blanks, as `np.savetxt` and R's `write.table` write it, with semicolons in
     their place, and a note; None if the text is no such table.

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 from jaxaudit.errors import InputError
 
@@ -98,6 +97,9 @@ def _meaning(first: str, second: str) -> str:
 
 def _in_one_order(numbers: Sequence[Float[np.ndarray, " n"]]) -> Iterator[tuple[int, int]]:
     """Pairs of columns whose rank correlation is 1 or -1, but for rounding."""
+    # Commands that read no table of scores do not wait for it.
+    from scipy.stats import rankdata
+
     ranks = np.array([_standardised(rankdata(each)) for each in numbers])
     for start in range(0, len(ranks), BLOCK):
         alike = np.abs(ranks[start : start + BLOCK] @ ranks.T) >= ranks.shape[1] * (1 - ALIKE)

@@ -11,9 +11,9 @@ from jax import lax
 
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.convolutions import UNROLLED, convolutions_of, in_form, parsed_form
 from jaxaudit.learners import network, stop_early
 from jaxaudit.models import ResNet
-from jaxaudit.models.convolutions import UNROLLED, convolutions_of, in_form, parsed_form
 
 SHAPES = {
     "same size": ((2, 6, 5, 3), (3, 3, 3, 4), {"padding": "SAME"}, ("NHWC", "HWIO", "NHWC")),

@@ -177,14 +177,14 @@ def _named_index(header: Sequence[str] | None, column: int) -> bool:
 def _refuse_whole(header: Sequence[str] | None, columns: Mapping[int, np.ndarray | None], source: str) -> None:
     """Refuses the only column of whole numbers beside others that are not whole: no outputs are so.
 
-    Saturated probabilities and their logarithms are, and so is a first column of zeros beside logits. Of several
+    Saturated probabilities and their logarithms are, and so is a constant first column, such as zeros, beside logits. Of several
     classes only a column whose numbers all differ is refused, since logits with few digits may all be whole.
     """
     numbers = [column for column in columns.values() if column is not None]
     if len(numbers) < max(2, len(columns)) or len(numbers[0]) < 3:
         return
     whole = [place for place, column in enumerate(numbers) if column[0] == np.rint(column[0]) and _whole(column)]
-    if len(whole) != 1 or (whole == [0] and not numbers[0].any()):
+    if len(whole) != 1 or (whole == [0] and (numbers[0] == numbers[0][0]).all()):
         return
     column = numbers[whole[0]]
     if len(columns) > 2 and len(np.unique(column)) < len(column):

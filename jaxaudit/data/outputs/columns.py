@@ -177,8 +177,8 @@ def _named_index(header: Sequence[str] | None, column: int) -> bool:
 def _refuse_whole(header: Sequence[str] | None, columns: Mapping[int, np.ndarray | None], source: str) -> None:
     """Refuses the only column of whole numbers beside others that are not whole: no outputs are so.
 
-    Saturated probabilities and their logarithms are, and so is a constant first column, such as zeros, beside logits. Of several
-    classes only a column whose numbers all differ is refused, since logits with few digits may all be whole.
+    Saturated probabilities and their logarithms are, and so is a constant first column, such as zeros, beside logits.
+    Of several classes only a column whose numbers all differ is refused, since logits with few digits may all be whole.
     """
     numbers = [column for column in columns.values() if column is not None]
     if len(numbers) < max(2, len(columns)) or len(numbers[0]) < 3:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jaxaudit.cli.progress import say
+from jaxaudit.data.formats.row_numbers import INDEX_NAMES
 from jaxaudit.data.scores.reading import load_scores
 from jaxaudit.data.scores.table import ScoreTable
 
@@ -14,9 +15,6 @@ def read_scores(
     path: Path, rename: Mapping[str, str] = {}, lower: Sequence[str] = (), higher: Sequence[str] = ()
 ) -> ScoreTable:
     """The table in a file, as `load_scores` reads it."""
-    # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.formats.row_numbers import INDEX_NAMES
-
     table = load_scores(path, rename=rename, lower=lower, higher=higher)
     for note in table.notes:
         say(f"{table.name}: {note}")

@@ -105,7 +105,7 @@ def choose_models_per_batch(
     if not search.seconds or search.fastest == candidates[first]:
         search.along(candidates[:first][::-1])
     if not search.seconds:
-        search.seconds[candidates[0]] = probe_models_per_batch(*timed, candidates[0])
+        search.seconds[candidates[0]] = probe_models_per_batch(timed, candidates[0])
     # Work between steps is not measured; it is done once per chunk, so larger chunks have less of it.
     best = min(search.seconds.values())
     return BatchChoice(max(n for n, took in search.seconds.items() if took <= TIE * best), search.seconds, form)
@@ -132,7 +132,7 @@ class _Search:
             if slower == 2 or (late and self.seconds and not accelerated()):
                 return
             with suppress(NoRoom):
-                self.seconds[number] = probe_models_per_batch(*self.timed, number)
+                self.seconds[number] = probe_models_per_batch(self.timed, number)
             if number not in self.seconds:
                 return
             if not accelerated():
@@ -198,55 +198,36 @@ def _compiled(timed: TimedModels, models_per_batch: int) -> _CompiledBlock:
     return _CompiledBlock(program, own_keys, group.rows, block, arguments, kind)
 
 
-def _demand_room(timed: TimedModels, ready: _CompiledBlock, models_per_batch: int) -> None:
-    demand_room(ready.program, _at_once(timed.group, models_per_batch), timed.pool)
-
-
-def bytes_of_batches(
-    learner: SteppedLearner,
-    keys: Key[Array, " models"],
-    membership: Membership | AllBut,
-    pool: tuple[Array, Array],
-    group: Group,
-    models_per_batch: int,
-) -> int:
+def bytes_of_batches(timed: TimedModels, models_per_batch: int) -> int:
     """The bytes that this many models per batch take, of all batches that train at the same time, but for the pool."""
-    ready = _compiled(TimedModels(learner, keys, membership, pool, group), models_per_batch)
-    of_pool = sum(array.nbytes for array in pool)
-    return program_bytes(ready.program, _at_once(group, models_per_batch), pool) - of_pool
+    program = _compiled(timed, models_per_batch).program
+    of_pool = sum(array.nbytes for array in timed.pool)
+    return program_bytes(program, _at_once(timed.group, models_per_batch), timed.pool) - of_pool
 
 
 def _largest_that_fits(timed: TimedModels, numbers: Sequence[int]) -> int:
     """The last of the numbers for which there is room."""
+
+    def demand(number: int) -> None:
+        demand_room(_compiled(timed, number).program, _at_once(timed.group, number), timed.pool)
+
     for number in numbers[:0:-1]:
         with suppress(NoRoom):
-            _demand_room(timed, _compiled(timed, number), number)
+            demand(number)
             return number
-    _demand_room(timed, _compiled(timed, numbers[0]), numbers[0])
+    demand(numbers[0])
     return numbers[0]
 
 
-def probe_models_per_batch(
-    learner: SteppedLearner,
-    keys: Key[Array, " models"],
-    membership: Membership | AllBut,
-    pool: tuple[Array, Array],
-    group: Group,
-    models_per_batch: int,
-) -> float:
+def probe_models_per_batch(timed: TimedModels, models_per_batch: int) -> float:
     """Seconds per model-step with this many models per batch: the best of up to three timed runs.
 
     Raises:
         NoRoom: the compiled step takes more than its part of the free memory.
     """
-    timed = TimedModels(learner, keys, membership, pool, group)
-    ready = _compiled(timed, models_per_batch)
-    _demand_room(timed, ready, models_per_batch)
-    return _timed(timed, ready, models_per_batch)
-
-
-def _timed(timed: TimedModels, ready: _CompiledBlock, models_per_batch: int) -> float:
-    learner, at_once = timed.learner, _at_once(timed.group, models_per_batch)
+    ready, at_once = _compiled(timed, models_per_batch), _at_once(timed.group, models_per_batch)
+    demand_room(ready.program, at_once, timed.pool)
+    learner = timed.learner
     states = [init_chunk(learner, ready.keys) for _ in range(at_once)]
     steps = min(ready.block.steps, PROBE_STEPS)
 

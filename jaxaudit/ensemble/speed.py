@@ -13,7 +13,12 @@ from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.fit import log_probs_many
 from jaxaudit.ensemble.forms import settled
 from jaxaudit.ensemble.host_program import host_step_bytes, steps_from_host, train_from_host
-from jaxaudit.ensemble.models_per_batch import bytes_of_batches, choose_models_per_batch, probe_models_per_batch
+from jaxaudit.ensemble.models_per_batch import (
+    TimedModels,
+    bytes_of_batches,
+    choose_models_per_batch,
+    probe_models_per_batch,
+)
 from jaxaudit.ensemble.plan import Group, plan
 from jaxaudit.ensemble.program import init_chunk, place_pool
 from jaxaudit.ensemble.step_memory import operations_of, step_operations
@@ -73,6 +78,7 @@ def measure_speed(
     membership = everyone(len(labels)).repeat(MODELS, axis=0)
     pool = place_pool(inputs), place_pool(labels)
     groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner, members_only=True)
+    step = step_bytes = None
     if steps_from_host(learner):
         smaller, times = _in_smaller_steps(learner, keys[0], *pool)
         of_smaller = plan(np.asarray(jax.random.key_data(keys)), membership, smaller, members_only=True)
@@ -81,12 +87,11 @@ def measure_speed(
     elif models_per_batch is None:
         choice = choose_models_per_batch(learner, keys, membership, pool, groups, near)
         models_per_batch, step = choice.models_per_batch, choice.seconds.get(choice.models_per_batch)
-    else:
-        step = None
-    if not steps_from_host(learner):
-        step_bytes = bytes_of_batches(learner, keys, membership, pool, groups[0], models_per_batch)
+    timed = TimedModels(learner, keys, membership, pool, groups[0])
     if step is None:
-        step = probe_models_per_batch(learner, keys, membership, pool, groups[0], models_per_batch)
+        step = probe_models_per_batch(timed, models_per_batch)
+    if step_bytes is None:
+        step_bytes = bytes_of_batches(timed, models_per_batch)
     record = _record(learner, keys_at(keys, slice(models_per_batch)), inputs)
     return Speed(models_per_batch, step, record, step_bytes)
 

@@ -28,23 +28,14 @@ def bytes_of_state(learner: SteppedLearner, key: Key[Array, ""]) -> int:
 
 def bytes_written(learner: SteppedLearner, key: Key[Array, ""], inputs: Array, labels: Array) -> int:
     """The bytes of all arrays that one model's step computes, however the compiler fuses them; at least 1."""
-    batch = learner.batch_size
-    arrays = [jax.ShapeDtypeStruct((batch, *array.shape[1:]), array.dtype) for array in (inputs, labels)]
-    weights = jax.ShapeDtypeStruct((batch,), jnp.float32)
-    state = jax.eval_shape(lambda key: learner.init(key), key)
     traced = jax.make_jaxpr(lambda state, *batch: learner.update(state, *learner.gradient(state, *batch)))
-    return max(1, _written(_with_moment(traced, state, key, *arrays, weights)))
+    return max(1, _written(traced(*_step_arguments(learner, key, inputs, labels)).jaxpr))
 
 
 def step_operations(learner: SteppedLearner, key: Key[Array, ""], inputs: Array, labels: Array) -> float:
-    """The floating-point operations of one model's step, counted without compiling."""
-    batch = learner.batch_size
-    arrays = [jax.ShapeDtypeStruct((batch, *array.shape[1:]), array.dtype) for array in (inputs, labels)]
-    weights = jax.ShapeDtypeStruct((batch,), jnp.float32)
-    state = jax.eval_shape(lambda key: learner.init(key), key)
-    moment = jax.eval_shape(lambda key: moment_of(key, 0, 0), key)
-    step = jax.jit(lambda state, *batch: learner.gradient(state, *batch))
-    return operations_of(step.lower(state._replace(moment=moment), *arrays, weights))
+    """The floating-point operations of the gradient of one model's step, counted without compiling."""
+    gradient = jax.jit(lambda state, *batch: learner.gradient(state, *batch))
+    return operations_of(gradient.lower(*_step_arguments(learner, key, inputs, labels)))
 
 
 def operations_of(lowered: Any) -> float:
@@ -53,9 +44,13 @@ def operations_of(lowered: Any) -> float:
     return float((counted or {}).get("flops", 0.0))
 
 
-def _with_moment(traced: Any, state: Any, key: Any, *batch: Any) -> Any:
+def _step_arguments(learner: SteppedLearner, key: Key[Array, ""], inputs: Array, labels: Array) -> tuple[Any, ...]:
+    """Shapes and types of a training state at a moment, and of a minibatch of records like these."""
+    state = jax.eval_shape(lambda key: learner.init(key), key)
     moment = jax.eval_shape(lambda key: moment_of(key, 0, 0), key)
-    return traced(state._replace(moment=moment), *batch).jaxpr
+    batch = [jax.ShapeDtypeStruct((learner.batch_size, *array.shape[1:]), array.dtype) for array in (inputs, labels)]
+    weights = jax.ShapeDtypeStruct((learner.batch_size,), jnp.float32)
+    return state._replace(moment=moment), *batch, weights
 
 
 def _written(jaxpr: Any) -> int:

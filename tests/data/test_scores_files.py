@@ -301,7 +301,8 @@ def test_one_model_of_several_with_another_sign_is_refused():
 
 def test_scores_that_may_have_either_sign_pass():
     for score in ("log_odds", "reference", "mine"):
-        score_table({"set": ["query", "holdout"] * 2, f"target.{score}": [-1.0, -2.0, -0.5, -0.25]})
+        table = score_table({"set": ["query", "holdout"] * 2, f"target.{score}": [-1.0, -2.0, -0.5, -0.25]})
+        assert table.of("target")[0].scores[score].tolist() == [-1.0, -2.0, -0.5, -0.25]
 
 
 @pytest.mark.parametrize("score", ["probability", "Confidence", "accuracy", "rouge", "exact_memorization"])

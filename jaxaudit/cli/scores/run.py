@@ -235,9 +235,9 @@ def score_predictions(options: RegressionOptions) -> Summary:
                 "for a likelihood; are predictions, true values and `sigma` of one unit?"
             )
     columns[f"target.{score}"] = squared
-    # What cannot be judged is not written.
     # The nll of a density may be below 0 everywhere, which is no log-likelihood.
     lower = ("nll",) if score == "nll" else ()
+    # What cannot be judged is not written.
     score_table(columns, name=table.source, lower=lower)
     write_scores(options.table, columns)
     return _scored(options.table, sets, score, lower)

@@ -16,7 +16,7 @@ from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.groups import load_groups
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.scores.reading import is_score_table, load_scores
-from jaxaudit.data.tables.people import read_people
+from jaxaudit.data.tables.people import read_people, read_text_table
 from jaxaudit.errors import InputError
 from jaxaudit.runs.files import LARGEST_ARRAYS, read_columns
 
@@ -159,3 +159,11 @@ def test_a_file_without_values_has_no_pages():
     stream = BytesIO()
     parquet.write_table(pa.table({"a": pa.array([], pa.int64())}), stream)
     assert [each.values for each in declared_columns(stream)] == [0]
+
+
+@pytest.mark.parametrize("content", [b"a,label\n1,2\n", bytes(range(256)), b"PA"], ids=["CSV", "noise", "cut"])
+def test_what_ends_in_parquet_and_is_none_is_not_read_as_something_else(tmp_path: Path, content: bytes):
+    path = tmp_path / "table.parquet"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="Parquet"):
+        read_text_table(path)

@@ -24,7 +24,6 @@ from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
-MAGIC = b"PAR1"
 IMAGES_TO_FOLDERS = (
     "python -c \"import pathlib as l, pyarrow.parquet as p; [(d := l.Path('images', '%04d' % r['label'])).mkdir("
     "0o777, True, True) or (d / f'{i:07}.png').write_bytes(r['image']['bytes']) for i, r in "

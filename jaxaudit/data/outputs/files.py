@@ -50,8 +50,8 @@ class Expected(NamedTuple):
         names = f" ({', '.join(known)}{', ...' if self.classes > len(known) else ''})" if known else ""
         return InputError(
             f"{source}: has {found} columns but the {self.of} has {self.classes} classes{names}; give one column per "
-            "class, in label order: of zeros for a class that the model does not know, or in a table whose header "
-            "names the classes none."
+            "class, in label order. A class that the model does not know has a column of zeros, or, in a table whose "
+            "header names the classes, no column."
         )
 
     def title(self, index: int) -> str:

@@ -12,7 +12,8 @@ import pyarrow as pa
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats import text_table
 from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions, read_csv
-from jaxaudit.data.formats.parquet_file import MAGIC, read_parquet
+from jaxaudit.data.formats.parquet_file import read_parquet
+from jaxaudit.data.formats.parquet_footer import MAGIC
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.paths import open_data
 from jaxaudit.data.tables import cells as column_cells
@@ -41,12 +42,12 @@ def read_text_table(
     """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
 
     Args:
-        path: the file; its first bytes show which format it has.
+        path: the file; its first bytes show which format it has, and what ends in .parquet is no CSV file.
         keep, drop, index, only: as for `read_parquet`.
         options: the format of a CSV file, as far as it should not be detected.
     """
     with open_data(path) as stream:
-        parquet = stream.read(len(MAGIC)) == MAGIC
+        parquet = stream.read(len(MAGIC)) == MAGIC or path.suffix.lower() == ".parquet"
     if parquet:
         if options != DETECTED:
             raise InputError(f"{path}: is Parquet; `delimiter`, `encoding` and `decimal` are for CSV.")
